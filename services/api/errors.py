@@ -1,0 +1,189 @@
+"""The only error tree: `ApiError` and its children, by Kubernetes reason.
+
+Each carries the HTTP code and the `Status` document that goes over either door. Library errors are
+translated at the border, once. `UnknownOutcome` is not an answer of the API server: it says that no
+answer came, so a write may or may not have taken effect (guarantees C6).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class ApiError(Exception):
+    """A refusal with a Kubernetes `Status`.
+
+    `details` is the Status's `details` object: `name`, `kind`, `group`, `uid`, `causes[]`,
+    `retryAfterSeconds`.
+    """
+
+    reason = "InternalError"
+    code = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        code: int = 0,
+        details: dict[str, Any] | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason or type(self).reason
+        self.code = code or type(self).code
+        self.details = dict(details or {})
+        if retry_after_s is not None:
+            self.details["retryAfterSeconds"] = retry_after_s
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """Seconds the server asked us to wait, if it did."""
+        return self.details.get("retryAfterSeconds")
+
+    def status(self) -> dict[str, Any]:
+        """Return the `Status` document of this error."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.code,
+        }
+
+
+class BadRequest(ApiError):
+    """400: the request itself is malformed."""
+
+    reason, code = "BadRequest", 400
+
+
+class Unauthorized(ApiError):
+    """401: nobody we know."""
+
+    reason, code = "Unauthorized", 401
+
+
+class Forbidden(ApiError):
+    """403: this identity may not do that."""
+
+    reason, code = "Forbidden", 403
+
+
+class NotFound(ApiError):
+    """404: no such object or resource."""
+
+    reason, code = "NotFound", 404
+
+
+class MethodNotAllowed(ApiError):
+    """405: the resource does not support this verb."""
+
+    reason, code = "MethodNotAllowed", 405
+
+
+class Conflict(ApiError):
+    """409: someone wrote first, or a precondition failed; read again. `reason` may be more specific."""
+
+    reason, code = "Conflict", 409
+
+
+class AlreadyExists(Conflict):
+    """409 on create: the name is taken."""
+
+    reason, code = "AlreadyExists", 409
+
+
+class Expired(ApiError):
+    """410: that resource version is older than the server remembers; relist."""
+
+    reason, code = "Expired", 410
+
+
+class RequestEntityTooLarge(ApiError):
+    """413: body, object or patch above its limit."""
+
+    reason, code = "RequestEntityTooLarge", 413
+
+
+class UnsupportedMediaType(ApiError):
+    """415: a body type this server does not read."""
+
+    reason, code = "UnsupportedMediaType", 415
+
+
+class Invalid(ApiError):
+    """422: the object breaks a rule; `details.causes` names the fields."""
+
+    reason, code = "Invalid", 422
+
+
+class TooManyRequests(ApiError):
+    """429: come back after `retry_after_s`."""
+
+    reason, code = "TooManyRequests", 429
+
+
+class Unavailable(ApiError):
+    """503: shutting down, read-only, or not ready; definite, nothing was written."""
+
+    reason, code = "ServiceUnavailable", 503
+
+
+class Timeout(ApiError):
+    """504: reads had no answer in time; for a write the outcome is unknown."""
+
+    reason, code = "Timeout", 504
+
+
+class UnknownOutcome(Exception):
+    """No answer came: connection lost or deadline passed. A write may have taken effect (C6)."""
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    cls.code: cls
+    for cls in (
+        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, Conflict, Expired,
+        RequestEntityTooLarge, UnsupportedMediaType, Invalid, TooManyRequests, Unavailable, Timeout,
+    )
+}  # fmt: skip
+
+
+def from_status(code: int, body: bytes) -> ApiError:
+    """Rebuild the error from a `Status` body; the inverse of `ApiError.status`."""
+    try:
+        status: dict[str, Any] = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        status = {"message": body.decode("utf-8", "replace")}
+    reason = str(status.get("reason") or "")
+    cls = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ApiError)
+    return cls(
+        str(status.get("message") or f"the server answered {code}"),
+        reason=reason,
+        code=code,
+        details=status.get("details"),
+    )
+
+
+def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
+    """Return a 422 that names kind, object and each field.
+
+    `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
+    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets.
+    """
+    lines = [f"{path}: {message}" for path, _, message in causes]
+    text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
+    return Invalid(
+        f'{kind} "{name}" is invalid: {text}',
+        details={
+            "name": name,
+            "kind": kind,
+            "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes],
+        },
+    )

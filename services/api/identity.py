@@ -1,0 +1,41 @@
+"""Who calls: a user name and groups, as authentication established them (guarantees 8.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NODE_PREFIX = "system:node:"
+NODES_GROUP = "system:nodes"
+NODE_HOSTS_GROUP = "system:node-hosts"
+"""May exchange its credential for node tokens and nothing else (X-ID5)."""
+MASTERS_GROUP = "system:mesh-admins"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An authenticated caller. `system:anonymous` may call health and version only."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> str:
+        """The node name, when this is a node: both user and group are required (X-ID3); else ""."""
+        if self.user.startswith(NODE_PREFIX) and NODES_GROUP in self.groups:
+            return self.user[len(NODE_PREFIX) :]
+        return ""
+
+
+ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
+ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
+SCHEDULER = Identity("system:kube-scheduler")
+
+
+def node_identity(name: str) -> Identity:
+    """Return the identity of a node's kubelet."""
+    return Identity(NODE_PREFIX + name, (NODES_GROUP,))
+
+
+def controller_identity(name: str) -> Identity:
+    """Return the identity of one controller."""
+    return Identity(f"system:controller:{name}")

@@ -1,0 +1,85 @@
+"""Deployment: roll a ReplicaSet's template forward without losing too many pods (apps/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS, template_cells
+from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+
+class RollingUpdate(View, frozen=True):
+    """A number or a percentage each."""
+
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class DeploymentStrategy(View, frozen=True):
+    """`type`: RollingUpdate or Recreate."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(View, frozen=True):
+    """`template` stays in the document."""
+
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+    selector: LabelSelector | None = None
+    strategy: DeploymentStrategy = DeploymentStrategy()
+
+
+class DeploymentStatus(View, frozen=True):
+    """Counters over all its ReplicaSets."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
+    collision_count: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Deployment(View, frozen=True):
+    """A Deployment as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    return [
+        document["metadata"].get("name", ""), f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
+        status.get("updatedReplicas", 0), status.get("availableReplicas", 0), age(document, now),
+        *template_cells(document),
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="Deployment",
+    plural="deployments",
+    singular="deployment",
+    group="apps",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    view=Deployment,
+    has_spec=True,
+    columns=(
+        NAME, Column("Ready"), Column("Up-to-date", "integer"), Column("Available", "integer"), AGE,
+        *TEMPLATE_COLUMNS,
+    ),
+    cells=_cells,
+)  # fmt: skip

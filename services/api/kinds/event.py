@@ -1,0 +1,90 @@
+"""Event: what a component tells people about an object (core/v1; the old schema, with aggregation)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import age, duration
+from services.api.resources import Column, Resource
+from services.api.times import parse_time
+
+
+class ObjectReference(View, frozen=True):
+    """Which object is meant."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+
+class EventSource(View, frozen=True):
+    """Who says it."""
+
+    component: str = ""
+    host: str = ""
+
+
+class Event(View, frozen=True):
+    """An event as rooms see it. `type`: Normal or Warning."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int = 0
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+
+
+def _ago(stamp: str | None, now: float) -> str:
+    return duration(now - parse_time(stamp)) if stamp else "<unknown>"
+
+
+def _cells(event: Document, now: float) -> list[Any]:
+    involved, source = event.get("involvedObject", {}), event.get("source", {})
+    first = event.get("firstTimestamp") or event.get("eventTime")
+    last = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or first
+    seen, count = _ago(last, now), event.get("count") or 1
+    component = source.get("component") or event.get("reportingComponent", "")
+    host = source.get("host") or event.get("reportingInstance", "")
+    return [
+        seen, event.get("type", ""), event.get("reason", ""),
+        f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
+        involved.get("fieldPath", ""), f"{component}, {host}" if host else component,
+        str(event.get("message") or event.get("note") or "").strip(),
+        _ago(first, now) if first else age(event, now), count, event["metadata"].get("name", ""),
+    ]  # fmt: skip
+
+
+def _involved(field: str) -> Any:
+    return lambda d: d.get("involvedObject", {}).get(field, "")
+
+
+RESOURCE = Resource(
+    kind="Event",
+    plural="events",
+    singular="event",
+    short_names=("ev",),
+    view=Event,
+    columns=(
+        Column("Last Seen"), Column("Type"), Column("Reason"), Column("Object"), Column("Subobject", priority=1),
+        Column("Source", priority=1), Column("Message"), Column("First Seen", priority=1),
+        Column("Count", "integer", priority=1), Column("Name", priority=1, format="name"),
+    ),
+    cells=_cells,
+    selectable_fields={
+        **{f"involvedObject.{f}": _involved(f) for f in
+           ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")},
+        "reason": lambda d: d.get("reason", ""),
+        "type": lambda d: d.get("type", ""),
+        "source": lambda d: d.get("source", {}).get("component", ""),
+        "reportingComponent": lambda d: d.get("reportingComponent", ""),
+    },
+)  # fmt: skip

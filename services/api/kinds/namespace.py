@@ -1,0 +1,48 @@
+"""Namespace (core/v1); its `spec.finalizers` hold the content's removal (controllers 11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+
+class NamespaceSpec(View, frozen=True):
+    """`finalizers` is `["kubernetes"]` until the content is gone."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(View, frozen=True):
+    """`phase`: Active or Terminating."""
+
+    phase: str = ""
+
+
+class Namespace(View, frozen=True):
+    """A namespace as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    return [document["metadata"].get("name", ""), document.get("status", {}).get("phase", ""), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="Namespace",
+    plural="namespaces",
+    singular="namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=("status", "finalize"),
+    view=Namespace,
+    has_spec=True,
+    columns=(NAME, Column("Status"), AGE),
+    cells=_cells,
+    selectable_fields={"status.phase": lambda d: d.get("status", {}).get("phase", "")},
+)

@@ -1,0 +1,314 @@
+"""Pod: the unit that is scheduled, admitted, unbound and run (core/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+from services.api.taints import Toleration
+
+
+class ResourceRequirements(View, frozen=True):
+    """Quantities by resource name, as text."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class ContainerPort(View, frozen=True):
+    """A port; only a non-zero `hostPort` matters to scheduling."""
+
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
+class Container(View, frozen=True):
+    """The fields of a container that scheduler and kubelet read. `restart_policy` Always on an init
+    container makes it a sidecar (KEP-753)."""
+
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class NodeSelectorRequirement(View, frozen=True):
+    """`key operator values`; operator In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(View, frozen=True):
+    """Requirements are ANDed; `matchFields` knows metadata.name only. An empty term matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(View, frozen=True):
+    """Terms are ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(View, frozen=True):
+    """Adds `weight` (1 to 100) to nodes that match."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(View, frozen=True):
+    """Required and preferred node affinity."""
+
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class PodAffinityTerm(View, frozen=True):
+    """Pods matching the selector in the namespaces, grouped by a node label."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(View, frozen=True):
+    """A preferred pod affinity term."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(View, frozen=True):
+    """Required and preferred pod (anti-)affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class Affinity(View, frozen=True):
+    """Everything a pod asks of its neighbourhood."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SchedulingGate(View, frozen=True):
+    """A gate that must be removed before the pod is considered (KEP-3521)."""
+
+    name: str = ""
+
+
+class PodSpec(View, frozen=True):
+    """What a pod asks for."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = "PreemptLowerPriority"
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+    overhead: dict[str, str] = {}
+    resources: ResourceRequirements | None = None
+    host_network: bool = False
+    service_account_name: str = ""
+
+
+class ContainerStateRunning(View, frozen=True):
+    """A running container."""
+
+    started_at: str | None = None
+
+
+class ContainerStateTerminated(View, frozen=True):
+    """A container that ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerStateWaiting(View, frozen=True):
+    """A container that has not started (again)."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(View, frozen=True):
+    """At most one member is set; none means waiting."""
+
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+    waiting: ContainerStateWaiting | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    """What the kubelet reports of a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+    started: bool | None = None
+    image: str = ""
+
+
+class UnbindRecord(View, frozen=True):
+    """One entry of `status.unbindHistory` (kubelet-unbinding 4.1), newest first."""
+
+    request_id: str = msgspec.field(name="requestID", default="")
+    node_name: str = ""
+    binding_generation: int = 0
+    reason: str = ""
+    message: str = ""
+    time: str | None = None
+    exclude_seconds: int = 0
+
+
+class PodStatus(View, frozen=True):
+    """What is so. The three binding fields are written by the API server alone (kubelet-unbinding 4.1)."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    qos_class: str = ""
+    observed_generation: int = 0
+    binding_generation: int = 0
+    unbind_count: int = 0
+    unbind_history: tuple[UnbindRecord, ...] = ()
+
+
+class Pod(View, frozen=True):
+    """A pod as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the phase is Succeeded or Failed; it never changes again (k/k #35521)."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_active(self) -> bool:
+        """Not terminal and not being deleted (upstream `IsPodActive`)."""
+        return not self.is_terminal and self.metadata.deletion_timestamp is None
+
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+def _status_text(pod: Document) -> str:
+    status = pod.get("status", {})
+    reason = str(status.get("reason") or status.get("phase") or "Unknown")
+    if status.get("reason") == "NodeLost" and pod["metadata"].get("deletionTimestamp"):
+        return "Unknown"
+    for condition in status.get("conditions", ()):
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            reason = "SchedulingGated"
+    has_running = False
+    for container in reversed(status.get("containerStatuses", ())):
+        state = container.get("state", {})
+        if waiting := state.get("waiting", {}).get("reason"):
+            reason = waiting
+        elif terminated := state.get("terminated"):
+            reason = terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}"
+        elif container.get("ready") and "running" in state:
+            has_running = True
+    if reason == "Completed" and has_running:
+        reason = "Running"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return reason
+
+
+def _cells(pod: Document, now: float) -> list[Any]:
+    status, spec = pod.get("status", {}), pod.get("spec", {})
+    statuses = status.get("containerStatuses", ())
+    ready = sum(1 for c in statuses if c.get("ready"))
+    restarts = sum(c.get("restartCount", 0) for c in statuses)
+    gates = spec.get("readinessGates") or ()
+    met = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
+    gate_cell = f"{sum(g['conditionType'] in met for g in gates)}/{len(gates)}" if gates else "<none>"
+    return [
+        pod["metadata"].get("name", ""),
+        f"{ready}/{len(spec.get('containers', ()))}",
+        _status_text(pod),
+        str(restarts),
+        age(pod, now),
+        status.get("podIP") or "<none>",
+        spec.get("nodeName") or "<none>",
+        status.get("nominatedNodeName") or "<none>",
+        gate_cell,
+    ]
+
+
+RESOURCE = Resource(
+    kind="Pod",
+    plural="pods",
+    singular="pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=("status", "binding", "unbind", "eviction", "log"),
+    view=Pod,
+    has_spec=True,
+    columns=(
+        NAME, Column("Ready"), Column("Status"), Column("Restarts"), AGE,
+        Column("IP", priority=1), Column("Node", priority=1),
+        Column("Nominated Node", priority=1), Column("Readiness Gates", priority=1),
+    ),
+    cells=_cells,
+    selectable_fields={
+        "spec.nodeName": lambda d: d.get("spec", {}).get("nodeName", ""),
+        "spec.schedulerName": lambda d: d.get("spec", {}).get("schedulerName", ""),
+        "spec.restartPolicy": lambda d: d.get("spec", {}).get("restartPolicy", ""),
+        "spec.serviceAccountName": lambda d: d.get("spec", {}).get("serviceAccountName", ""),
+        "spec.hostNetwork": lambda d: str(bool(d.get("spec", {}).get("hostNetwork"))).lower(),
+        "status.phase": lambda d: d.get("status", {}).get("phase", ""),
+        "status.podIP": lambda d: d.get("status", {}).get("podIP", ""),
+        "status.nominatedNodeName": lambda d: d.get("status", {}).get("nominatedNodeName", ""),
+    },
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""PodDisruptionBudget: how many pods may be away at once (policy/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+
+class PodDisruptionBudgetSpec(View, frozen=True):
+    """Exactly one of the two is set: a number or a percentage."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class PodDisruptionBudgetStatus(View, frozen=True):
+    """`disrupted_pods`: pod name to the time its eviction was allowed."""
+
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str] = {}
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodDisruptionBudget(View, frozen=True):
+    """A budget as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    return [
+        document["metadata"].get("name", ""), str(spec.get("minAvailable", "N/A")),
+        str(spec.get("maxUnavailable", "N/A")), status.get("disruptionsAllowed", 0), age(document, now),
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="PodDisruptionBudget",
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    group="policy",
+    short_names=("pdb",),
+    subresources=("status",),
+    view=PodDisruptionBudget,
+    has_spec=True,
+    columns=(
+        NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), AGE,
+    ),
+    cells=_cells,
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""How cells of `kubectl get` tables are spelled: ages and shared columns."""
+
+from __future__ import annotations
+
+from services.api.meta import Document
+from services.api.resources import Column
+from services.api.times import parse_time
+
+NAME = Column("Name", format="name")
+AGE = Column("Age")
+
+
+def duration(seconds: float) -> str:
+    """Return a human duration as apimachinery's `HumanDuration` does: `45s`, `5m3s`, `3h12m`, `5d`."""
+    s = int(seconds)
+    if s < 0:
+        return "<invalid>" if s < -1 else "0s"
+    if s < 120:
+        return f"{s}s"
+    minutes = s // 60
+    if minutes < 10:
+        return f"{minutes}m{s % 60}s" if s % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    hours = s // 3600
+    if hours < 8:
+        rest = minutes % 60
+        return f"{hours}h{rest}m" if rest else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if hours < 192:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    if days < 365 * 2:
+        return f"{days}d"
+    years = days // 365
+    if days < 365 * 8:
+        rest = days % 365
+        return f"{years}y{rest}d" if rest else f"{years}y"
+    return f"{years}y"
+
+
+def age(document: Document, now_wall_s: float, field: str = "creationTimestamp") -> str:
+    """Return how long ago the object was created, or `<unknown>`."""
+    stamp = document.get("metadata", {}).get(field)
+    if not stamp:
+        return "<unknown>"
+    return duration(now_wall_s - parse_time(stamp))
+
+
+def labels_text(labels: dict[str, str] | None) -> str:
+    """Return `a=b,c=d`, or `<none>`."""
+    return ",".join(f"{k}={v}" for k, v in sorted((labels or {}).items())) or "<none>"

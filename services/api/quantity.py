@@ -1,0 +1,69 @@
+"""Exact resource arithmetic: `100m`, `1Gi`, `1.5`, `1e3`, on integers only (V5).
+
+Values are kept in milli-units, as `kubectl` and the scheduler count CPU; memory is asked for in whole
+units with `units`. Rounding is up, as upstream's `Quantity.Value` and `MilliValue` round.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_FORM = re.compile(r"([+-]?)(\d{0,64})(?:\.(\d{0,64}))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,2}))?")
+_LIMIT = 2**63
+
+
+def _nano(text: str) -> int:
+    """Return the value in billionths, exactly (rounded up below a billionth)."""
+    match = _FORM.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
+        raise ValueError(f"quantity {text!r}: want a number with a suffix such as 100m, 1Gi or 1e3")
+    sign, whole, fraction, suffix, exponent = match.groups()
+    fraction = fraction or ""
+    digits = int((whole or "") + fraction or "0")
+    if suffix in _BINARY:
+        numerator, ten = digits * _BINARY[suffix], 9 - len(fraction)
+    else:
+        power = int(exponent) if exponent else _DECIMAL[suffix or ""]
+        if abs(power) > 18:
+            raise ValueError(f"quantity {text!r}: exponent {power} is beyond 18")
+        numerator, ten = digits, 9 + power - len(fraction)
+    value = numerator * int(10**ten) if ten >= 0 else -(-numerator // int(10**-ten))
+    if value >= _LIMIT * 10**9:
+        raise ValueError(f"quantity {text!r}: above 2^63")
+    return -value if sign == "-" else value
+
+
+@lru_cache(maxsize=8192)
+def milli(text: str) -> int:
+    """Return thousandths, rounded up: `milli("100m") == 100`, `milli("2") == 2000`.
+
+    Raises: ValueError naming the text when it is malformed or beyond 63 bits.
+    """
+    return -(-_nano(text) // 10**6)
+
+
+@lru_cache(maxsize=8192)
+def units(text: str) -> int:
+    """Return whole units, rounded up: `units("1Ki") == 1024`, `units("100m") == 1`.
+
+    Raises: ValueError naming the text when it is malformed or beyond 63 bits.
+    """
+    return -(-_nano(text) // 10**9)
+
+
+def amount(resource: str, text: str) -> int:
+    """Return the integer the scheduler and the kubelet count with: milli for cpu, units for all else."""
+    return milli(text) if resource == "cpu" else units(text)
+
+
+def format_amount(resource: str, value: int) -> str:
+    """Return a canonical quantity for what `amount` returned."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        if value and value % _BINARY[suffix] == 0:
+            return f"{value // _BINARY[suffix]}{suffix}"
+    return str(value)

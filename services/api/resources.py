@@ -1,0 +1,103 @@
+"""The register of kinds: which resources exist, how they are spelled, and their typed views.
+
+Each file in `kinds/` offers `RESOURCE` (and usually a view class). Adding a kind is adding a file.
+Discovery, REST paths, gRPC, informers and tables are all fed from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from services.api.meta import AnyObject, Document, View
+
+Cells = Callable[[Document, float], list[Any]]
+"""`(document, wall clock in seconds) -> one cell a column`, for tables."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind as the API serves it.
+
+    `view` is the frozen Struct that rooms decode; `subresources` are served besides the object;
+    `columns` and `cells` make the table of `kubectl get`. `selectable_fields` maps a field selector's
+    label to its value in the document (beyond metadata.name and metadata.namespace).
+    `has_spec` says that `metadata.generation` counts changes of the spec.
+    """
+
+    kind: str
+    plural: str
+    singular: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    view: type[View] = AnyObject
+    has_spec: bool = False
+    columns: tuple[Column, ...] = ()
+    cells: Cells | None = None
+    selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The wire's name: `pods`, `replicasets.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@cache
+def resources() -> dict[str, Resource]:
+    """Return every served resource by wire name, sorted by name."""
+    from services.api import kinds
+
+    found: dict[str, Resource] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(kinds.__path__)):
+        resource: Resource = importlib.import_module(f"services.api.kinds.{module}").RESOURCE
+        if resource.name in found:
+            raise ValueError(f"two files in kinds/ offer {resource.name}")
+        found[resource.name] = resource
+    return dict(sorted(found.items()))
+
+
+@cache
+def _by_kind() -> dict[tuple[str, str], Resource]:
+    return {(r.api_version, r.kind): r for r in resources().values()}
+
+
+@cache
+def _by_view() -> dict[type[View], Resource]:
+    return {r.view: r for r in resources().values() if r.view is not AnyObject}
+
+
+def resource_of_kind(api_version: str, kind: str) -> Resource | None:
+    """Return the resource serving that apiVersion and kind, or None."""
+    return _by_kind().get((api_version, kind))
+
+
+def resource_of_view(view: type[View]) -> Resource:
+    """Return the resource whose typed view this is.
+
+    Raises: KeyError for a view that no kind registered.
+    """
+    return _by_view()[view]

@@ -1,0 +1,163 @@
+"""The four ways out of a component, as protocols: Transport, Clock, Random, Disk; and what observes it.
+
+Everything that is not computation enters through one of these, passed in by wiring. Processes get the
+real ones (`services.runtime.real`), the simulation gets virtual ones (`services.scenarios.simulated`);
+a room cannot tell which. Shells may await `asyncio` primitives: under simulation the event loop
+itself is virtual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from services.api.switches import Switches
+from services.api.wire import Api
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Time as one process sees it."""
+
+    def now(self) -> float:
+        """Monotonic seconds; durations and deadlines are counted with this (P8)."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch; for timestamps that people read, never for decisions."""
+        ...
+
+
+class Random(Protocol):
+    """The part of `random.Random` that rooms use."""
+
+    def random(self) -> float: ...
+    def uniform(self, a: float, b: float) -> float: ...
+    def randrange(self, start: int, stop: int) -> int: ...
+    def getrandbits(self, k: int) -> int: ...
+    def choice(self, seq: Sequence[T]) -> T: ...
+    def gauss(self, mu: float, sigma: float) -> float: ...
+    def lognormvariate(self, mu: float, sigma: float) -> float: ...
+    def paretovariate(self, alpha: float) -> float: ...
+
+
+class Disk(Protocol):
+    """Small durable files of one process, by name. Errors are OSError (ENOSPC, EIO).
+
+    `write` replaces a file atomically and `append` adds to it; when they return, the bytes survive
+    SIGKILL and power loss. What had not returned may be lost or torn.
+    """
+
+    def read(self, name: str) -> bytes | None: ...
+    def names(self) -> list[str]: ...
+    async def write(self, name: str, data: bytes) -> None: ...
+    async def append(self, name: str, data: bytes) -> None: ...
+    async def remove(self, name: str) -> None: ...
+
+
+class Transport(Protocol):
+    """The way to the API server."""
+
+    def api(self, identity: str = "") -> Api:
+        """Return the server as one of this process's identities reaches it; "" is its main one.
+
+        A controller manager holds one identity a controller (controllers 14). Raises: KeyError for an
+        identity this process has no credential of.
+        """
+        ...
+
+    async def node_api(self, node: str) -> Api:
+        """Return the server as `system:node:<node>` reaches it, over the same connection.
+
+        Raises: `Forbidden` when this process may not host that node; `UnknownOutcome` when no answer came.
+        """
+        ...
+
+
+class EventLog(Protocol):
+    """The process's own event file (guarantees 1). A line is written before its effect is disclosed."""
+
+    def write(
+        self,
+        ev: str,
+        *,
+        obj: tuple[str, str, str, str] | None = None,
+        rv: int | None = None,
+        rv_seen: int | None = None,
+        node: str = "",
+        gen: int | None = None,
+        req_id: str = "",
+        identity: str = "",
+        trace_id: str = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one line. `obj` is `(kind, namespace, name, uid)`."""
+        ...
+
+
+class Span(Protocol):
+    """One unit of work being traced; end it once. An unsampled span costs next to nothing."""
+
+    @property
+    def traceparent(self) -> str:
+        """What goes into a `Request` so that the write carries this span."""
+        ...
+
+    @property
+    def trace_id(self) -> str:
+        """32 hex characters; empty when unsampled."""
+        ...
+
+    def set(self, **attributes: str | int | float | bool) -> None: ...
+    def event(self, name: str, **attributes: str | int | float | bool) -> None: ...
+    def end(self, error: str = "") -> None: ...
+
+
+class Tracer(Protocol):
+    """Starts spans. `parent` and `links` are traceparents; without a parent a new trace begins.
+
+    A reader of a watch starts its own span *linked* to the writer's (walls 8); when it has exactly one
+    cause it may instead continue the writer's trace by passing it as `parent`.
+    """
+
+    def start(
+        self,
+        name: str,
+        *,
+        parent: str = "",
+        links: Sequence[str] = (),
+        **attributes: str | int | float | bool,
+    ) -> Span: ...
+
+
+@dataclass(frozen=True)
+class Seams:
+    """Everything a room's wiring is given. `component` is for example `scheduler` or `kubelet/host-1`."""
+
+    component: str
+    clock: Clock
+    random: Random
+    disk: Disk
+    transport: Transport
+    events: EventLog
+    tracer: Tracer
+    switches: Switches
+
+
+class Room(Protocol):
+    """What every `wiring.build(config, seams)` returns."""
+
+    async def run(self) -> None:
+        """Work until cancelled; returning or raising ends the process."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether informers are synced and the room does its work (`/readyz`)."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges, upstream names, labels in the name as Prometheus writes them."""
+        ...

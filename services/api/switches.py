@@ -1,0 +1,207 @@
+"""The register of switches: every choice between designs, with its type, default, values and source.
+
+A KEP's alternatives are switches, never forks of code. A process takes them from configuration,
+prints them at `/configz` and writes them into its event log; `keplab switches` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+Value = str | int | float | bool
+
+
+class SwitchError(ValueError):
+    """A switch was named or set wrongly; the message names the switch and the legal values."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """`values` lists the legal strings (empty: any); numbers may have `minimum` and `maximum`."""
+
+    name: str
+    default: Value
+    meaning: str
+    source: str
+    values: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def type(self) -> str:
+        """`flag`, `integer`, `number` or `choice`/`text`."""
+        if isinstance(self.default, bool):
+            return "flag"
+        if isinstance(self.default, int):
+            return "integer"
+        if isinstance(self.default, float):
+            return "number"
+        return "choice" if self.values else "text"
+
+    def parse(self, text: str) -> Value:
+        """Return the typed value. Raises: SwitchError."""
+        try:
+            return self._parse(text)
+        except ValueError as error:
+            raise SwitchError(f"switch {self.name}={text!r}: {error}") from None
+
+    def _parse(self, text: str) -> Value:
+        if isinstance(self.default, bool):
+            if text.lower() not in ("true", "false"):
+                raise ValueError("want true or false")
+            return text.lower() == "true"
+        if isinstance(self.default, int | float):
+            try:
+                number = type(self.default)(text)
+            except ValueError:
+                raise ValueError(f"want a {self.type}") from None
+            if (self.minimum is not None and number < self.minimum) or (
+                self.maximum is not None and number > self.maximum
+            ):
+                raise ValueError(f"want {self.minimum} to {self.maximum}")
+            return number
+        if self.values and text not in self.values:
+            raise ValueError(f"want one of {', '.join(self.values)}")
+        return text
+
+
+_UNBIND = "kubelet-unbinding"
+
+REGISTER: tuple[Switch, ...] = (
+    Switch("PodUnbinding", True, "feature gate: unbinding in apiserver, scheduler and kubelet", f"{_UNBIND} 4.6"),
+    Switch("kubelet.on_reject", "fail", "what the kubelet does with a pod it cannot admit", f"{_UNBIND} 2",
+           ("fail", "recreate", "unbind")),
+    Switch("kubelet.unbind_teardown", "before", "tear down before or after the unbind call", f"{_UNBIND} 6.2",
+           ("before", "after")),
+    Switch("kubelet.start_fence", False, "the first container waits for an acknowledged startTime", f"{_UNBIND} 4.4"),
+    Switch("kubelet.release_on_reject", "immediate", "when a rejected pod's partial allocation is released",
+           "kubelet 5.3", ("immediate", "lazy")),
+    Switch("kubelet.status_batching", "faithful", "write statuses serially and coalesced, or at once", "kubelet 11",
+           ("faithful", "immediate")),
+    Switch("kubelet.admit_order", "managers-first", "resource managers before or after the predicate handler",
+           "kubelet 5.1", ("managers-first", "predicates-first")),
+    Switch("unbind.api", "subresource", "form of the unbind operation", f"{_UNBIND} 4.2", ("subresource", "none")),
+    Switch("unbind.max_attempts", 5, "unbinds a pod may have before the kubelet falls back", f"{_UNBIND} 4.3",
+           minimum=0, maximum=1000),
+    Switch("unbind.fallback", "fail", "what follows when the unbind is refused for good", f"{_UNBIND} 6.2",
+           ("fail", "hold")),
+    Switch("unbind.fence", "session", "protection against a delayed unbind request", f"{_UNBIND} 4.5",
+           ("none", "resourceVersion", "session")),
+    Switch("unbind.request_deadline_s", 120.0, "how long the kubelet tries to unbind", f"{_UNBIND} 6.2", minimum=0.0),
+    Switch("unbind.backoff_max_s", 60.0, "longest extra back-off after repeated unbinds", f"{_UNBIND} 7.2",
+           minimum=0.0),
+    Switch("unbind.require_scheduler_capability", True, "refuse to unbind a pod whose scheduler cannot take it back",
+           f"{_UNBIND} 4.6"),
+    Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11",
+           ("exempt", "fail", "allow")),
+    Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", minimum=0.0),
+    Switch("unbind.rate_node_burst", 20, "burst of unbinds per node", f"{_UNBIND} 4.3", minimum=1),
+    Switch("unbind.rate_namespace_per_min", 60.0, "unbinds per namespace and minute", f"{_UNBIND} 4.3", minimum=0.0),
+    Switch("unbind.rate_cluster_per_min", 100.0, "unbinds in the cluster per minute", f"{_UNBIND} 4.3", minimum=0.0),
+    Switch("authz.unbind_callers", "kubelet", "who may call unbind", f"{_UNBIND} 4.4",
+           ("kubelet", "kubelet+controller")),
+    Switch("bind.precondition", "uid+unbindCount", "what a Binding must match", f"{_UNBIND} 4.3",
+           ("uid", "uid+unbindCount")),
+    Switch("apiserver.enforce_exclusion", False, "refuse a Binding to an excluded node", f"{_UNBIND} 4.3"),
+    Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3", minimum=0.0),
+    Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0),
+    Switch("scheduler.exclusion", "hard", "how the scheduler treats nodes that rejected the pod", f"{_UNBIND} 7.3",
+           ("hard", "soft", "none", "adaptive")),
+    Switch("SchedulerPopFromBackoffQ", True, "feature gate: an idle scheduler takes pods from back-off (KEP-5142)",
+           "scheduler-queue-and-cycles 2.2"),
+    Switch("scheduler.scoring_strategy", "LeastAllocated", "NodeResourcesFit's strategy",
+           "scheduler-queue-and-cycles 6", ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
+    Switch("balanced.formula", "v136", "NodeResourcesBalancedAllocation's formula", "scheduler-queue-and-cycles 6",
+           ("v135", "v136")),
+    Switch("scheduler.taint_reason", "plain", "wording of the taint reason", "scheduler-queue-and-cycles 12",
+           ("plain", "detailed")),
+    Switch("scheduler.percentage_of_nodes_to_score", 100, "share of nodes scored; 0 is upstream's adaptive sampling",
+           "scheduler-queue-and-cycles 4", minimum=0, maximum=100),
+    Switch("scheduler.backoff_initial_s", 1.0, "first back-off of a pod", "scheduler-queue-and-cycles 1", minimum=0.0),
+    Switch("scheduler.backoff_max_s", 10.0, "longest back-off of a pod", "scheduler-queue-and-cycles 1", minimum=0.0),
+    Switch("rs.failed_backoff", "off", "ReplicaSet waits before replacing failed pods (PR #130411)", "controllers 2",
+           ("off", "on")),
+    Switch("rs.burst", 500, "pods a ReplicaSet creates or deletes in one sync", "controllers 2", minimum=1),
+    Switch("expectations.ttl_s", 300.0, "an expectation older than this is given up", "controllers 1.2", minimum=0.0),
+    Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",
+           "guarantees C7"),
+    Switch("node.grace_s", 50.0, "silence after which a node is Unknown", "kubelet 2.3", minimum=1.0),
+    Switch("node.monitor_period_s", 5.0, "how often the node lifecycle controller looks", "kubelet 2.3", minimum=0.1),
+    Switch("node.lease_duration_s", 40, "lease duration; renewed at a quarter of it", "kubelet 1", minimum=1),
+    Switch("tainteviction.faithful", False, "keep upstream's timer defects", "controllers 9"),
+    Switch("podgc.threshold", 12500, "terminal pods kept", "controllers 8", minimum=0),
+    Switch("podgc.recheck", True, "re-read uid and node before force-deleting an orphan", "controllers 8"),
+    Switch("deploy.progress_deadline_s", 0.0, "overrides progressDeadlineSeconds when above 0", "controllers 15",
+           minimum=0.0),
+)  # fmt: skip
+
+
+def find(name: str) -> Switch:
+    """Return the switch of that name. Raises: SwitchError that suggests near names."""
+    for switch in REGISTER:
+        if switch.name == name:
+            return switch
+    near = [s.name for s in REGISTER if name.lower() in s.name.lower() or s.name.split(".")[-1] in name]
+    hint = f"; did you mean {', '.join(near)}?" if near else "; see `keplab switches`"
+    raise SwitchError(f"no switch is called {name!r}{hint}")
+
+
+class Switches(Mapping[str, Value]):
+    """A frozen assignment of all switches; what was not set has its default."""
+
+    def __init__(self, values: Mapping[str, Value] | None = None) -> None:
+        self._values = {s.name: s.default for s in REGISTER}
+        for name, value in (values or {}).items():
+            find(name)
+            self._values[name] = value
+        self._set = tuple(sorted((values or {}).keys()))
+
+    @classmethod
+    def parse(cls, assignments: Iterable[str]) -> Switches:
+        """Read `NAME=VALUE` texts; a later one wins. Raises: SwitchError."""
+        values: dict[str, Value] = {}
+        for text in assignments:
+            name, sign, value = text.partition("=")
+            if not sign:
+                raise SwitchError(f"{text!r}: want NAME=VALUE")
+            values[name.strip()] = find(name.strip()).parse(value.strip())
+        return cls(values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def choice(self, name: str) -> str:
+        """Return a choice or text switch."""
+        return str(self._values[name])
+
+    def flag(self, name: str) -> bool:
+        """Return a flag."""
+        return bool(self._values[name])
+
+    def number(self, name: str) -> float:
+        """Return a number."""
+        return float(self._values[name])
+
+    def integer(self, name: str) -> int:
+        """Return an integer."""
+        return int(self._values[name])
+
+    @property
+    def assignments(self) -> tuple[str, ...]:
+        """The `NAME=VALUE` texts of what was set, sorted."""
+        return tuple(f"{name}={_text(self._values[name])}" for name in self._set)
+
+    def replace(self, other: Mapping[str, Value]) -> Switches:
+        """Return these switches with some set otherwise."""
+        return Switches({**{n: self._values[n] for n in self._set}, **other})
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

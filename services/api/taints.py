@@ -1,0 +1,49 @@
+"""Taints and tolerations, one rule for the scheduler, the kubelet and the controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.api.meta import View
+
+NO_SCHEDULE = "NoSchedule"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+NO_EXECUTE = "NoExecute"
+
+
+class Taint(View, frozen=True):
+    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Toleration(View, frozen=True):
+    """What a pod puts up with. An empty key with Exists tolerates everything; an empty effect, any effect."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this toleration matches that taint (core/v1 `ToleratesTaint`)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return bool(toleration.key) and toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
+    """Return the first taint with one of the effects that no toleration matches, or None."""
+    for taint in taints:
+        if taint.effect in effects and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None

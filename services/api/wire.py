@@ -1,0 +1,117 @@
+"""The values that cross between a component and the API server, whatever carries them.
+
+One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of
+batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory door all
+carry exactly these, so a room cannot tell which one it speaks through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from services.api.errors import ApiError, from_status
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call. `resource` is `pods` for the core group, `replicasets.apps` otherwise.
+
+    `verb`: get, list, create, update, patch, delete, deletecollection.
+    `subresource`: "", status, scale, binding, unbind, eviction.
+    `patch_type`: merge, strategic, json (RFC 6902). `body`: JSON; for delete a DeleteOptions or empty.
+    `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
+    `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
+    """
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    body: bytes = b""
+    patch_type: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    field_manager: str = ""
+    field_validation: str = ""
+    dry_run: bool = False
+    request_id: str = ""
+    traceparent: str = ""
+    lease_epoch: str = ""
+    deadline_s: float = 0.0
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings."""
+
+    code: int
+    rv: int = 0
+    body: bytes = b""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the call succeeded."""
+        return self.code < 400
+
+    def error(self) -> ApiError:
+        """Return the refusal as an exception value; only for answers that are not ok."""
+        return from_status(self.code, self.body)
+
+    def unwrap(self) -> Response:
+        """Return self, or raise the refusal."""
+        if self.code >= 400:
+            raise self.error()
+        return self
+
+
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to watch and from where; `resource_version` "" or "0" starts with the state as ADDED (2.1)."""
+
+    resource: str
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    allow_bookmarks: bool = True
+    send_initial_events: bool = False
+    timeout_s: float = 0.0
+
+
+class WatchEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change as one watcher sees it.
+
+    `type`: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (body is a `Status`). `traceparent` is the
+    writer's. `initial_events_end` marks the bookmark of W12.
+    """
+
+    type: str
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    rv: int = 0
+    body: bytes = b""
+    traceparent: str = ""
+    initial_events_end: bool = False
+
+
+class Api(Protocol):
+    """An API server as one identity reaches it. Implemented by the doors, the gRPC client and the simulation.
+
+    `call` returns every definite answer, refusals included, as a Response, and raises `UnknownOutcome`
+    when no answer came. `watch` yields batches and ends when the server ends it; a lost connection
+    raises `UnknownOutcome`; a refused watch raises `ApiError`.
+    """
+
+    async def call(self, request: Request) -> Response: ...
+
+    def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]: ...

@@ -1,0 +1,1 @@
+"""What a controller is, as values: actions, the Controller record, the work queue, expectations."""

@@ -1,0 +1,104 @@
+"""Actions: what a decision asks of the API server, as values; the executor performs them.
+
+Each is safe to repeat. Preconditions (`uid`, `resource_version`) let the server refuse what has
+gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from services.api.meta import Document, Key, View
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create `document`; AlreadyExists counts as done when the name was ours to derive."""
+
+    resource: str
+    document: Document
+    expected_by: str = ""
+    """Key (as text) whose expectations this creation was counted in."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Patch an object or one of its subresources. `patch_type`: merge, strategic or json."""
+
+    resource: str
+    key: Key
+    patch: Document | list[Document]
+    subresource: str = ""
+    patch_type: str = "merge"
+    uid: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True)
+class Update:
+    """Replace an object (or its status) by a whole document that carries its resourceVersion."""
+
+    resource: str
+    key: Key
+    document: Document
+    subresource: str = ""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete with preconditions. `grace_period_s` None means the kind's default; NotFound is done."""
+
+    resource: str
+    key: Key
+    uid: str = ""
+    resource_version: str = ""
+    grace_period_s: int | None = None
+    propagation: str = ""
+    expected_by: str = ""
+
+
+@dataclass(frozen=True)
+class RecordEvent:
+    """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder."""
+
+    kind: str
+    api_version: str
+    key: Key
+    uid: str
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+Action = Create | Patch | Update | Delete | RecordEvent
+
+
+@dataclass(frozen=True)
+class Query:
+    """A live read that a rule wants before it acts (C9)."""
+
+    view: type[View]
+    key: Key
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Actions performed in slow-start order: 1, 2, 4, 8 … at once; a failure stops after its batch
+    (controllers 1.3). The rest is reported back as not performed."""
+
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What reconcile wants done, in order; then look again after `requeue_after_s` if given.
+
+    With `refresh`, nothing is performed: the manager reads these live and calls reconcile again.
+    """
+
+    actions: tuple[Action | Batch, ...] = ()
+    requeue_after_s: float | None = None
+    refresh: tuple[Query, ...] = field(default=())
+
+
+NOTHING = Result()

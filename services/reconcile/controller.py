@@ -1,0 +1,104 @@
+"""The Controller record: one reconcile, and which objects lead to which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from services.api.meta import Document, Key, View
+from services.api.switches import Switches
+from services.reconcile.actions import Action, Query, Result
+
+V = TypeVar("V", bound=View)
+
+
+@dataclass(frozen=True)
+class Change(Generic[V]):
+    """One change as an informer hands it on. `old` None: added; `new` None: deleted.
+
+    `final_state_unknown`: a relist found the object gone; `old` is the last that was seen (C4).
+    """
+
+    old: V | None
+    new: V | None
+    rv: int = 0
+    traceparent: str = ""
+    final_state_unknown: bool = False
+
+    @property
+    def object(self) -> V:
+        """The newest known form."""
+        found = self.new if self.new is not None else self.old
+        assert found is not None
+        return found
+
+
+class Lister(Protocol[V]):
+    """Read-only access to what an informer holds of one kind."""
+
+    def get(self, key: Key) -> V | None: ...
+    def all(self, namespace: str = "") -> list[V]: ...
+    def owned_by(self, uid: str) -> list[V]:
+        """Return objects that have an owner reference to `uid`."""
+        ...
+
+    def document(self, key: Key) -> Document | None:
+        """Return the whole document, freshly decoded; the caller may change its copy."""
+        ...
+
+
+class Listers(Protocol):
+    """The caches of all kinds a controller declared."""
+
+    def of(self, view: type[V]) -> Lister[V]: ...
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and with what a reconcile runs. `now_s` is monotonic, `wall_s` for timestamps.
+
+    `live` holds the answers to `Result.refresh`: None means the object does not exist.
+    """
+
+    now_s: float
+    wall_s: float
+    live: Mapping[Query, View | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Watch(Generic[V]):
+    """Changes of `view` lead to the keys that `keys` names; it may also note things in memory."""
+
+    view: type[V]
+    keys: Callable[[Change[V], Listers], Iterable[Key]]
+
+
+Reconcile = Callable[[Key, Listers, Moment], Result]
+Failed = Callable[[Key, Action, str], None]
+"""Called for each action that was refused or not performed: `(key, action, reason)`."""
+
+
+@dataclass(frozen=True)
+class Controller:
+    """One controller. `identity` is its user name at the API server.
+
+    `owns`: a change of such an object leads to its controller owner's key, when that owner is of the
+    reconciled kind. `period_s`: additionally, the key `("", "")` is reconciled that often (scans).
+    `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
+    """
+
+    name: str
+    identity: str
+    reconciles: type[View]
+    reconcile: Reconcile
+    owns: tuple[type[View], ...] = ()
+    watches: tuple[Watch[Any], ...] = ()
+    reads: tuple[type[View], ...] = ()
+    period_s: float | None = None
+    failed: Failed | None = None
+    workers: int = 1
+
+
+BuildController = Callable[[Switches], Controller]
+"""Each module in `services/controllers/` offers `controller: BuildController`; memory is born there."""
