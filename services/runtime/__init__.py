@@ -1,0 +1,1 @@
+"""How to be a well-behaved process, real or simulated."""

@@ -1,0 +1,160 @@
+"""An event loop whose clock jumps and whose order a seed decides.
+
+Waiting moves virtual time straight to the next timer; among callbacks that are ready at the same
+moment a seeded generator picks. So one seed gives one schedule, days pass in milliseconds, and a
+deadlock is an error instead of a hang. Nothing real can enter: sockets, threads, the wall clock and the
+system's randomness raise while a simulated task runs (guarantees T-SIM).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Deadlock(RuntimeError):
+    """No callback is ready and no timer is set: every task waits for another."""
+
+
+class RealityLeak(RuntimeError):
+    """Simulated code reached for something real."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """An asyncio loop in virtual seconds, starting at 0.
+
+    Invariant: callbacks that become ready at different virtual times run in time order; those of one
+    pass run in an order that depends on the seed alone.
+    """
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__()
+        self._virtual_now = 0.0
+        self._order = random.Random(f"order/{seed}")
+        self.callbacks = 0
+        self._clock_resolution = 0.0
+
+    def time(self) -> float:
+        """Return virtual seconds since the loop was made."""
+        return self._virtual_now
+
+    def _run_once(self) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        timers = self._scheduled  # type: ignore[attr-defined]
+        while timers and timers[0]._cancelled:
+            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+            heapq.heappop(timers)._scheduled = False
+        if not ready:
+            if not timers:
+                if self._stopping:  # type: ignore[attr-defined]
+                    return
+                raise Deadlock(f"nothing is ready and no timer is set at {self._virtual_now:.6f} s")
+            self._virtual_now = max(self._virtual_now, timers[0]._when)
+        while timers and timers[0]._when <= self._virtual_now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            if not timer._cancelled:
+                ready.append(timer)
+        batch = list(ready)
+        ready.clear()
+        if len(batch) > 1:
+            self._order.shuffle(batch)
+        for handle in batch:
+            if not handle._cancelled:
+                self.callbacks += 1
+                handle._run()
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector, so nobody needs waking."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """No events come from a selector."""
+
+    def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
+        """Refuse: a thread would run in real time."""
+        raise RealityLeak("run_in_executor in simulation")
+
+
+def _forbid(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(asyncio._get_running_loop(), SimLoop):
+            raise RealityLeak(f"{name} called in simulation")
+        return real(*args, **kwargs)
+
+    return guarded
+
+
+_REAL: tuple[tuple[Any, str], ...] = (
+    (time, "time"),
+    (time, "time_ns"),
+    (time, "monotonic"),
+    (time, "monotonic_ns"),
+    (time, "sleep"),
+    (random, "random"),
+    (random, "uniform"),
+    (random, "choice"),
+    (os, "urandom"),
+    (threading.Thread, "start"),
+    (socket.socket, "connect"),
+)
+
+
+@contextmanager
+def _sealed() -> Iterator[None]:
+    """Make the real clock, randomness, threads and sockets raise inside simulated tasks."""
+    saved = [(owner, name, getattr(owner, name)) for owner, name in _REAL]
+    try:
+        for owner, name, real in saved:
+            setattr(owner, name, _forbid(f"{getattr(owner, '__name__', owner)}.{name}", real))
+        yield
+    finally:
+        for owner, name, real in saved:
+            setattr(owner, name, real)
+
+
+def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0) -> T:
+    """Run a coroutine to its end in virtual time and return its result.
+
+    The collector is off meanwhile: when it runs depends on allocation counts, and finalizers must not
+    decide an outcome. Raises: Deadlock, RealityLeak, and whatever `main` raises.
+    """
+    loop = SimLoop(seed)
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        with _sealed():
+            asyncio.set_event_loop(loop)
+            try:
+                return loop.run_until_complete(main)
+            finally:
+                _cancel_all(loop)
+                asyncio.set_event_loop(None)
+                loop.close()
+    finally:
+        if collected:
+            gc.enable()
+
+
+def _cancel_all(loop: SimLoop) -> None:
+    """Cancel what is left, so that no task outlives its loop."""
+    for _ in range(3):
+        left = [task for task in asyncio.all_tasks(loop) if not task.done()]
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        try:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        except Deadlock:
+            return
