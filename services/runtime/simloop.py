@@ -31,6 +31,28 @@ class RealityLeak(RuntimeError):
     """Simulated code reached for something real."""
 
 
+class _SimFuture(asyncio.Future[Any]):
+    """A future whose hash is its birth number, so that sets of futures iterate alike in every run."""
+
+    def __init__(self, *, loop: SimLoop) -> None:
+        super().__init__(loop=loop)
+        self._birth = loop.next_birth()
+
+    def __hash__(self) -> int:
+        return self._birth
+
+
+class _SimTask(asyncio.Task[Any]):
+    """A task whose hash is its birth number: `TaskGroup` keeps its children in a set."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: SimLoop, **kwargs: Any) -> None:
+        self._birth = loop.next_birth()
+        super().__init__(coro, loop=loop, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._birth
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """An asyncio loop in virtual seconds, starting at 0.
 
@@ -44,6 +66,17 @@ class SimLoop(asyncio.BaseEventLoop):
         self._order = random.Random(f"order/{seed}")
         self.callbacks = 0
         self._clock_resolution = 0.0
+        self._births = 0
+        self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))  # type: ignore[arg-type]
+
+    def next_birth(self) -> int:
+        """Return the next number for a task or future."""
+        self._births += 1
+        return self._births
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future with a reproducible hash."""
+        return _SimFuture(loop=self)
 
     def time(self) -> float:
         """Return virtual seconds since the loop was made."""
