@@ -65,6 +65,10 @@ class ServerMemory:
         return found
 
 
+def _none_yet() -> MutableSequence[str]:
+    return []
+
+
 @dataclass(frozen=True)
 class WriteContext:
     """What a rule may look at while one write is being committed.
@@ -83,7 +87,7 @@ class WriteContext:
     lookup: Lookup
     list: Callable[[str, str], Iterable[Document]]
     memory: ServerMemory
-    warnings: MutableSequence[str] = field(default_factory=list)
+    warnings: MutableSequence[str] = field(default_factory=_none_yet)
 
 
 @dataclass(frozen=True)
