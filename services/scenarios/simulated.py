@@ -1,0 +1,386 @@
+"""The four seams, simulated: links with latency and faults, disks that tear, clocks that jump.
+
+A `Network` joins every component to the one API server. Each component has a link; a link is a
+pair of ordered streams (what a TCP connection promises), so messages on one link never overtake each
+other, while messages of different links do. Faults are set on a link by direction: `requests` (component
+to server) and `replies` (server to component, watch events included).
+
+A SIGKILL is a `Lease on life` that ends: from that instant nothing the old incarnation does reaches the
+disk, the wire or the event log, even if its `finally` blocks still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import Identity
+from services.api.seams import Random
+from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+
+REQUEST_DEADLINE_S = 30.0
+CONNECTION_REFUSED_S = 0.001
+WATCH_SILENCE_S = 30.0
+WATCH_BATCHES_MAX = 4096
+"""Batches on the way to one watcher; beyond it the sender blocks, as a full TCP window does."""
+
+
+class Lifetime:
+    """One incarnation of one component; severed by a kill and never mended."""
+
+    def __init__(self, component: str, incarnation: int) -> None:
+        self.component = component
+        self.incarnation = incarnation
+        self.is_over = False
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Make a task part of this incarnation: it dies with it."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def end(self) -> None:
+        """Sever every seam at once, then cancel what still runs."""
+        self.is_over = True
+        for task in list(self._tasks):
+            task.cancel()
+
+
+@dataclass
+class LinkProfile:
+    """How one link behaves. Seconds; chances are 0 to 1 a message.
+
+    `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
+    `duplicate`: the request arrives twice. `watch_delay_s` is added to watch events alone.
+    """
+
+    latency_min_s: float = 0.0002
+    latency_max_s: float = 0.0008
+    loss: float = 0.0
+    duplicate: float = 0.0
+    watch_delay_s: float = 0.0
+    requests_cut: bool = False
+    replies_cut: bool = False
+
+
+class Server(Protocol):
+    """The part of `apiserver_fake.server.ApiServer` the network needs."""
+
+    def door(self, identity: Identity) -> Api:
+        """Return the server as that identity reaches it."""
+        ...
+
+
+@dataclass
+class _Stream:
+    """One direction of a link: messages arrive in the order they were sent."""
+
+    last_arrival: float = 0.0
+
+    def arrival(self, now: float, delay: float) -> float:
+        self.last_arrival = max(self.last_arrival, now + delay)
+        return self.last_arrival
+
+
+class Network:
+    """Joins components to whichever incarnation of the API server is up."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.profiles: dict[str, LinkProfile] = {}
+        self._server: Server | None = None
+        self._server_life: Lifetime | None = None
+        self._server_gone: asyncio.Future[None] | None = None
+        self.messages = 0
+
+    def profile(self, component: str) -> LinkProfile:
+        """Return the (changeable) behaviour of a component's link."""
+        return self.profiles.setdefault(component, LinkProfile())
+
+    def open(self, server: Server, life: Lifetime) -> None:
+        """Let this incarnation of the API server answer."""
+        self._server, self._server_life = server, life
+        self._server_gone = asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        """Reset every connection: the API server is gone."""
+        self._server, self._server_life = None, None
+        if self._server_gone is not None and not self._server_gone.done():
+            self._server_gone.set_result(None)
+
+    def connect(self, life: Lifetime) -> SimTransport:
+        """Return the transport of one incarnation."""
+        return SimTransport(self, life)
+
+    def current(self) -> tuple[Server, Lifetime, asyncio.Future[None]] | None:
+        """Return the live server, its lifetime and the future that ends with it."""
+        if self._server is None or self._server_life is None or self._server_gone is None:
+            return None
+        return self._server, self._server_life, self._server_gone
+
+
+class SimTransport:
+    """One component's connection; hands out the server as each of its identities reaches it."""
+
+    def __init__(self, network: Network, life: Lifetime) -> None:
+        self.network = network
+        self.life = life
+        self.up, self.down = _Stream(), _Stream()
+        self.identities: dict[str, Identity] = {}
+        self.main: Identity | None = None
+
+    def api(self, identity: str = "") -> Api:
+        """Return the server as the main or a named identity reaches it."""
+        if not identity:
+            assert self.main is not None
+            return SimApi(self, self.main)
+        return SimApi(self, self.identities[identity])
+
+    async def node_api(self, node: str) -> Api:
+        """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
+        request = Request(verb="create", resource="nodetokens", name=node)
+        (await self.api().call(request)).unwrap()
+        return SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)))
+
+
+class SimApi:
+    """`Api` over a simulated link."""
+
+    def __init__(self, transport: SimTransport, identity: Identity) -> None:
+        self._transport = transport
+        self._network = transport.network
+        self._identity = identity
+
+    async def call(self, request: Request) -> Response:
+        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        deadline_s = request.deadline_s or REQUEST_DEADLINE_S
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._attempt(request)
+        except TimeoutError:
+            raise UnknownOutcome(f"no answer to {request.verb} {request.resource} within {deadline_s:g} s") from None
+
+    async def _travel(self, stream: _Stream, extra_s: float = 0.0) -> None:
+        link = self._network.profile(self._transport.life.component)
+        loop = asyncio.get_running_loop()
+        delay = self._network.random.uniform(link.latency_min_s, link.latency_max_s) + extra_s
+        self._network.messages += 1
+        await asyncio.sleep(stream.arrival(loop.time(), delay) - loop.time())
+
+    def _check_alive(self) -> None:
+        if self._transport.life.is_over:
+            raise asyncio.CancelledError
+
+    def _lost(self, link: LinkProfile) -> bool:
+        return link.loss > 0 and self._network.random.random() < link.loss
+
+    async def _attempt(self, request: Request) -> Response:
+        self._check_alive()
+        link = self._network.profile(self._transport.life.component)
+        if link.requests_cut or self._lost(link):
+            await asyncio.Event().wait()
+        await self._travel(self._transport.up)
+        current = self._network.current()
+        if current is None:
+            await asyncio.sleep(CONNECTION_REFUSED_S)
+            raise UnknownOutcome("connection refused")
+        server, life, gone = current
+        door = server.door(self._identity)
+        work = asyncio.create_task(_guarded(door, request))
+        life.adopt(work)
+        if link.duplicate and self._network.random.random() < link.duplicate:
+            life.adopt(asyncio.create_task(_guarded(door, request)))
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() or work.cancelled():
+            raise UnknownOutcome("connection reset")
+        response = work.result()
+        if link.replies_cut or self._lost(link):
+            await asyncio.Event().wait()
+        await self._travel(self._transport.down)
+        if gone.done():
+            raise UnknownOutcome("connection reset")
+        self._check_alive()
+        return response
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches in order, each after the link's latency."""
+        self._check_alive()
+        await self._travel(self._transport.up)
+        current = self._network.current()
+        if current is None:
+            await asyncio.sleep(CONNECTION_REFUSED_S)
+            raise UnknownOutcome("connection refused")
+        server, life, gone = current
+        pipe = _WatchPipe(self._network, self._transport, gone)
+        pump = asyncio.create_task(pipe.pump(server.door(self._identity).watch(request)))
+        life.adopt(pump)
+        try:
+            async for batch in pipe.batches():
+                self._check_alive()
+                yield batch
+        finally:
+            pump.cancel()
+
+
+async def _guarded(door: Api, request: Request) -> Response:
+    """Serve one request; a refusal raised instead of returned still becomes an answer."""
+    try:
+        return await door.call(request)
+    except ApiError as error:
+        return Response(code=error.code, body=msgspec.json.encode(error.status()))
+
+
+class _WatchPipe:
+    """Carries one watch's batches: the server's side pumps, the client's side takes."""
+
+    def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
+        self._network, self._transport, self._gone = network, transport, gone
+        self._queue: deque[tuple[float, list[WatchEvent] | ApiError | None]] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
+        """Send what the server yields, its end or its refusal."""
+        ending: ApiError | None = None
+        try:
+            async for batch in source:
+                self._send(batch)
+                if len(self._queue) >= WATCH_BATCHES_MAX:
+                    self._room.clear()
+                    await self._room.wait()
+        except ApiError as error:
+            ending = error
+        self._send(ending)
+
+    def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
+        link = self._network.profile(self._transport.life.component)
+        now = asyncio.get_running_loop().time()
+        delay = self._network.random.uniform(link.latency_min_s, link.latency_max_s) + link.watch_delay_s
+        self._network.messages += 1
+        self._queue.append((self._transport.down.arrival(now, delay), item))
+        self._arrived.set()
+
+    async def batches(self) -> AsyncIterator[list[WatchEvent]]:
+        """Yield each batch when it arrives; raise on reset, on a refusal and on 30 s of silence."""
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while True:
+            if not self._queue:
+                self._arrived.clear()
+                if self._gone.done():
+                    raise UnknownOutcome("connection reset")
+                waiter = asyncio.ensure_future(self._arrived.wait())
+                done, _ = await asyncio.wait(
+                    (waiter, self._gone),
+                    timeout=max(0.0, heard + WATCH_SILENCE_S - loop.time()),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                waiter.cancel()
+                if not done:
+                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+                continue
+            link = self._network.profile(self._transport.life.component)
+            if link.replies_cut:
+                if loop.time() - heard > WATCH_SILENCE_S:
+                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+                await asyncio.sleep(0.1)
+                continue
+            arrival, item = self._queue[0]
+            if arrival > loop.time():
+                await asyncio.sleep(arrival - loop.time())
+            if self._gone.done():
+                raise UnknownOutcome("connection reset")
+            self._queue.popleft()
+            self._room.set()
+            heard = loop.time()
+            if item is None:
+                return
+            if isinstance(item, ApiError):
+                raise item
+            yield item
+
+
+@dataclass
+class SimClock:
+    """Virtual time plus this process's own errors. `wall_base_s`: what the wall says at virtual zero."""
+
+    loop: asyncio.AbstractEventLoop
+    wall_base_s: float
+    wall_skew_s: float = 0.0
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return self.loop.time()
+
+    def wall(self) -> float:
+        """Return seconds since the epoch, skewed."""
+        return self.wall_base_s + self.loop.time() + self.wall_skew_s
+
+
+@dataclass
+class Platter:
+    """What survives: synced files of one component, and how long a sync takes (seconds)."""
+
+    files: dict[str, bytearray] = field(default_factory=dict)
+    sync_min_s: float = 0.0002
+    sync_max_s: float = 0.001
+    broken: OSError | None = None
+    """When set, every sync fails with it (FM-A7, FM-A8)."""
+
+
+class SimDisk:
+    """`Disk` over a platter. A kill during a sync keeps all, none or a torn prefix of an append."""
+
+    def __init__(self, platter: Platter, random: Random, life: Lifetime) -> None:
+        self._platter, self._random, self._life = platter, random, life
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's synced bytes, or None."""
+        data = self._platter.files.get(name)
+        return None if data is None else bytes(data)
+
+    def names(self) -> list[str]:
+        """Return all file names, sorted."""
+        return sorted(self._platter.files)
+
+    async def _sync(self) -> bool:
+        """Wait for the disk; return whether the process lived to see it done."""
+        await asyncio.sleep(self._random.uniform(self._platter.sync_min_s, self._platter.sync_max_s))
+        if self._platter.broken is not None:
+            raise self._platter.broken
+        return not self._life.is_over
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Replace a file; after a kill in the middle the old or the new content is there, never a mix."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over and self._random.random() < 0.5:
+                self._platter.files[name] = bytearray(data)
+            raise
+        if alive:
+            self._platter.files[name] = bytearray(data)
+
+    async def append(self, name: str, data: bytes) -> None:
+        """Append; after a kill in the middle any prefix of `data` may be there."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over:
+                kept = self._random.randrange(0, len(data) + 1)
+                self._platter.files.setdefault(name, bytearray()).extend(data[:kept])
+            raise
+        if alive:
+            self._platter.files.setdefault(name, bytearray()).extend(data)
+
+    async def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if await self._sync():
+            self._platter.files.pop(name, None)
