@@ -1,0 +1,1 @@
+"""Protocol packages, by name and version."""

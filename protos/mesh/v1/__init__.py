@@ -1,0 +1,1 @@
+"""The first version of the mesh's wire."""

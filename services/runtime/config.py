@@ -1,0 +1,171 @@
+"""Flags and environment become one frozen dataclass, once, at the door of a process.
+
+A room subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
+`health_port` is the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag
+wins. Simulated rooms construct the dataclass directly and never come here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from services.api.switches import SwitchError, Switches
+
+C = TypeVar("C", bound="CommonConfig")
+
+EXIT_OK = 0
+EXIT_USAGE = 64
+EXIT_BUG = 70
+EXIT_IO = 74
+EXIT_LOCKED = 75
+EXIT_CONFIG = 78
+
+PREFIX = "KEPLAB_"
+
+
+class StartError(Exception):
+    """The process cannot start or go on, and a person should read why; printed as one line, no traceback.
+
+    `exit_code` follows P14: 64 usage, 74 I/O, 75 lock held, 78 corrupt or bad configuration.
+    """
+
+    def __init__(self, message: str, exit_code: int = EXIT_CONFIG) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+
+
+class HelpRequested(Exception):
+    """`--help` was asked for; carries the text."""
+
+
+def setting(default: Any, help: str) -> Any:  # noqa: A002
+    """Return a dataclass field with a default and the sentence that `--help` shows for it."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonConfig:
+    """What every process of the mesh can be told."""
+
+    name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
+    server: str = setting("127.0.0.1:7443", "the API server's gRPC address, HOST:PORT")
+    token_file: str = setting("", "credentials: JSON {identity: token}; for the API server the list of all tokens")
+    data_dir: str = setting("", "directory this process keeps its own state in; empty: none is kept")
+    events_dir: str = setting("", "directory of event logs; empty: none is written")
+    spans_dir: str = setting("", "directory of span files for `keplab trace`; empty: none is written")
+    health_host: str = setting("127.0.0.1", "address of /healthz, /readyz, /metrics and /configz")
+    health_port: int = setting(0, "port of /healthz and the rest; 0: any free one, -1: none")
+    set: tuple[str, ...] = setting((), "set a switch, NAME=VALUE; may be repeated (see `keplab switches`)")
+    log_level: str = setting("info", "debug, info, warning or error")
+    seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")
+    ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")
+    die_with_parent: bool = setting(False, "end when the process that started this one ends")
+
+    def switches(self) -> Switches:
+        """Return all switches with this process's assignments. Raises: SwitchError."""
+        return Switches.parse(self.set)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise StartError(f"{message} (try --help)", EXIT_USAGE)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _scalar(kind: Any, text: str) -> Any:
+    """Return `text` as the field's type. Raises: ValueError that says what was wanted."""
+    if kind is bool:
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise ValueError(f"want true or false, not {text!r}")
+        return text.lower() in ("true", "1")
+    if kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError(f"want {'an integer' if kind is int else 'a number'}, not {text!r}") from None
+    if get_origin(kind) is Literal:
+        values = get_args(kind)
+        if text not in values:
+            raise ValueError(f"want one of {', '.join(map(str, values))}, not {text!r}")
+        return text
+    return text
+
+
+def _read(kind: Any, texts: Sequence[str]) -> Any:
+    """Return the value of one field from its texts (several only for tuples)."""
+    if get_origin(kind) is tuple:
+        member = get_args(kind)[0]
+        return tuple(_scalar(member, text) for text in texts)
+    if get_origin(kind) in (Union, types.UnionType):
+        if texts[-1] in ("", "none"):
+            return None
+        return _scalar(next(k for k in get_args(kind) if k is not type(None)), texts[-1])
+    return _scalar(kind, texts[-1])
+
+
+def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog: str = "") -> C:
+    """Return the configuration that flags (first) and environment (second) describe.
+
+    Raises: StartError with exit code 64 that names the flag or variable; HelpRequested.
+    """
+    hints = get_type_hints(cls)
+    parser = _Parser(prog=prog or None, description=(cls.__doc__ or "").strip(), add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true", help="show this text")
+    for f in fields(cls):
+        default = "" if f.default in (MISSING, "", (), None, False) else f" (default {f.default})"
+        text = f"{f.metadata.get('help', '')}{default} [{PREFIX}{f.name.upper()}]".replace("%", "%%")
+        if hints[f.name] is bool:
+            parser.add_argument(
+                _flag(f.name),
+                dest=f.name,
+                nargs="?",
+                const=["true"],
+                type=lambda t: [t],
+                metavar="true|false",
+                help=text,
+            )
+            parser.add_argument("--no-" + f.name.replace("_", "-"), dest=f.name, action="store_const",
+                                const=["false"], help=argparse.SUPPRESS)  # fmt: skip
+        else:
+            parser.add_argument(_flag(f.name), dest=f.name, action="append", metavar=_metavar(hints[f.name]), help=text)
+    arguments = vars(parser.parse_args(list(argv)))
+    if arguments["help"]:
+        raise HelpRequested(parser.format_help())
+    values: dict[str, Any] = {}
+    for f in fields(cls):
+        variable = PREFIX + f.name.upper()
+        origin, texts = _flag(f.name), arguments[f.name]
+        if texts is None and variable in environ:
+            raw = environ[variable]
+            origin = variable
+            texts = [t for t in raw.split(",") if t] if get_origin(hints[f.name]) is tuple else [raw]
+        if texts is None:
+            continue
+        try:
+            values[f.name] = _read(hints[f.name], texts)
+        except ValueError as error:
+            raise StartError(f"{origin}: {error}", EXIT_USAGE) from None
+    config = cls(**values)
+    try:
+        config.switches()
+    except SwitchError as error:
+        raise StartError(str(error), EXIT_USAGE) from None
+    return config
+
+
+def _metavar(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return "VALUE"
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) in (Union, types.UnionType):
+        return _metavar(next(k for k in get_args(kind) if k is not type(None)))
+    return {int: "N", float: "X"}.get(kind, "TEXT")

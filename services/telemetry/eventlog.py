@@ -1,0 +1,239 @@
+"""The event log: what a process did, one JSON line each, before anybody else could notice (guarantees 1).
+
+`FileEventLog` is one file a process life, appended with one `write(2)` a line, so that SIGKILL cannot
+take a finished line away. `MemoryEventLog` is the same in a simulation: all components write into
+one `MemoryEvents`, whose digest over the bytes is what two runs of one seed must agree on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.api.seams import Clock, Random
+from services.api.times import format_micro_time
+
+LINE_BYTES_MAX = 64 * 1024
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line, fields as in guarantees 1.1. `obj` is `{kind, ns, name, uid}`."""
+
+    v: int
+    seq: int
+    mono_ns: int
+    wall: str
+    comp: str
+    inc: str
+    ev: str
+    rv: int | None = None
+    rv_seen: int | None = None
+    obj: dict[str, str] | None = None
+    node: str = ""
+    gen: int | None = None
+    req_id: str = ""
+    identity: str = ""
+    trace_id: str = ""
+    data: dict[str, Any] = {}
+
+
+class _Lines:
+    """Numbers and spells lines of one component's incarnation."""
+
+    def __init__(self, component: str, clock: Clock, incarnation: str) -> None:
+        self.component, self.incarnation = component, incarnation
+        self._clock = clock
+        self._seq = 0
+        self._second, self._second_text = -1, ""
+
+    def next(
+        self,
+        ev: str,
+        obj: tuple[str, str, str, str] | None,
+        rv: int | None,
+        rv_seen: int | None,
+        node: str,
+        gen: int | None,
+        req_id: str,
+        identity: str,
+        trace_id: str,
+        data: dict[str, Any] | None,
+    ) -> Line:
+        self._seq += 1
+        return Line(
+            1,
+            self._seq,
+            int(self._clock.now() * 1e9),
+            self._wall(),
+            self.component,
+            self.incarnation,
+            ev,
+            rv,
+            rv_seen,
+            None if obj is None else {"kind": obj[0], "ns": obj[1], "name": obj[2], "uid": obj[3]},
+            node,
+            gen,
+            req_id,
+            identity,
+            trace_id,
+            data or {},
+        )
+
+    def _wall(self) -> str:
+        # The date part changes once a second, and formatting it is most of a line's cost.
+        micros = int(self._clock.wall() * 1e6)
+        second, rest = divmod(micros, 1_000_000)
+        if second != self._second:
+            self._second, self._second_text = second, format_micro_time(float(second))[:19]
+        return f"{self._second_text}.{rest:06d}Z"
+
+
+def new_incarnation(random: Random) -> str:
+    """Return a random 64-bit hexadecimal number: the name of one life of a process."""
+    return f"{random.getrandbits(64):016x}"
+
+
+def encode(line: Line) -> bytes:
+    """Return the line with its newline, at most 64 KiB.
+
+    Data too long for a line is replaced by its size; values that are no JSON by their text, because
+    an event may never be the reason why a process fails.
+    """
+    text = msgspec.json.encode(line, enc_hook=str) + b"\n"
+    if len(text) > LINE_BYTES_MAX:
+        cut = msgspec.structs.replace(line, data={"cut_bytes": len(text)})
+        text = msgspec.json.encode(cut, enc_hook=str) + b"\n"
+    return text
+
+
+def file_name(component: str, incarnation: str) -> str:
+    """Return `<comp>-<inc>.jsonl`; a slash in the component becomes `_`."""
+    return f"{component.replace('/', '_')}-{incarnation}.jsonl"
+
+
+class FileEventLog:
+    """Appends to `<directory>/<comp>-<inc>.jsonl`; when `write` returns the kernel has the line.
+
+    Raises: OSError from the constructor when the file cannot be made, and from `write` when the disk
+    refuses: a process whose deeds cannot be recorded must not go on.
+    """
+
+    def __init__(self, directory: Path, component: str, clock: Clock, incarnation: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / file_name(component, incarnation)
+        self._lines = _Lines(component, clock, incarnation)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write(
+        self,
+        ev: str,
+        *,
+        obj: tuple[str, str, str, str] | None = None,
+        rv: int | None = None,
+        rv_seen: int | None = None,
+        node: str = "",
+        gen: int | None = None,
+        req_id: str = "",
+        identity: str = "",
+        trace_id: str = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one line with one `write(2)`."""
+        text = encode(self._lines.next(ev, obj, rv, rv_seen, node, gen, req_id, identity, trace_id, data))
+        if os.write(self._fd, text) != len(text):
+            raise OSError(f"{self.path}: short write of an event line")
+
+    def close(self) -> None:
+        """Close the file; nothing may be written afterwards."""
+        os.close(self._fd)
+
+
+class MemoryEvents:
+    """The lines of all components of one simulated mesh, in the order of writing, with a running digest."""
+
+    def __init__(self, *, keep: bool = True, on_line: Callable[[Line], None] | None = None) -> None:
+        self.lines: list[Line] = []
+        self.count = 0
+        self._keep = keep
+        self._on_line = on_line
+        self._sha = hashlib.sha256()
+
+    def take(self, line: Line) -> None:
+        """Add one line; the observer sees it before the writer goes on."""
+        self.count += 1
+        self._sha.update(encode(line))
+        if self._keep:
+            self.lines.append(line)
+        if self._on_line is not None:
+            self._on_line(line)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over every line so far, in hex."""
+        return self._sha.hexdigest()
+
+    def dump(self) -> bytes:
+        """Return all kept lines as the file would have them."""
+        return b"".join(encode(line) for line in self.lines)
+
+
+class MemoryEventLog:
+    """One component's log in a simulated mesh; `into` is shared by all of them."""
+
+    def __init__(
+        self, component: str, clock: Clock, incarnation: str = "0" * 16, into: MemoryEvents | None = None
+    ) -> None:
+        self.events = into if into is not None else MemoryEvents()
+        self._lines = _Lines(component, clock, incarnation)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Every kept line of the mesh this log belongs to."""
+        return self.events.lines
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over every line of the mesh so far, in hex."""
+        return self.events.digest
+
+    def write(
+        self,
+        ev: str,
+        *,
+        obj: tuple[str, str, str, str] | None = None,
+        rv: int | None = None,
+        rv_seen: int | None = None,
+        node: str = "",
+        gen: int | None = None,
+        req_id: str = "",
+        identity: str = "",
+        trace_id: str = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one line."""
+        self.events.take(self._lines.next(ev, obj, rv, rv_seen, node, gen, req_id, identity, trace_id, data))
+
+
+class NullEventLog:
+    """Writes nothing; for tools and for processes without an events directory."""
+
+    def write(
+        self,
+        ev: str,
+        *,
+        obj: tuple[str, str, str, str] | None = None,
+        rv: int | None = None,
+        rv_seen: int | None = None,
+        node: str = "",
+        gen: int | None = None,
+        req_id: str = "",
+        identity: str = "",
+        trace_id: str = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Forget the line."""
