@@ -1,0 +1,63 @@
+"""Log lines for people: structlog set up once, JSON when piped or in a container, colour on a terminal.
+
+A shell writes one canonical line per unit of work; nothing is formatted into the event, keys come from
+`attributes.py`. The line goes to standard error, so that standard output stays a command's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import msgspec
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def _json(_logger: Any, _method: str, event: Any) -> str:
+    # When, how bad, who, what; then the rest as the caller gave it.
+    first = {key: event.pop(key) for key in ("timestamp", "level", "comp", "event") if key in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+
+
+def set_up(component: str, level: str = "info", *, stream: TextIO | None = None) -> None:
+    """Make every logger of this process write one line an event, from `level` upwards.
+
+    Raises: ValueError when there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"log level {level!r}: want one of {', '.join(LEVELS)}")
+    out = stream or sys.stderr
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    last: Any = structlog.dev.ConsoleRenderer(colors=True) if out.isatty() else _json
+    if out.isatty():
+        shared.remove(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*shared, last],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(comp=component)
+    # Libraries (grpc, asyncio, opentelemetry) speak through `logging`; they get the same shape.
+    logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_Bridge()], force=True)
+
+
+class _Bridge(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = structlog.get_logger()
+        method = logger.error if record.levelno >= logging.ERROR else logger.warning
+        method("library.spoke", library=record.name, message=record.getMessage(), exc_info=record.exc_info)
+
+
+def get(**context: Any) -> Any:
+    """Return a logger with this context bound."""
+    return structlog.get_logger(**context)
