@@ -1,0 +1,449 @@
+"""The three kinds of patch: JSON merge (RFC 7386), JSON patch (RFC 6902) and strategic merge.
+
+None of them changes what it is given. Results share every part that the patch did not touch with the
+document they came from, because copying whole trees was the costliest thing a write did. Which
+lists merge, and by what member, is read from `schemas`; a kind without schema merges objects only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_fake.schemas import ANYTHING, Shape, shape_of
+from services.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
+from services.api.meta import Document
+
+OPERATIONS_MAX = 10_000
+GROWTH_MAX_BYTES = 3 * 2**20
+DEPTH_MAX = 64
+_SHIFTED_MAX = 50_000_000
+"""List elements moved aside by all inserts and removals of one JSON patch together."""
+
+
+def apply_patch(document: Document, patch: Any, patch_type: str, api_version: str, kind: str) -> Document:
+    """Return `document` patched.
+
+    `patch_type`: merge, strategic or json. Raises: BadRequest for a patch of the wrong form, Invalid
+    (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.
+    """
+    if patch_type == "json":
+        result = json_patch(document, patch)
+    elif patch_type in ("merge", "strategic"):
+        if not isinstance(patch, dict):
+            raise BadRequest(f"a {patch_type} patch must be a JSON object, not {_type_name(patch)}")
+        if patch_type == "merge":
+            result = merge_patch(document, patch)
+        else:
+            result = strategic_merge_patch(document, patch, shape_of(api_version, kind))
+    else:
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include: "
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, "
+            "application/apply-patch+yaml"
+        )
+    if not isinstance(result, dict):
+        raise _unprocessable(f"the patched {kind} is {_type_name(result)}, not an object")
+    return result
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return `target` with RFC 7386's merge applied: null removes, objects merge, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = merge_patch(result.get(name), value)
+        else:
+            result[name] = value
+    return result
+
+
+# --- JSON patch -------------------------------------------------------------------------------------------------------
+
+
+def json_patch(document: Any, operations: Any) -> Any:
+    """Return `document` after all operations, or raise and change nothing.
+
+    Raises: Invalid when a `test` fails or a path is missing, BadRequest for a malformed patch,
+    RequestEntityTooLarge above 10,000 operations or 3 MiB of copied content. Source: guarantees L-PATCH.
+    """
+    if not isinstance(operations, list):
+        raise BadRequest(f"a JSON patch must be a list of operations, not {_type_name(operations)}")
+    if len(operations) > OPERATIONS_MAX:
+        raise RequestEntityTooLarge(
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
+        )
+    work = _Workpiece(document)
+    for operation in operations:
+        work.apply(operation)
+    return work.root
+
+
+class _Workpiece:
+    """A document under a JSON patch: containers are copied the first time they are touched, then changed in place."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._owned: dict[int, Any] = {}  # id to container; holding it keeps the id from being reused
+        self._growth = 0
+        self._shifted = 0
+
+    def apply(self, operation: Any) -> None:
+        if not isinstance(operation, dict):
+            raise BadRequest(f"a JSON patch operation must be an object, not {_type_name(operation)}")
+        op, path = operation.get("op"), _tokens(operation.get("path"))
+        match op:
+            case "add":
+                self._add(path, _member_of(operation, "value"))
+            case "remove":
+                self._remove(path)
+            case "replace":
+                self._replace(path, _member_of(operation, "value"))
+            case "test":
+                if not _equal(self._get(path), _member_of(operation, "value")):
+                    raise _unprocessable(f"testing value {_pointer(path)} failed")
+            case "copy":
+                value = self._get(_tokens(operation.get("from")))
+                self._add(path, self._copied(value))
+            case "move":
+                source = _tokens(operation.get("from"))
+                if path[: len(source)] == source and path != source:
+                    raise _unprocessable(f"cannot move {_pointer(source)} into itself at {_pointer(path)}")
+                value = self._get(source)
+                if path != source:
+                    self._remove(source)
+                    self._add(path, value)
+            case _:
+                raise BadRequest(f"Unexpected kind: {op!r} is no JSON patch operation")
+
+    def _get(self, path: list[str]) -> Any:
+        value = self.root
+        for depth, token in enumerate(path):
+            value = _child(value, token, path, depth)
+        return value
+
+    def _parent(self, path: list[str]) -> Any:
+        """Return the container that holds the last token, and make every container on the way our own."""
+        self.root = value = self._own(self.root)
+        for depth, token in enumerate(path[:-1]):
+            child = self._own(_child(value, token, path, depth))
+            if isinstance(value, dict):
+                value[token] = child
+            else:
+                value[int(token)] = child
+            value = child
+        return value
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, dict | list) and id(value) not in self._owned:
+            value = value.copy()
+            self._owned[id(value)] = value
+        return value
+
+    def _add(self, path: list[str], value: Any) -> None:
+        if len(path) + _depth(value) > DEPTH_MAX:
+            raise _unprocessable(f"{_pointer(path)}: deeper than {DEPTH_MAX} levels")
+        if not path:
+            self.root = value
+            return
+        parent, token = self._parent(path), path[-1]
+        if isinstance(parent, dict):
+            parent[token] = value
+        elif isinstance(parent, list):
+            index = len(parent) if token == "-" else _index(token, len(parent) + 1, path)
+            self._shift(len(parent) - index)
+            parent.insert(index, value)
+        else:
+            raise _missing(path)
+
+    def _remove(self, path: list[str]) -> None:
+        if not path:
+            raise _unprocessable("the whole document cannot be removed")
+        parent, token = self._parent(path), path[-1]
+        if isinstance(parent, dict):
+            if token not in parent:
+                raise _missing(path)
+            del parent[token]
+        elif isinstance(parent, list):
+            index = _index(token, len(parent), path)
+            self._shift(len(parent) - index)
+            del parent[index]
+        else:
+            raise _missing(path)
+
+    def _replace(self, path: list[str], value: Any) -> None:
+        self._get(path)
+        if len(path) + _depth(value) > DEPTH_MAX:
+            raise _unprocessable(f"{_pointer(path)}: deeper than {DEPTH_MAX} levels")
+        if not path:
+            self.root = value
+            return
+        parent, token = self._parent(path), path[-1]
+        if isinstance(parent, dict):
+            parent[token] = value
+        else:
+            parent[int(token)] = value
+
+    def _copied(self, value: Any) -> Any:
+        # A copy must be one: if both places shared a container, a later operation would change both.
+        if isinstance(value, dict):
+            self._grow(2 + sum(len(name) + 4 for name in value))
+            return {name: self._copied(member) for name, member in value.items()}
+        if isinstance(value, list):
+            self._grow(2 + len(value))
+            return [self._copied(member) for member in value]
+        self._grow(len(value) + 2 if isinstance(value, str) else 8)
+        return value
+
+    def _grow(self, size: int) -> None:
+        self._growth += size
+        if self._growth > GROWTH_MAX_BYTES:
+            raise RequestEntityTooLarge(f"the patch copies more than {GROWTH_MAX_BYTES} bytes")
+
+    def _shift(self, count: int) -> None:
+        self._shifted += count
+        if self._shifted > _SHIFTED_MAX:
+            raise RequestEntityTooLarge("the patch inserts into long lists too often")
+
+
+def _tokens(pointer: Any) -> list[str]:
+    """Return the unescaped tokens of a JSON pointer (RFC 6901)."""
+    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+        raise BadRequest(f"JSON patch: {pointer!r} is no JSON pointer")
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    if len(tokens) > DEPTH_MAX:
+        raise _unprocessable(f"{pointer[:80]}…: deeper than {DEPTH_MAX} levels")
+    return tokens
+
+
+def _pointer(tokens: list[str]) -> str:
+    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
+
+
+def _member_of(operation: dict[str, Any], name: str) -> Any:
+    if name not in operation:
+        raise BadRequest(f"JSON patch: operation {operation.get('op')!r} needs {name!r}")
+    return operation[name]
+
+
+def _child(value: Any, token: str, path: list[str], depth: int) -> Any:
+    if isinstance(value, dict) and token in value:
+        return value[token]
+    if isinstance(value, list):
+        return value[_index(token, len(value), path[: depth + 1])]
+    raise _missing(path[: depth + 1])
+
+
+def _index(token: str, end: int, path: list[str]) -> int:
+    # ASCII digits without a leading zero, as RFC 6901 wants; a short text, because int() of a long one is slow.
+    if not token.isascii() or not token.isdigit() or len(token) > 9 or (len(token) > 1 and token[0] == "0"):
+        raise _missing(path)
+    index = int(token)
+    if index >= end:
+        raise _missing(path)
+    return index
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """JSON's equality: Python's, but true is not 1."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)
+
+
+def _missing(path: list[str]) -> Invalid:
+    return _unprocessable(f"{_pointer(path)} does not exist")
+
+
+def _unprocessable(detail: str) -> Invalid:
+    return Invalid(
+        "the server rejected our request due to an error in our request",
+        details={"causes": [{"reason": "FieldValueInvalid", "field": "patch", "message": detail}]},
+    )
+
+
+# --- strategic merge patch --------------------------------------------------------------------------------------------
+
+_ORDER = "$setElementOrder/"
+_DELETE_VALUES = "$deleteFromPrimitiveList/"
+
+
+def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = ANYTHING) -> dict[str, Any]:
+    """Return `document` with Kubernetes' strategic merge applied.
+
+    Directives: `$patch` (delete, replace, merge), `$retainKeys`, `$setElementOrder/…`,
+    `$deleteFromPrimitiveList/…`; null removes. Merged lists keep the patch's order for the elements it
+    names and the document's for the others; a new element comes before those of the document that it
+    cannot be compared with, as upstream does. Raises: Invalid for directives that make no sense.
+    """
+    directive = patch.get("$patch")
+    if directive is not None:
+        if directive == "delete":
+            return {}
+        if directive == "replace":
+            return _clean_object(patch, shape)
+        if directive != "merge":
+            raise _unprocessable(f"Unknown patch type: {directive}")
+    result = dict(document) if isinstance(document, dict) else {}
+    if "$retainKeys" in patch:
+        _retain(result, patch)
+    fields = shape.fields or {}
+    for name, value in patch.items():
+        if name in ("$patch", "$retainKeys"):
+            continue
+        if name.startswith(_ORDER):
+            field = name[len(_ORDER) :]
+            if field not in patch and isinstance(result.get(field), list):
+                _reorder(result, field, value, fields.get(field, ANYTHING), result[field])
+        elif name.startswith(_DELETE_VALUES):
+            field = name[len(_DELETE_VALUES) :]
+            if isinstance(result.get(field), list):
+                doomed = {repr(each) for each in _list(value, name)}
+                result[field] = [each for each in result[field] if repr(each) not in doomed]
+        elif value is None:
+            result.pop(name, None)
+        else:
+            member = fields.get(name, ANYTHING)
+            before = result.get(name)
+            result[name] = _merge_value(before, value, member)
+            order = patch.get(_ORDER + name)
+            if order is not None and isinstance(result[name], list):
+                _reorder(result, name, order, member, before if isinstance(before, list) else [])
+    return result
+
+
+def _merge_value(before: Any, value: Any, shape: Shape) -> Any:
+    if isinstance(value, dict):
+        if shape.is_replaced:
+            return _clean(value, shape)
+        return strategic_merge_patch(before, value, shape)
+    if isinstance(value, list):
+        if shape.is_merged:
+            return _merge_list(before if isinstance(before, list) else [], value, shape)
+        return _clean(value, shape)
+    return value
+
+
+def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+    if not shape.merge_key:
+        merged = list(before)
+        known = {repr(each) for each in before}
+        for value in patch:
+            if isinstance(value, dict | list):
+                raise _unprocessable("a list of plain values was patched with objects")
+            if repr(value) not in known:
+                known.add(repr(value))
+                merged.append(value)
+        return _in_order(merged, patch, before, "")
+    key, item = shape.merge_key, shape.items or ANYTHING
+    if any(isinstance(each, dict) and each.get("$patch") == "replace" for each in patch):
+        # `{"$patch": "replace"}` among the elements: the others are the new list.
+        return [_clean(each, item) for each in patch if not (isinstance(each, dict) and each.get("$patch"))]
+    kept: dict[str, Any] = {}
+    for position, each in enumerate(before):
+        has_key = isinstance(each, dict) and key in each
+        kept[repr(each[key]) if has_key else f"#{position}"] = each
+    named: list[Any] = []
+    for each in patch:
+        if not isinstance(each, dict) or key not in each:
+            raise _unprocessable(f"map: {_type_name(each)} does not contain declared merge key: {key}")
+        value = repr(each[key])
+        if each.get("$patch") == "delete":
+            kept.pop(value, None)
+            continue
+        kept[value] = strategic_merge_patch(kept.get(value), each, item)
+        named.append(each)
+    return _in_order(list(kept.values()), named, before, key)
+
+
+def _reorder(result: dict[str, Any], name: str, order: Any, shape: Shape, before: list[Any]) -> None:
+    wanted = _list(order, _ORDER + name)
+    key = shape.merge_key
+    if key and not all(isinstance(each, dict) and key in each for each in wanted):
+        raise _unprocessable(f"{_ORDER}{name}: every element needs {key}")
+    result[name] = _in_order(result[name], wanted, before, key)
+
+
+def _in_order(items: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Return `items`, those named by `wanted` in its order, the others slipped in where they stood in `before`."""
+
+    def identity(each: Any) -> str:
+        return repr(each.get(key)) if key and isinstance(each, dict) else repr(each)
+
+    rank = {identity(each): position for position, each in enumerate(wanted)}
+    place = {identity(each): position for position, each in enumerate(before)}
+    ours = sorted((each for each in items if identity(each) in rank), key=lambda each: rank[identity(each)])
+    theirs = [each for each in items if identity(each) not in rank]
+    merged: list[Any] = []
+    position = 0
+    for other in theirs:
+        at = place.get(identity(other), -1)
+        while position < len(ours) and not 0 <= at < place.get(identity(ours[position]), -1):
+            merged.append(ours[position])
+            position += 1
+        merged.append(other)
+    return merged + ours[position:]
+
+
+def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:
+    retained = _list(patch["$retainKeys"], "$retainKeys")
+    if stray := [n for n in patch if not n.startswith("$") and patch[n] is not None and n not in retained]:
+        raise _unprocessable(f"The retainKeys list must contain all fields present in the patch: {', '.join(stray)}")
+    for name in [name for name in result if name not in retained]:
+        del result[name]
+
+
+def _clean(value: Any, shape: Shape) -> Any:
+    """Return a patch's value as content: without directives and nulls."""
+    if isinstance(value, dict):
+        return _clean_object(value, shape)
+    if isinstance(value, list):
+        item = shape.items or ANYTHING
+        return [_clean(each, item) for each in value if not (isinstance(each, dict) and each.get("$patch") == "delete")]
+    return value
+
+
+def _clean_object(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    fields = shape.fields or {}
+    return {
+        name: _clean(member, fields.get(name, ANYTHING))
+        for name, member in value.items()
+        if member is not None and not name.startswith(("$patch", "$retainKeys", _ORDER, _DELETE_VALUES))
+    }
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _unprocessable(f"{name} must be a list, not {_type_name(value)}")
+    return value
+
+
+def _type_name(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return "a string"
+        case _:
+            return "a number"

@@ -1,0 +1,151 @@
+"""What upstream's types say about the fields of our kinds: their names, and how lists of them merge.
+
+One data file, `schemas.json`, holds OpenAPI v3 schemas. Keys with slashes are kinds
+(`<group>/<version>/<Kind>`, the core group being empty) and point to a component; the other keys are
+components as `/openapi/v3` serves them. Strict field validation, strategic merge patches and
+`kubectl explain` all read this one table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from services.api.errors import BadRequest
+from services.api.meta import Document
+
+_PREFIX = "#/components/schemas/"
+
+
+@dataclass
+class Shape:
+    """One field's type as merging and validation need it.
+
+    `fields`: the known members of an object, None where any name is legal. `items`: what a list
+    holds. `merge_key`: lists of objects merge by this member; `is_merged`: lists merge at all, `is_replaced`:
+    objects are taken whole.
+    """
+
+    fields: dict[str, Shape] | None = None
+    items: Shape | None = None
+    merge_key: str = ""
+    is_merged: bool = False
+    is_replaced: bool = False
+
+
+ANYTHING = Shape()
+"""The shape of what we know nothing about: objects merge member by member, lists are replaced."""
+
+
+@cache
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the whole table; shared, not to be changed."""
+    text = files("apiserver_fake").joinpath("schemas.json").read_bytes()
+    table: dict[str, dict[str, Any]] = msgspec.json.decode(text)
+    return table
+
+
+def component_of(api_version: str, kind: str) -> str:
+    """Return the component's name of a kind (`io.k8s.api.core.v1.Pod`); "" when the kind has no schema."""
+    group, _, version = api_version.rpartition("/")
+    pointer = schemas().get(f"{group}/{version}/{kind}")
+    return str(pointer["$ref"])[len(_PREFIX) :] if pointer else ""
+
+
+def components() -> dict[str, dict[str, Any]]:
+    """Return the components by name, as an OpenAPI v3 document lists them."""
+    return {name: schema for name, schema in schemas().items() if "/" not in name}
+
+
+def shape_of(api_version: str, kind: str) -> Shape:
+    """Return the shape of a kind, `ANYTHING` for one without schema."""
+    name = component_of(api_version, kind)
+    return _component(name) if name else ANYTHING
+
+
+_COMPONENTS: dict[str, Shape] = {}
+
+
+def _component(name: str) -> Shape:
+    shape = _COMPONENTS.get(name)
+    if shape is None:
+        # Entered before it is filled: types may contain themselves.
+        shape = _COMPONENTS[name] = Shape()
+        _fill(shape, schemas().get(name, {}))
+    return shape
+
+
+def _fill(shape: Shape, schema: dict[str, Any]) -> None:
+    if "properties" in schema:
+        shape.fields = {name: _member(each) for name, each in schema["properties"].items()}
+
+
+def _member(schema: dict[str, Any]) -> Shape:
+    strategy = str(schema.get("x-kubernetes-patch-strategy", ""))
+    if "$ref" in schema:
+        target = _component(schema["$ref"][len(_PREFIX) :])
+        return Shape(fields=target.fields, is_replaced=True) if strategy == "replace" else target
+    if schema.get("type") == "array":
+        return Shape(
+            items=_member(schema.get("items", {})),
+            merge_key=str(schema.get("x-kubernetes-patch-merge-key", "")),
+            is_merged="merge" in strategy.split(","),
+        )
+    shape = Shape()
+    _fill(shape, schema)
+    return shape
+
+
+def unknown_fields(api_version: str, kind: str, document: Document, old: Document | None = None) -> list[str]:
+    """Return the paths of members that the kind's type does not have, in document order.
+
+    Paths that `old` has as well are not reported again: stored unknown fields survive and must not
+    make the next strict write fail.
+    """
+    shape = shape_of(api_version, kind)
+    found: list[str] = []
+    _collect(shape, document, old, "", found)
+    return found
+
+
+def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, dict):
+        if shape.fields is None:
+            return
+        before = old if isinstance(old, dict) else {}
+        for name, member in value.items():
+            here = f"{path}.{name}" if path else name
+            known = shape.fields.get(name)
+            if known is not None:
+                _collect(known, member, before.get(name), here, found)
+            elif name not in before:
+                found.append(here)
+    elif isinstance(value, list) and shape.items is not None:
+        before_items = old if isinstance(old, list) else []
+        for index, member in enumerate(value):
+            before_member = before_items[index] if index < len(before_items) else None
+            _collect(shape.items, member, before_member, f"{path}[{index}]", found)
+
+
+def check_fields(api_version: str, kind: str, document: Document, mode: str, old: Document | None = None) -> list[str]:
+    """Apply `fieldValidation` and return the warnings to send.
+
+    Ignore and "" say nothing; Warn names each unknown field; Strict refuses. In every mode that
+    does not refuse, unknown fields are kept (decision 0006).
+    Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
+    """
+    if mode in ("", "Ignore"):
+        return []
+    if mode not in ("Warn", "Strict"):
+        raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
+    found = [f'unknown field "{path}"' for path in unknown_fields(api_version, kind, document, old)]
+    if found and mode == "Strict":
+        version = api_version.rpartition("/")[2]
+        raise BadRequest(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(found)}'
+        )
+    return found
