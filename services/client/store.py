@@ -1,0 +1,308 @@
+"""What an informer holds of one kind: typed views, indexes, and the newest JSON of each object.
+
+A pure machine: it is told of changes and says which of them were news. It never moves an object
+backwards, whoever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from services.api.meta import Document, Key, ObjectMeta, View
+from services.reconcile.controller import Change
+
+V = TypeVar("V", bound=View)
+Handler = Callable[[Change[V]], None]
+Index = Callable[[V], Iterable[str]]
+
+TOMBSTONE_S = 300.0
+"""How long a deleted key is remembered: the server's window (guarantees 0)."""
+_MODULUS = 1 << 256
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One object of a list: its JSON and the envelope's facts."""
+
+    key: Key
+    rv: int
+    body: bytes
+    traceparent: str = ""
+
+
+def meta_of(view: View) -> ObjectMeta:
+    """Return the metadata that every view of a whole object has."""
+    found: ObjectMeta = view.metadata  # type: ignore[attr-defined]
+    return found
+
+
+class Store(Generic[V]):
+    """Objects by key, in the order they were first seen, with indexes; implements `reconcile.Lister`.
+
+    Invariant: for a key, the version held or the tombstone left only grows, except through a `replace`
+    whose own version is below what was seen: then the server's history began anew.
+    """
+
+    def __init__(
+        self,
+        view: type[V],
+        *,
+        kind: str = "",
+        keep_documents: bool = True,
+        indexes: Mapping[str, Index[V]] | None = None,
+        matches: Callable[[Document], bool] | None = None,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Hold nothing yet.
+
+        `matches`: whether a document offered from outside the stream belongs here. `now`: monotonic
+        seconds, for the age of tombstones.
+        """
+        self.view = view
+        self.kind = kind
+        self._decoder = msgspec.json.Decoder(view)
+        self._keep_documents = keep_documents
+        self._matches = matches
+        self._now = now
+        self._views: dict[Key, V] = {}
+        self._rvs: dict[Key, int] = {}
+        self._bodies: dict[Key, bytes] = {}
+        self._namespaces: dict[str, dict[Key, V]] = {}
+        self._owned: dict[str, dict[Key, None]] = {}
+        self._indexes: dict[str, Index[V]] = dict(indexes or {})
+        self._indexed: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexes}
+        self._tombstones: dict[Key, tuple[int, float]] = {}
+        self._handlers: list[Handler[V]] = []
+        self._hashes: dict[Key, int] = {}
+        self._hash = 0
+        self._unhashed: dict[Key, None] = {}
+        self.reached_rv = 0
+        """The version this store is known to have reached: everything up to it has been applied."""
+        self.undecodable_total = 0
+        self.stale_total = 0
+
+    # --- reading ---
+
+    def get(self, key: Key) -> V | None:
+        """Return the object, or None."""
+        return self._views.get(key)
+
+    def all(self, namespace: str = "") -> list[V]:
+        """Return all objects, or those of one namespace."""
+        if not namespace:
+            return list(self._views.values())
+        return list(self._namespaces.get(namespace, {}).values())
+
+    def keys(self) -> list[Key]:
+        """Return the keys held."""
+        return list(self._views)
+
+    def owned_by(self, uid: str) -> list[V]:
+        """Return objects that have an owner reference to `uid`."""
+        return [self._views[key] for key in self._owned.get(uid, ())]
+
+    def by_index(self, name: str, value: str) -> list[V]:
+        """Return objects for which the index function named `name` gave `value`."""
+        return [self._views[key] for key in self._indexed[name].get(value, ())]
+
+    def rv(self, key: Key) -> int:
+        """Return the version held of the object; 0 when it is not held."""
+        return self._rvs.get(key, 0)
+
+    def document(self, key: Key) -> Document | None:
+        """Return the whole document, freshly decoded; the caller may change its copy."""
+        body = self._bodies.get(key)
+        if body is None:
+            return None
+        document: Document = msgspec.json.decode(body)
+        return document
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._views
+
+    # --- being told ---
+
+    def on_change(self, handler: Handler[V]) -> None:
+        """Call `handler` with every change from now on, in order; it must not wait."""
+        self._handlers.append(handler)
+
+    def put(self, key: Key, rv: int, body: bytes, traceparent: str = "") -> Change[V] | None:
+        """Take this state of the object if it is newer than what is known; return the change, if any.
+
+        A body that cannot be read is skipped and counted; what was held before stays (V11).
+        """
+        if rv <= self._rvs.get(key, 0) or (self._tombstones and rv <= self._tombstones.get(key, (0, 0.0))[0]):
+            self.stale_total += 1
+            return None
+        try:
+            new = self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.undecodable_total += 1
+            return None
+        old = self._views.get(key)
+        self._insert(key, old, new, rv, body)
+        return self._tell(Change(old, new, rv, traceparent))
+
+    def remove(
+        self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False
+    ) -> Change[V] | None:
+        """Forget the object unless something newer is held, and leave a tombstone; return the change, if any.
+
+        Handlers see as `old` what was held, also when the object merely left the selector (W7).
+        """
+        if rv < self._rvs.get(key, 0) or rv <= self._tombstones.get(key, (0, 0.0))[0]:
+            self.stale_total += 1
+            return None
+        self._bury(key, rv)
+        old = self._views.get(key)
+        if old is None:
+            return None
+        self._discard(key, old)
+        return self._tell(Change(old, None, rv, traceparent, final_state_unknown))
+
+    def replace(self, items: Iterable[Item], rv: int) -> list[Change[V]]:
+        """Hold exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
+
+        Where a newer state of an object is already held (a direct reply above `rv`), it stays.
+        """
+        is_new_history = rv < self.reached_rv
+        changes: list[Change[V]] = []
+        listed: dict[Key, None] = {}
+        for item in items:
+            listed[item.key] = None
+            if is_new_history:
+                self._rvs[item.key] = 0
+                self._tombstones.pop(item.key, None)
+            if item.rv == self._rvs.get(item.key, 0):
+                continue
+            if change := self.put(item.key, item.rv, item.body, item.traceparent):
+                changes.append(change)
+        for key in [key for key in self._views if key not in listed]:
+            if is_new_history:
+                self._rvs[key] = 0
+            if change := self.remove(key, rv, final_state_unknown=True):
+                changes.append(change)
+        if is_new_history:
+            self._tombstones.clear()
+        self.reached_rv = rv
+        return changes
+
+    def offer(self, document: Document | bytes) -> Change[V] | None:
+        """Take the reply to a write of our own before the stream brings it, if it is news (C2, C7).
+
+        Handlers are told as they would be by the stream, which then stays silent about this version.
+        """
+        body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+        if isinstance(document, bytes):
+            document = msgspec.json.decode(document, type=dict[str, Any])
+        metadata = document.get("metadata", {})
+        key = Key(metadata.get("namespace", ""), metadata.get("name", ""))
+        version = int(metadata.get("resourceVersion") or 0)
+        if version <= self.reached_rv:
+            return None  # the stream has passed that point: this object is as it shows
+        if self._matches is not None and not self._matches(document):
+            return self.remove(key, version)
+        return self.put(key, version, body)
+
+    # --- for the auditor ---
+
+    def state_hash(self) -> str:
+        """Return the hash of guarantees 2.3 over what is held, 64 hex digits; "" without documents.
+
+        Objects changed since the last call are hashed once, however often they changed.
+        """
+        if not self._keep_documents:
+            return ""
+        for key in self._unhashed:
+            self._hash -= self._hashes.pop(key, 0)
+            body = self._bodies.get(key)
+            if body is not None:
+                head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
+                digest = int.from_bytes(hashlib.sha256(head + body).digest(), "big")
+                self._hashes[key] = digest
+                self._hash += digest
+        self._unhashed.clear()
+        self._hash %= _MODULUS
+        return f"{self._hash:064x}"
+
+    # --- inside ---
+
+    def _tell(self, change: Change[V]) -> Change[V]:
+        for handler in self._handlers:
+            handler(change)
+        return change
+
+    def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
+        self._views[key] = new
+        self._rvs[key] = rv
+        if self._keep_documents:
+            self._bodies[key] = body
+            self._unhashed[key] = None
+        self._namespaces.setdefault(key.namespace, {})[key] = new
+        before = meta_of(old).owner_references if old is not None else ()
+        after = meta_of(new).owner_references
+        if before != after:
+            self._move(self._owned, key, [r.uid for r in before], [r.uid for r in after])
+        for name, index in self._indexes.items():
+            self._move(self._indexed[name], key, list(index(old)) if old is not None else [], list(index(new)))
+        self._tombstones.pop(key, None)
+
+    def _discard(self, key: Key, old: V) -> None:
+        del self._views[key]
+        del self._rvs[key]
+        if self._bodies.pop(key, None) is not None:
+            self._unhashed[key] = None
+        in_namespace = self._namespaces[key.namespace]
+        del in_namespace[key]
+        if not in_namespace:
+            del self._namespaces[key.namespace]
+        self._move(self._owned, key, [r.uid for r in meta_of(old).owner_references], [])
+        for name, index in self._indexes.items():
+            self._move(self._indexed[name], key, list(index(old)), [])
+
+    @staticmethod
+    def _move(index: dict[str, dict[Key, None]], key: Key, before: list[str], after: list[str]) -> None:
+        if before == after:
+            return
+        for value in before:
+            if value not in after and (keys := index.get(value)) is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del index[value]
+        for value in after:
+            index.setdefault(value, {})[key] = None
+
+    def _bury(self, key: Key, rv: int) -> None:
+        now = self._now()
+        self._tombstones.pop(key, None)
+        self._tombstones[key] = (rv, now)
+        while self._tombstones:  # oldest first; each burial pays for those that are over
+            oldest = next(iter(self._tombstones))
+            if self._tombstones[oldest][1] > now - TOMBSTONE_S:
+                break
+            del self._tombstones[oldest]
+
+
+class _HeadMeta(View, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Head(View, frozen=True):
+    metadata: _HeadMeta = _HeadMeta()
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def item_of(body: bytes) -> Item:
+    """Return a listed object with its key and version. Raises: msgspec.DecodeError, ValueError."""
+    metadata = _HEAD.decode(body).metadata
+    return Item(Key(metadata.namespace, metadata.name), int(metadata.resource_version or 0), body)
