@@ -1,0 +1,175 @@
+"""The queue of keys a controller works on: deduplicated, delayed, backed off; time comes in as `now`.
+
+A pure machine in the manner of client-go's. A key is handed to one worker at a time; what is added
+while it is being worked on comes back once afterwards (controllers 1.1).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+FAILURE_BASE_S = 0.005
+FAILURE_MAX_S = 1000.0
+BUCKET_PER_S = 10.0
+BUCKET_BURST = 100
+
+
+class TokenBucket:
+    """Refills at `per_s` up to `burst`; may be overdrawn, then says how long the debt lasts."""
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._tokens = float(burst)
+        self._at = 0.0
+
+    def reserve(self, now: float) -> float:
+        """Take one token and return the seconds until it is really there."""
+        self._refill(now)
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._per_s)
+
+    def try_take(self, now: float) -> bool:
+        """Take one token if it is there."""
+        self._refill(now)
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def is_full(self, now: float) -> bool:
+        """Whether nothing is missing: then this bucket remembers nothing worth keeping."""
+        self._refill(now)
+        return self._tokens >= self._burst
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
+            self._at = now
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait, are being worked on, or become due later.
+
+    Invariant: a key is in `_ready` at most once, and only if it is dirty and not being worked on.
+    """
+
+    def __init__(self, *, per_s: float = BUCKET_PER_S, burst: float = BUCKET_BURST) -> None:
+        """Be empty. `per_s`, `burst`: the bucket that all failures share."""
+        self._ready: deque[K] = deque()
+        self._dirty: dict[K, float] = {}
+        """Key to when it was added."""
+        self._processing: dict[K, float] = {}
+        """Key to when it was taken."""
+        self._delayed: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}
+        self._order = 0
+        self._failures: dict[K, int] = {}
+        self._bucket = TokenBucket(per_s, burst)
+        self.adds_total = 0
+        self.retries_total = 0
+        self.queue_duration_s = 0.0
+        self.work_duration_s = 0.0
+        self.works_total = 0
+
+    def add(self, key: K, now: float) -> None:
+        """Have the key worked on; a second add before that changes nothing."""
+        if key in self._dirty:
+            return
+        self.adds_total += 1
+        self._dirty[key] = now
+        if key not in self._processing:
+            self._ready.append(key)
+
+    def add_after(self, key: K, delay_s: float, now: float) -> None:
+        """Add the key in `delay_s` seconds; of several such wishes the earliest counts."""
+        if delay_s <= 0:
+            self.add(key, now)
+            return
+        due = now + delay_s
+        if key in self._due and self._due[key] <= due:
+            return
+        self._due[key] = due
+        self._order += 1
+        heapq.heappush(self._delayed, (due, self._order, key))
+
+    def retry(self, key: K, now: float) -> float:
+        """Add the key after its failure back-off; return that delay in seconds.
+
+        The longer of 5 ms doubled with each failure in a row, at most 1,000 s, and the shared bucket.
+        """
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self.retries_total += 1
+        own_s = min(FAILURE_MAX_S, FAILURE_BASE_S * 2.0 ** min(failures, 60))
+        delay_s = max(own_s, self._bucket.reserve(now))
+        self.add_after(key, delay_s, now)
+        return delay_s
+
+    def forget(self, key: K) -> None:
+        """Forget the key's failures: it succeeded."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Return how often in a row the key has failed."""
+        return self._failures.get(key, 0)
+
+    def get(self, now: float) -> K | None:
+        """Take the next key, or None when none is ready; `done` must follow."""
+        self._promote(now)
+        if not self._ready:
+            return None
+        key = self._ready.popleft()
+        self.queue_duration_s += now - self._dirty.pop(key)
+        self._processing[key] = now
+        return key
+
+    def done(self, key: K, now: float) -> None:
+        """The worker is finished; what was added meanwhile becomes ready again."""
+        self.work_duration_s += now - self._processing.pop(key)
+        self.works_total += 1
+        if key in self._dirty:
+            self._ready.append(key)
+
+    def next_due(self, now: float) -> float | None:
+        """Return when a key is ready: `now` if one is, the time of the earliest delayed one, or None."""
+        self._promote(now)
+        if self._ready:
+            return now
+        return self._delayed[0][0] if self._delayed else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no key is ready or being worked on; delayed ones do not count."""
+        return not self._ready and not self._processing
+
+    def __len__(self) -> int:
+        """How many keys are ready (metric `workqueue_depth`)."""
+        return len(self._ready)
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """Return upstream's work queue metrics, labelled with the queue's name."""
+        labels = f'{{name="{name}"}}'
+        return {
+            f"workqueue_depth{labels}": len(self._ready),
+            f"workqueue_adds_total{labels}": self.adds_total,
+            f"workqueue_retries_total{labels}": self.retries_total,
+            f"workqueue_queue_duration_seconds_sum{labels}": self.queue_duration_s,
+            f"workqueue_queue_duration_seconds_count{labels}": self.works_total + len(self._processing),
+            f"workqueue_work_duration_seconds_sum{labels}": self.work_duration_s,
+            f"workqueue_work_duration_seconds_count{labels}": self.works_total,
+        }
+
+    def _promote(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            due, _, key = heapq.heappop(self._delayed)
+            if self._due.get(key) == due:  # else an earlier wish replaced this one
+                del self._due[key]
+                self.add(key, now)
+        while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][0]:
+            heapq.heappop(self._delayed)
