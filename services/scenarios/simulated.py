@@ -21,7 +21,7 @@ import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
-from services.api.seams import Random
+from services.api.seams import EventLog, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
 REQUEST_DEADLINE_S = 30.0
@@ -384,3 +384,15 @@ class SimDisk:
         """Remove a file, if it is there."""
         if await self._sync():
             self._platter.files.pop(name, None)
+
+
+class LivingLog:
+    """An event log that falls silent the instant its process is killed."""
+
+    def __init__(self, log: EventLog, life: Lifetime) -> None:
+        self._log, self._life = log, life
+
+    def write(self, ev: str, **fields: Any) -> None:
+        """Append one line, unless the process is dead."""
+        if not self._life.is_over:
+            self._log.write(ev, **fields)

@@ -1,0 +1,149 @@
+"""What became of each pod: when it was created, bound, unbound, Running, Failed, gone. Pure.
+
+Told of pod changes with the time they were seen; asked at the end for a row a pod and for the measures
+of a run. Pods of two runs are compared by *role*: a bare pod's name, or its owner and the order of
+creation, because generated names mean nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from services.api.kinds.pod import Pod
+from services.api.meta import find_condition
+from services.reconcile.controller import Change
+
+
+@dataclass
+class PodStory:
+    """One pod object's life; times are seconds since the run began, None until it happened."""
+
+    uid: str
+    name: str
+    role: str
+    created_s: float
+    bound_s: float | None = None
+    running_s: float | None = None
+    ready_s: float | None = None
+    failed_s: float | None = None
+    gone_s: float | None = None
+    reason: str = ""
+    unbinds: int = 0
+    nodes: list[str] = field(default_factory=list)
+    phase: str = "Pending"
+
+    @property
+    def outcome(self) -> str:
+        """One word for tables: Running, Failed (reason), Pending, Succeeded or gone."""
+        if self.phase == "Failed":
+            return f"Failed ({self.reason})" if self.reason else "Failed"
+        if self.gone_s is not None and self.running_s is None:
+            return "gone"
+        return self.phase
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many pods were in each phase at one moment; `pending_bound` are Pending with a node."""
+
+    at_s: float
+    pending: int
+    running: int
+    failed: int
+    failed_total: int
+
+
+class History:
+    """All pods of a run, in order of creation."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodStory] = {}
+        self.samples: list[Sample] = []
+        self._roles: dict[str, int] = {}
+
+    def observe(self, change: Change[Pod], now_s: float) -> None:
+        """Take one change of a pod, seen at `now_s`."""
+        pod = change.object
+        story = self.pods.get(pod.metadata.uid)
+        if story is None:
+            story = PodStory(pod.metadata.uid, pod.metadata.name, self._role(pod), now_s)
+            self.pods[pod.metadata.uid] = story
+        if change.new is None:
+            story.gone_s = now_s
+            return
+        self._advance(story, change.new, now_s)
+
+    def _role(self, pod: Pod) -> str:
+        owner = pod.metadata.controller
+        stem = f"{owner.kind.lower()}/{owner.name}" if owner else f"pod/{pod.metadata.name}"
+        if owner and owner.kind == "ReplicaSet" and (template := pod.metadata.labels.get("pod-template-hash")):
+            stem = f"deployment/{owner.name.removesuffix('-' + template)}"
+        number = self._roles.get(stem, 0)
+        self._roles[stem] = number + 1
+        return f"{stem}#{number}" if owner or number else stem
+
+    @staticmethod
+    def _advance(story: PodStory, pod: Pod, now_s: float) -> None:
+        node = pod.spec.node_name
+        if node and (not story.nodes or story.nodes[-1] != node or pod.status.unbind_count > story.unbinds):
+            story.nodes.append(node)
+            story.bound_s = now_s
+        story.unbinds = max(story.unbinds, pod.status.unbind_count)
+        story.phase = pod.status.phase or "Pending"
+        if story.phase == "Running" and story.running_s is None:
+            story.running_s = now_s
+        ready = find_condition(pod.status.conditions, "Ready")
+        if ready is not None and ready.status == "True" and story.ready_s is None:
+            story.ready_s = now_s
+        if story.phase == "Failed" and story.failed_s is None:
+            story.failed_s, story.reason = now_s, pod.status.reason
+
+    def sample(self, now_s: float) -> Sample:
+        """Count phases now and remember the count."""
+        living = [p for p in self.pods.values() if p.gone_s is None]
+        made = Sample(
+            now_s,
+            sum(p.phase == "Pending" for p in living),
+            sum(p.phase == "Running" for p in living),
+            sum(p.phase == "Failed" for p in living),
+            sum(p.failed_s is not None for p in self.pods.values()),
+        )
+        self.samples.append(made)
+        return made
+
+
+def quantile(values: list[float], q: float) -> float | None:
+    """Return the nearest-rank quantile, or None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def measures(history: History, writes: dict[str, int], duration_s: float) -> dict[str, float | None]:
+    """Return the figures of a run by name.
+
+    `writes`: commits by kind. Times in seconds. `api_writes_per_running_pod` leaves heartbeats (Lease)
+    out; it is None when no pod runs at the end. `first_running_s` is measured from the first pod's
+    creation: in a runaway the pod that finally runs is not the one that was asked for.
+    """
+    pods = list(history.pods.values())
+    running = [p for p in pods if p.phase == "Running" and p.gone_s is None]
+    started = [p for p in pods if p.running_s is not None]
+    failed = [p for p in pods if p.failed_s is not None]
+    starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
+    total = sum(count for kind, count in writes.items() if kind != "Lease")
+    first = min((p.created_s for p in pods), default=None)
+    first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
+    return {
+        "pods_created": float(len(pods)),
+        "pods_failed": float(len(failed)),
+        "pods_running_at_end": float(len(running)),
+        "unbinds": float(sum(p.unbinds for p in pods)),
+        "failed_per_min": 60.0 * len(failed) / duration_s if duration_s > 0 else None,
+        "first_running_s": first_running - first if first_running is not None and first is not None else None,
+        "time_to_running_p50_s": quantile(starts, 0.50),
+        "time_to_running_p99_s": quantile(starts, 0.99),
+        "api_writes": float(total),
+        "api_writes_per_running_pod": total / len(running) if running else None,
+    }

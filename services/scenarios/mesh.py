@@ -1,0 +1,103 @@
+"""The whole house as one value: start it, reach it, break parts of it, stop it.
+
+`Mesh` is what stories are told against; `SimMesh` (simulated_mesh) and `ProcessMesh` (process_mesh)
+are its two forms. A component is named as people name it: `apiserver`, `scheduler`, `controllers`,
+`kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
+from services.api.seams import Clock
+from services.api.switches import Switches
+from services.api.wire import Api
+from services.telemetry.eventlog import Line
+
+
+class NotPossible(ValueError):
+    """One form of the mesh cannot do what the story asks; the message says which form can."""
+
+
+@dataclass(frozen=True)
+class MeshPlan:
+    """What a mesh consists of. `nodes` are node definitions as `kubelet/config.py` reads them (JSON objects).
+
+    `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
+    `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
+    `traced`: keep every span; it changes no decision, but costs time.
+    """
+
+    nodes: tuple[dict[str, object], ...] = ()
+    switches: Switches = field(default_factory=Switches)
+    latencies: tuple[str, ...] = ()
+    hosts: int = 0
+    engine: str = "memory"
+    seed: int = 0
+    traced: bool = False
+
+    def deal(self) -> dict[str, list[dict[str, object]]]:
+        """Return nodes by host name, dealt in blocks: h0 gets the first."""
+        if not self.nodes:
+            return {}
+        hosts = min(self.hosts or 3, len(self.nodes))
+        size = -(-len(self.nodes) // hosts)
+        return {f"h{i}": list(self.nodes[i * size : (i + 1) * size]) for i in range(hosts) if self.nodes[i * size :]}
+
+
+class Mesh(Protocol):
+    """A running control plane. All times are seconds since its start."""
+
+    clock: Clock
+
+    def lines(self) -> Sequence[Line]:
+        """Return the event log so far, merged. Raises: runlog.Incomplete."""
+        ...
+
+    async def start(self) -> None:
+        """Return when every process is ready and every node is registered and Ready."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop everything that was started."""
+        ...
+
+    def api(self, identity: Identity) -> Api:
+        """Return the server as that identity reaches it, over a link without faults."""
+        ...
+
+    async def kill(self, component: str, down_s: float | None) -> None:
+        """SIGKILL; it comes back after `down_s`, or when its supervisor restarts it."""
+        ...
+
+    async def pause(self, component: str, duration_s: float) -> None:
+        """SIGSTOP, and SIGCONT after the duration."""
+        ...
+
+    def link(
+        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+    ) -> None:
+        """Set the faults of a component's link; without arguments, heal it. `cut`: requests, replies or both."""
+        ...
+
+    def components(self) -> Sequence[str]:
+        """Return the names of all components, sorted."""
+        ...
+
+
+def identity_named(text: str) -> Identity:
+    """Return the identity a story means: `node:n1`, `scheduler`, `admin`, `controller:gc`, or a user name."""
+    if text in ("admin", "system:mesh-admin"):
+        return ADMIN
+    if text in ("scheduler", "system:kube-scheduler"):
+        return SCHEDULER
+    for prefix in ("node:", "system:node:"):
+        if text.startswith(prefix):
+            return node_identity(text[len(prefix) :])
+    for prefix in ("controller:", "system:controller:"):
+        if text.startswith(prefix):
+            return controller_identity(text[len(prefix) :])
+    return Identity(text)

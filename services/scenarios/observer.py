@@ -1,0 +1,95 @@
+"""The story-teller's own eyes: informers over what a story may ask about, and the pods' history.
+
+It watches as an administrator over a link without latency, so what it sees is what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from services.api.kinds.pod import Pod
+from services.api.meta import AnyObject, Document, View
+from services.api.resources import resources
+from services.api.seams import Clock, Random
+from services.api.wire import Api
+from services.client.informer import Informer
+from services.reconcile.controller import Change
+from services.scenarios.history import History
+
+RESOURCES = tuple(name for name in resources() if name not in ("secrets", "leases.coordination.k8s.io"))
+
+
+class Observer:
+    """Implements `expectation.World`; call `on_change` to hear that something changed."""
+
+    def __init__(self, api: Api, clock: Clock, random: Random) -> None:
+        self.history = History()
+        self.started_s = clock.now()
+        self._clock = clock
+        self._informers: dict[str, Informer[Any]] = {}
+        self._created: dict[str, dict[str, str]] = {name: {} for name in RESOURCES}
+        self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {name: {} for name in RESOURCES}
+        self._handlers: list[Callable[[str], None]] = []
+        for name in RESOURCES:
+            view: type[View] = Pod if name == "pods" else AnyObject
+            informer: Informer[Any] = Informer(api, view, clock=clock, random=random, resource=name)
+            informer.on_change(self._handler(name))
+            self._informers[name] = informer
+
+    def _handler(self, resource: str) -> Callable[[Change[Any]], None]:
+        created = self._created[resource]
+
+        def on_change(change: Change[Any]) -> None:
+            meta = change.object.metadata
+            created.setdefault(meta.uid, meta.name)
+            if resource == "pods":
+                self.history.observe(change, self.now_s)
+            for handler in self._handlers:
+                handler(resource)
+
+        return on_change
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the observer began."""
+        return self._clock.now() - self.started_s
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """Call `handler(resource)` after every change; it must not wait."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers.values():
+                group.create_task(informer.run())
+
+    async def wait_until_synced(self) -> None:
+        """Return when everything has been seen once."""
+        for informer in self._informers.values():
+            await informer.wait_until_synced()
+
+    async def wait_until_rv(self, rv: int, resource: str) -> None:
+        """Return when this resource has been seen up to that version."""
+        await self._informers[resource].wait_until_rv(rv)
+
+    def documents(self, resource: str) -> Iterable[Document]:
+        """Return what is stored now; each version is decoded once."""
+        lister, decoded = self._informers[resource].lister, self._decoded[resource]
+        found: list[Document] = []
+        for view in lister.all():
+            key, rv = view.metadata.key, view.metadata.rv
+            held = decoded.get(key)
+            if held is None or held[0] != rv:
+                document = lister.document(key)
+                if document is None:
+                    continue
+                held = decoded[key] = (rv, document)
+            found.append(held[1])
+        return found
+
+    def created(self, resource: str) -> Iterable[str]:
+        """Return the names of all objects ever seen of a resource."""
+        return self._created[resource].values()

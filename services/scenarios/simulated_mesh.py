@@ -1,0 +1,229 @@
+"""The mesh in one virtual loop: the same wirings as the processes, over simulated seams.
+
+Each component is a `_Process`: a build function, a platter that survives it, and at most one living
+incarnation. A supervisor restarts what ended, after the back-off of guarantees P14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.wiring import build as build_apiserver
+from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.wiring import build as build_kubelet
+from scheduler.config import SchedulerConfig
+from scheduler.wiring import build as build_scheduler
+
+from services.api.identity import SCHEDULER, Identity
+from services.api.seams import Room, Seams
+from services.api.wire import Api
+from services.controllers.config import ControllersConfig
+from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
+from services.controllers.wiring import build as build_controllers
+from services.scenarios.mesh import MeshPlan
+from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimApi, SimClock, SimDisk, SimTransport
+from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
+from services.telemetry.traces import MemorySpans, Tracer
+
+WALL_BASE_S = 1_767_225_600.0
+"""2026-01-01T00:00:00Z: what every clock on the wall says when virtual time begins."""
+START_MIN_S, START_MAX_S = 0.05, 0.25
+RESTART_BACKOFF_MIN_S, RESTART_BACKOFF_MAX_S = 0.2, 5.0
+READY_POLL_S = 0.05
+READY_LIMIT_S = 60.0
+
+Build = Callable[[Seams], Room]
+
+
+class _Process:
+    """One component over all its incarnations."""
+
+    def __init__(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
+        self.name, self.build, self.main, self.others = name, build, main, tuple(others)
+        self.platter = Platter()
+        self.incarnations = 0
+        self.life: Lifetime | None = None
+        self.room: Room | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.keeper: asyncio.Task[None] | None = None
+        self.down_until = 0.0
+        self.paused = False
+
+
+class SimMesh:
+    """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
+
+    def __init__(self, plan: MeshPlan) -> None:
+        loop = asyncio.get_running_loop()
+        self.plan = plan
+        self.clock = SimClock(loop, WALL_BASE_S)
+        self.events = MemoryEvents()
+        self.spans = MemorySpans()
+        self.failures: list[str] = []
+        self._network = Network(random.Random(f"network/{plan.seed}"))
+        self._random = random.Random(f"mesh/{plan.seed}")
+        self._processes: dict[str, _Process] = {}
+        self._host_of: dict[str, str] = {}
+        self._observer_life = Lifetime("observer", 1)
+        quiet = self._network.profile("observer")
+        quiet.latency_min_s = quiet.latency_max_s = 0.0
+        self._declare()
+
+    def _declare(self) -> None:
+        switches = self.plan.switches.assignments
+        api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches)
+        self._add(_Process("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver")))
+        scheduler = SchedulerConfig(name="scheduler", set=switches)
+        self._add(_Process("scheduler", lambda seams: build_scheduler(scheduler, seams), SCHEDULER))
+        manager = ControllersConfig(name="controllers", set=switches)
+        identity = Identity("system:kube-controller-manager")
+        self._add(
+            _Process("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
+        )
+        for host, nodes in self.plan.deal().items():
+            definitions = tuple(NodeDefinition.parse(node) for node in nodes)
+            config = KubeletConfig(
+                name=host, definitions=definitions, latency=self.plan.latencies, set=switches, health_port=-1
+            )
+            main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
+            self._add(_Process(f"kubelet/{host}", lambda seams, c=config: build_kubelet(c, seams), main))  # type: ignore[misc]
+            self._host_of |= {str(node["name"]): host for node in nodes}
+
+    def _add(self, process: _Process) -> None:
+        self._processes[process.name] = process
+
+    def components(self) -> Sequence[str]:
+        """Return the names of all components, sorted."""
+        return sorted(self._processes)
+
+    def _process(self, component: str) -> _Process:
+        room, _, name = component.partition("/")
+        if room == "kubelet" and name in self._host_of:
+            component = f"kubelet/{self._host_of[name]}"
+        if component not in self._processes:
+            raise ValueError(f"no component {component!r}; there are: {', '.join(self.components())}")
+        return self._processes[component]
+
+    def api(self, identity: Identity) -> Api:
+        """Return the server over a link without faults or latency."""
+        return SimApi(SimTransport(self._network, self._observer_life), identity)
+
+    async def start(self) -> None:
+        """Start the API server, then everything else; return when all is ready and all nodes are."""
+        for process in self._processes.values():
+            process.keeper = asyncio.create_task(self._keep(process))
+        limit = self.clock.now() + READY_LIMIT_S
+        while not self._all_ready():
+            if self.clock.now() > limit:
+                waiting = [p.name for p in self._processes.values() if p.room is None or not p.room.is_ready]
+                raise RuntimeError(f"not ready after {READY_LIMIT_S:g} s: {', '.join(waiting)}; {self.failures[-3:]}")
+            await asyncio.sleep(READY_POLL_S)
+
+    def _all_ready(self) -> bool:
+        return all(p.room is not None and p.room.is_ready for p in self._processes.values())
+
+    async def _keep(self, process: _Process) -> None:
+        """Start the component, and start it again whenever it ended."""
+        backoff = RESTART_BACKOFF_MIN_S
+        while True:
+            await asyncio.sleep(self._random.uniform(START_MIN_S, START_MAX_S))
+            started = self.clock.now()
+            self._launch(process)
+            assert process.task is not None
+            await asyncio.wait((process.task,))
+            self._bury(process)
+            if self.clock.now() - started > 60.0:
+                backoff = RESTART_BACKOFF_MIN_S
+            await asyncio.sleep(max(backoff, process.down_until - self.clock.now()))
+            backoff = min(backoff * 2, RESTART_BACKOFF_MAX_S)
+
+    def _launch(self, process: _Process) -> None:
+        process.incarnations += 1
+        life = process.life = Lifetime(process.name, process.incarnations)
+        seed = f"{self.plan.seed}/{process.name}/{process.incarnations}"
+        chance = random.Random(seed)
+        incarnation = f"{chance.getrandbits(64):016x}"
+        transport = self._network.connect(life)
+        transport.main = process.main
+        transport.identities = {identity.user: identity for identity in process.others}
+        events = LivingLog(MemoryEventLog(process.name, self.clock, incarnation, self.events), life)
+        seams = Seams(
+            component=process.name,
+            clock=self.clock,
+            random=chance,
+            disk=SimDisk(process.platter, random.Random(f"disk/{seed}"), life),
+            transport=transport,
+            events=events,
+            tracer=Tracer(
+                process.name.partition("/")[0],
+                clock=self.clock,
+                random=random.Random(f"trace/{seed}"),
+                instance=f"{process.name}-{incarnation}",
+                sinks=(self.spans,) if self.plan.traced else (),
+            ),
+            switches=self.plan.switches,
+        )
+        events.write("proc.start", data={"switches": list(self.plan.switches.assignments)})
+        process.room = process.build(seams)
+        if process.name == "apiserver":
+            self._network.open(process.room.server, life)  # type: ignore[attr-defined]
+        process.task = asyncio.create_task(process.room.run())
+        life.adopt(process.task)
+
+    def _bury(self, process: _Process) -> None:
+        """Sever what an incarnation that ended by itself may have left."""
+        assert process.life is not None
+        assert process.task is not None
+        if process.name == "apiserver":
+            self._network.close()
+        if not process.life.is_over and not process.task.cancelled():
+            error = process.task.exception()
+            self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
+        process.life.end()
+        process.room = None
+
+    async def kill(self, component: str, down_s: float | None) -> None:
+        """End an incarnation between two instants; its disk keeps what was synced."""
+        process = self._process(component)
+        if process.life is None or process.life.is_over:
+            return
+        process.down_until = self.clock.now() + (down_s or 0.0)
+        if process.name == "apiserver":
+            self._network.close()
+        process.life.end()
+        await asyncio.sleep(0)
+
+    async def pause(self, component: str, duration_s: float) -> None:
+        """Hold everything the component says and hears for a while: to its peers it is frozen."""
+        process = self._process(component)
+        self.link(process.name, cut="both")
+        await asyncio.sleep(duration_s)
+        self.link(process.name)
+
+    def link(
+        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+    ) -> None:
+        """Set the faults of a component's link; without arguments, heal it."""
+        if cut not in ("", "requests", "replies", "both"):
+            raise ValueError(f"cut={cut}: want requests, replies or both")
+        profile = self._network.profile(self._process(component).name)
+        profile.requests_cut = cut in ("requests", "both")
+        profile.replies_cut = cut in ("replies", "both")
+        profile.watch_delay_s, profile.loss, profile.duplicate = watch_delay_s, loss, duplicate
+
+    def lines(self) -> Sequence[Line]:
+        """Return the event log so far."""
+        return self.events.lines
+
+    async def stop(self) -> None:
+        """End every incarnation; nothing restarts."""
+        for process in self._processes.values():
+            if process.keeper is not None:
+                process.keeper.cancel()
+            if process.life is not None:
+                process.life.end()
+        self._network.close()
+        await asyncio.sleep(0)

@@ -1,0 +1,153 @@
+"""Documents from a few words: the pods, ReplicaSets and nodes that stories are about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.api.meta import Document
+
+_POD_OPTIONS = frozenset(
+    [
+        "cpu",
+        "memory",
+        "qos",
+        "image",
+        "labels",
+        "node",
+        "node-selector",
+        "priority",
+        "priority-class",
+        "gates",
+        "tolerate",
+        "run",
+        "restart",
+        "grace",
+        "namespace",
+        "finalizers",
+        "scheduler",
+        "extended",
+    ]
+)
+_SET_OPTIONS = _POD_OPTIONS | {"replicas", "surge", "unavailable", "strategy", "min-ready"}
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return `a:b,c:d` as a dict. Raises: ValueError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        key, sign, value = part.partition(":")
+        if not sign:
+            raise ValueError(f"{part!r}: want key:value")
+        found[key] = value
+    return found
+
+
+def toleration(text: str) -> Document:
+    """Return a toleration of `key[:value]:effect[:seconds]`; `*` tolerates everything."""
+    if text == "*":
+        return {"operator": "Exists"}
+    parts = text.split(":")
+    seconds = int(parts.pop()) if parts[-1].isdigit() else None
+    effect = parts.pop() if len(parts) > 1 else ""
+    made: Document = {"key": parts[0], "operator": "Equal" if len(parts) > 1 else "Exists"}
+    if len(parts) > 1:
+        made["value"] = parts[1]
+    if effect:
+        made["effect"] = effect
+    if seconds is not None:
+        made["tolerationSeconds"] = seconds
+    return made
+
+
+def _check(options: Mapping[str, str], known: frozenset[str], what: str) -> None:
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{what} has no option {name!r}; there are: {', '.join(sorted(known))}")
+
+
+def pod_template(options: Mapping[str, str], labels: Mapping[str, str]) -> Document:
+    """Return `{metadata, spec}`. Requests equal limits (Guaranteed) unless qos=burstable or besteffort."""
+    requests = {k: options[k] for k in ("cpu", "memory") if k in options}
+    requests |= pairs(options.get("extended", ""))
+    qos = options.get("qos", "guaranteed")
+    resources: Document = {}
+    if qos != "besteffort" and requests:
+        if qos == "guaranteed":
+            requests.setdefault("memory", "1Gi")
+            resources = {"requests": dict(requests), "limits": dict(requests)}
+        elif qos == "burstable":
+            resources = {"requests": dict(requests)}
+        else:
+            raise ValueError(f"qos={qos}: want guaranteed, burstable or besteffort")
+    spec: Document = {
+        "containers": [
+            {"name": "main", "image": options.get("image", "registry.k8s.io/pause:3.10"), "resources": resources}
+        ]
+    }
+    if "node" in options:
+        spec["nodeName"] = options["node"]
+    if "node-selector" in options:
+        spec["nodeSelector"] = pairs(options["node-selector"])
+    if "priority" in options:
+        spec["priority"] = int(options["priority"])
+    if "priority-class" in options:
+        spec["priorityClassName"] = options["priority-class"]
+    if "gates" in options:
+        spec["schedulingGates"] = [{"name": gate} for gate in options["gates"].split(",")]
+    if "tolerate" in options:
+        spec["tolerations"] = [toleration(text) for text in options["tolerate"].split(",")]
+    if "restart" in options:
+        spec["restartPolicy"] = options["restart"]
+    if "grace" in options:
+        spec["terminationGracePeriodSeconds"] = int(options["grace"])
+    if "scheduler" in options:
+        spec["schedulerName"] = options["scheduler"]
+    metadata: Document = {"labels": {**labels, **pairs(options.get("labels", ""))}}
+    if "run" in options:
+        metadata["annotations"] = {"keplab.dev/run": options["run"]}
+    if "finalizers" in options:
+        metadata["finalizers"] = options["finalizers"].split(",")
+    return {"metadata": metadata, "spec": spec}
+
+
+def pod(name: str, options: Mapping[str, str]) -> Document:
+    """Return a Pod. Raises: ValueError for an unknown option."""
+    _check(options, _POD_OPTIONS, "a pod")
+    template = pod_template(options, {})
+    template["metadata"] |= {"name": name, "namespace": options.get("namespace", "default")}
+    return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def replica_set(name: str, options: Mapping[str, str]) -> Document:
+    """Return a ReplicaSet whose pods carry `app: <name>`. Raises: ValueError for an unknown option."""
+    _check(options, _SET_OPTIONS, "a replicaset")
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": options.get("namespace", "default"), "labels": labels},
+        "spec": {
+            "replicas": int(options.get("replicas", "1")),
+            "minReadySeconds": int(options.get("min-ready", "0")),
+            "selector": {"matchLabels": labels},
+            "template": pod_template(options, labels),
+        },
+    }
+
+
+def deployment(name: str, options: Mapping[str, str]) -> Document:
+    """Return a Deployment whose pods carry `app: <name>`. Raises: ValueError for an unknown option."""
+    document = replica_set(name, options)
+    document["kind"] = "Deployment"
+    strategy: Document = {"type": options.get("strategy", "RollingUpdate")}
+    if strategy["type"] == "RollingUpdate" and ("surge" in options or "unavailable" in options):
+        strategy["rollingUpdate"] = {
+            "maxSurge": _number_or_percent(options.get("surge", "25%")),
+            "maxUnavailable": _number_or_percent(options.get("unavailable", "25%")),
+        }
+    document["spec"]["strategy"] = strategy
+    return document
+
+
+def _number_or_percent(text: str) -> int | str:
+    return text if text.endswith("%") else int(text)
