@@ -4,6 +4,10 @@ The registry decodes, patches and commits; what differs between kinds comes from
 `Strategy` a kind and a `Subresource` a verb, one file each in `strategies/` and `subresources/`. To
 add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else has to be registered.
 Everything behind this door is plain functions of documents and a `WriteContext`.
+
+The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
+(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`; `validate`;
+`authorization.admit`; commit. `validate` includes the rules of metadata.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import msgspec
 
 from services.api.errors import BadRequest
 from services.api.meta import Document
+from services.api.times import parse_time
 
 _PREFIX = "#/components/schemas/"
 
@@ -25,12 +26,15 @@ _PREFIX = "#/components/schemas/"
 class Shape:
     """One field's type as merging and validation need it.
 
-    `fields`: the known members of an object, None where any name is legal. `items`: what a list
-    holds. `merge_key`: lists of objects merge by this member; `is_merged`: lists merge at all, `is_replaced`:
-    objects are taken whole.
+    `type`: object, array, string, integer, number, boolean, quantity, int-or-string, time, or "" for any.
+    `fields`: the known members of an object, None where any name is legal; `values`: what those hold.
+    `items`: what a list holds. `merge_key`: lists of objects merge by this member. `is_merged`: the list
+    merges at all. `is_replaced`: the object is taken whole.
     """
 
+    type: str = ""
     fields: dict[str, Shape] | None = None
+    values: Shape | None = None
     items: Shape | None = None
     merge_key: str = ""
     is_merged: bool = False
@@ -80,17 +84,22 @@ def _component(name: str) -> Shape:
 
 
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
+    form = str(schema.get("format", ""))
+    shape.type = {"date-time": "time", "quantity": form, "int-or-string": form}.get(form, str(schema.get("type", "")))
     if "properties" in schema:
         shape.fields = {name: _member(each) for name, each in schema["properties"].items()}
+    elif isinstance(schema.get("additionalProperties"), dict):
+        shape.values = _member(schema["additionalProperties"])
 
 
 def _member(schema: dict[str, Any]) -> Shape:
     strategy = str(schema.get("x-kubernetes-patch-strategy", ""))
     if "$ref" in schema:
         target = _component(schema["$ref"][len(_PREFIX) :])
-        return Shape(fields=target.fields, is_replaced=True) if strategy == "replace" else target
+        return Shape("object", target.fields, is_replaced=True) if strategy == "replace" else target
     if schema.get("type") == "array":
         return Shape(
+            "array",
             items=_member(schema.get("items", {})),
             merge_key=str(schema.get("x-kubernetes-patch-merge-key", "")),
             is_merged="merge" in strategy.split(","),
@@ -98,6 +107,115 @@ def _member(schema: dict[str, Any]) -> Shape:
     shape = Shape()
     _fill(shape, schema)
     return shape
+
+
+class _Mismatch(Exception):
+    """A value of the wrong type; `(path, type wanted, value)`."""
+
+
+def conform(api_version: str, kind: str, document: Document, old: Document | None = None) -> Document:
+    """Return the document as its kind's type reads it: known fields have their types, nulls are gone.
+
+    A null counts as absent, as in upstream's types, and numbers given for quantities become text;
+    fields that the type does not have stay as they are. Parts that are shared with `old` (patches
+    share what they do not touch) are not looked at again. After this, rules may rely on the types of
+    known fields. Raises: BadRequest naming the field and both types.
+    """
+    shape = shape_of(api_version, kind)
+    try:
+        conformed = _conform(shape, document, old, "")
+    except _Mismatch as mismatch:
+        path, wanted, value = mismatch.args
+        version = api_version.rpartition("/")[2]
+        raise BadRequest(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: '
+            f"json: cannot unmarshal {_json_type(value)} into field {path} of type {wanted}"
+        ) from None
+    assert isinstance(conformed, dict)
+    return conformed
+
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "int-or-string": (int, str),
+}
+
+
+def _conform(shape: Shape, value: Any, old: Any, path: str) -> Any:
+    if value is old and old is not None:
+        return value
+    match shape.type:
+        case "":
+            return value
+        case "object":
+            if not isinstance(value, dict):
+                raise _Mismatch(path or "the body", "object", value)
+            return _conform_object(shape, value, old, path)
+        case "array":
+            if not isinstance(value, list):
+                raise _Mismatch(path, "array", value)
+            before = old if isinstance(old, list) and len(old) == len(value) else [None] * len(value)
+            item = shape.items or ANYTHING
+            copy = value
+            for index, (member, was) in enumerate(zip(value, before, strict=True)):
+                if member is None and item.type:
+                    raise _Mismatch(f"{path}[{index}]", item.type, None)
+                same = _conform(item, member, was, f"{path}[{index}]")
+                if same is not member:
+                    copy = list(value) if copy is value else copy
+                    copy[index] = same
+            return copy
+        case "quantity":
+            if isinstance(value, str):
+                return value
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise _Mismatch(path, "quantity", value)
+            return repr(value)
+        case "time":
+            return _conform_time(value, path)
+        case wanted:
+            if not isinstance(value, _PYTHON_TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean"):
+                raise _Mismatch(path, wanted, value)
+            return value
+
+
+def _conform_object(shape: Shape, value: dict[str, Any], old: Any, path: str) -> dict[str, Any]:
+    fields, values = shape.fields or {}, shape.values
+    before = old if isinstance(old, dict) else {}
+    changed: dict[str, Any] = {}
+    for name, member in value.items():
+        known = fields.get(name, values)
+        if known is None:
+            continue
+        if member is None:
+            changed[name] = None
+            continue
+        same = _conform(known, member, before.get(name), f"{path}.{name}" if path else name)
+        if same is not member:
+            changed[name] = same
+    if not changed:
+        return value
+    return {n: changed.get(n, m) for n, m in value.items() if not (n in changed and changed[n] is None)}
+
+
+def _conform_time(value: Any, path: str) -> Any:
+    if not isinstance(value, str):
+        raise _Mismatch(path, "time", value)
+    try:
+        parse_time(value)
+    except ValueError:
+        raise _Mismatch(path, "time (RFC 3339)", value) from None
+    return value
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, str):
+        return f"string {value[:64]!r}"
+    names = {dict: "object", list: "array", bool: "bool", type(None): "null"}
+    return names.get(type(value), f"number {value!r}"[:40])
 
 
 def unknown_fields(api_version: str, kind: str, document: Document, old: Document | None = None) -> list[str]:
@@ -115,6 +233,8 @@ def unknown_fields(api_version: str, kind: str, document: Document, old: Documen
 def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
         if shape.fields is None:
+            return
+        if value is old:
             return
         before = old if isinstance(old, dict) else {}
         for name, member in value.items():
