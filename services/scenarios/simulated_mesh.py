@@ -56,11 +56,11 @@ class _Process:
 class SimMesh:
     """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
 
-    def __init__(self, plan: MeshPlan) -> None:
+    def __init__(self, plan: MeshPlan, *, on_line: Callable[[Line], None] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
-        self.events = MemoryEvents()
+        self.events = MemoryEvents(keep=False, on_line=on_line)
         self.spans = MemorySpans()
         self.failures: list[str] = []
         self._network = Network(random.Random(f"network/{plan.seed}"))

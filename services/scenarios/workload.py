@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from services.api.meta import Document
 
 _POD_OPTIONS = frozenset(
-    [
+    (
         "cpu",
         "memory",
         "qos",
@@ -26,7 +26,7 @@ _POD_OPTIONS = frozenset(
         "finalizers",
         "scheduler",
         "extended",
-    ]
+    )
 )
 _SET_OPTIONS = _POD_OPTIONS | {"replicas", "surge", "unavailable", "strategy", "min-ready"}
 
@@ -151,3 +151,73 @@ def deployment(name: str, options: Mapping[str, str]) -> Document:
 
 def _number_or_percent(text: str) -> int | str:
     return text if text.endswith("%") else int(text)
+
+
+_NODE_OPTIONS = frozenset(
+    (
+        "cpu",
+        "memory",
+        "pods",
+        "extended",
+        "labels",
+        "taints",
+        "zone",
+        "region",
+        "numa",
+        "devices",
+        "policy",
+        "scope",
+        "reserved",
+        "threads",
+        "full-pcpus",
+        "cpu-policy",
+    )
+)
+
+
+def node_definition(name: str, options: Mapping[str, str]) -> Document:
+    """Return a node definition as `kubelet/config.py` reads it.
+
+    `numa=2x8` is two NUMA nodes of 8 CPUs each; `cpu` defaults to their sum; `policy` and `scope` are the
+    topology manager's. `devices=example.com/gpu:2` puts two devices on every NUMA node. A topology policy
+    other than none implies the static CPU manager unless `cpu-policy` says otherwise.
+    Raises: ValueError for an unknown option.
+    """
+    _check(options, _NODE_OPTIONS, "a node")
+    made: Document = {"name": name, "memory": options.get("memory", "64Gi"), "pods": int(options.get("pods", "110"))}
+    policy = options.get("policy", "none")
+    if "numa" in options:
+        count, sign, cpus = options["numa"].partition("x")
+        if not sign or not count.isdigit() or not cpus.isdigit():
+            raise ValueError(f"numa={options['numa']}: want COUNTxCPUS, for example 2x8")
+        devices = {k: int(v) for k, v in pairs(options.get("devices", "")).items()}
+        made["numa"] = [{"cpus": int(cpus), "devices": devices} for _ in range(int(count))]
+        made["cpu"] = options.get("cpu", str(int(count) * int(cpus)))
+    else:
+        made["cpu"] = options.get("cpu", "8")
+    made["topologyPolicy"] = policy
+    made["topologyScope"] = options.get("scope", "container")
+    made["cpuPolicy"] = options.get("cpu-policy", "none" if policy == "none" else "static")
+    if "extended" in options:
+        made["extended"] = pairs(options["extended"])
+    if "labels" in options:
+        made["labels"] = pairs(options["labels"])
+    if "taints" in options:
+        made["taints"] = [_taint(text) for text in options["taints"].split(",")]
+    for option, field in (("zone", "zone"), ("region", "region")):
+        if option in options:
+            made[field] = options[option]
+    for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
+        if option in options:
+            made[field] = int(options[option])
+    if "full-pcpus" in options:
+        made["fullPcpusOnly"] = options["full-pcpus"] == "true"
+    return made
+
+
+def _taint(text: str) -> Document:
+    key, _, effect = text.rpartition(":")
+    name, _, value = key.partition("=")
+    if not name or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise ValueError(f"taints={text}: want KEY[=VALUE]:EFFECT")
+    return {"key": name, "effect": effect, **({"value": value} if value else {})}

@@ -1,0 +1,181 @@
+"""Run one story once, simulated or as processes, and give one result that both forms share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from services.api.switches import Switches, Value
+from services.runtime import simloop
+from services.scenarios.history import PodStory, Sample, measures
+from services.scenarios.invariants import Auditor, Violation
+from services.scenarios.mesh import MeshPlan
+from services.scenarios.script import ScriptError, Story, parse_story
+from services.scenarios.teller import Judgement, Progress, Tale, tell
+from services.scenarios.verbs import VERBS
+from services.scenarios.workload import node_definition
+from services.telemetry.traces import FinishedSpan
+
+
+@dataclass
+class RunResult:
+    """What one run showed. `switches`: what was set, by the story, the arm and the command line."""
+
+    scenario: str
+    mode: str
+    seed: int
+    switches: tuple[str, ...]
+    digest: str
+    passed: bool
+    expectations: list[Judgement]
+    violations: list[Violation]
+    violation_count: int
+    error: str
+    virtual_s: float
+    wall_s: float
+    measures: dict[str, float | None]
+    pods: list[PodStory]
+    samples: list[Sample]
+    spans: list[FinishedSpan] = field(default_factory=list)
+    lines: int = 0
+    failures: list[str] = field(default_factory=list)
+    """Processes that ended by themselves, and why."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of `keplab run -o json`."""
+        return {
+            "scenario": self.scenario,
+            "mode": self.mode,
+            "seed": self.seed,
+            "switches": list(self.switches),
+            "digest": self.digest,
+            "passed": self.passed,
+            "error": self.error,
+            "expectations": [
+                {"line": j.line, "text": j.text, "passed": j.passed, "seen": j.seen, "at_s": round(j.at_s, 6)}
+                for j in self.expectations
+            ],
+            "violations": [
+                {
+                    "invariant": v.invariant,
+                    "at": v.at,
+                    "objects": list(v.objects),
+                    "trace_id": v.trace_id,
+                    "detail": v.detail,
+                }
+                for v in self.violations
+            ],
+            "violation_count": self.violation_count,
+            "measures": self.measures,
+            "virtual_s": round(self.virtual_s, 6),
+            "wall_s": round(self.wall_s, 3),
+            "event_lines": self.lines,
+            "process_failures": self.failures,
+        }
+
+
+def load_story(path: str | Path) -> Story:
+    """Read a scenario file. Raises: ScriptError, also when the file cannot be read."""
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    return parse_story(text, str(path), frozenset(VERBS))
+
+
+def plan_of(
+    story: Story,
+    *,
+    seed: int,
+    overrides: Mapping[str, Value] | None = None,
+    traced: bool = False,
+    engine: str = "memory",
+) -> MeshPlan:
+    """Return the mesh a story asks for; `overrides` win over the story's own switches.
+
+    Raises: ScriptError for a node option, SwitchError for a switch.
+    """
+    nodes = []
+    for declared in story.nodes:
+        for name in declared.names:
+            try:
+                nodes.append(node_definition(name, declared.options))
+            except ValueError as error:
+                raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
+    switches = Switches.parse(story.switches).replace(overrides or {})
+    return MeshPlan(
+        nodes=tuple(nodes), switches=switches, latencies=story.latencies, seed=seed, traced=traced, engine=engine
+    )
+
+
+def simulate(
+    story: Story,
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Value] | None = None,
+    traced: bool = False,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Tell the story in virtual time and judge every invariant as it goes."""
+    from services.scenarios.simulated_mesh import SimMesh
+
+    plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
+    auditor = Auditor(plan.switches)
+    started = time.perf_counter()
+    meshes: list[SimMesh] = []
+
+    async def told() -> Tale:
+        mesh = SimMesh(plan, on_line=auditor.take)
+        meshes.append(mesh)
+        return await tell(story, mesh, progress=progress)
+
+    tale = simloop.run(told(), seed=seed)
+    mesh = meshes[0]
+    return _result(
+        story,
+        plan,
+        tale,
+        auditor,
+        mode="simulated",
+        digest=mesh.events.digest,
+        wall_s=time.perf_counter() - started,
+        spans=mesh.spans.spans,
+        failures=mesh.failures,
+    )
+
+
+def _result(
+    story: Story,
+    plan: MeshPlan,
+    tale: Tale,
+    auditor: Auditor,
+    *,
+    mode: str,
+    digest: str,
+    wall_s: float,
+    spans: list[FinishedSpan],
+    failures: list[str],
+) -> RunResult:
+    return RunResult(
+        scenario=story.name,
+        mode=mode,
+        seed=plan.seed,
+        switches=plan.switches.assignments,
+        digest=digest,
+        passed=tale.passed and auditor.count == 0,
+        expectations=tale.judgements,
+        violations=auditor.violations,
+        violation_count=auditor.count,
+        error=tale.error,
+        virtual_s=tale.ended_s,
+        wall_s=wall_s,
+        measures=measures(tale.history, auditor.commits, tale.ended_s),
+        pods=list(tale.history.pods.values()),
+        samples=tale.history.samples,
+        spans=spans,
+        lines=auditor.lines,
+        failures=failures,
+    )
