@@ -1,0 +1,224 @@
+"""Events for people: core/v1 Events, aggregated and limited, written in the background.
+
+Recording never blocks and never fails: what does not fit is counted and dropped. The rules are
+client-go's event correlator's: the same event again raises a count on the existing object, more than
+ten similar ones within ten minutes are combined, and one object may have a burst of 25 and then one
+event in five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.meta import Document, Key
+from services.api.seams import Clock, Random
+from services.api.times import format_time
+from services.client.client import Client
+from services.reconcile.actions import RecordEvent
+from services.reconcile.workqueue import TokenBucket
+
+SIMILAR_MAX = 10
+SIMILAR_WINDOW_S = 600.0
+COMBINED = "(combined from similar events): "
+SPAM_BURST = 25
+SPAM_PER_S = 1.0 / 300.0
+MEMORY_MAX = 4096
+"""Distinct events, groups and objects remembered; the oldest are forgotten first."""
+QUEUE_MAX = 1000
+CONCURRENCY = 32
+
+log = structlog.get_logger()
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+@dataclass
+class Recorded:
+    """One Event object at the API server, or about to be. `count` is what it should say."""
+
+    action: RecordEvent
+    message: str
+    name: str
+    first_s: float
+    last_s: float
+    count: int = 1
+    is_created: bool = False
+    traceparent: str = ""
+
+
+@dataclass
+class _Group:
+    """Events that differ in their message alone."""
+
+    started_s: float
+    messages: dict[str, None] = field(default_factory=dict)
+
+
+class Correlator:
+    """Decides which Event object an observation belongs to, or that it is one too many. Pure."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, _Group] = {}
+        self._recorded: dict[Hashable, Recorded] = {}
+        self._buckets: dict[Hashable, TokenBucket] = {}
+
+    def observe(self, action: RecordEvent, name: str, now: float, wall: float) -> tuple[Hashable, Recorded] | None:
+        """Return the object that should now be created or patched, with its identity; None: spam.
+
+        `name`: used if this begins a new object. The count goes on rising while an object is limited.
+        """
+        who = (action.kind, action.api_version, action.key, action.uid)
+        similar = (*who, action.type, action.reason)
+        group = self._groups.get(similar)
+        if group is None or now - group.started_s > SIMILAR_WINDOW_S:
+            group = _Group(now)
+            _remember(self._groups, similar, group)
+        group.messages[action.message] = None
+        identity: Hashable = (*similar, action.message)
+        message = action.message
+        if len(group.messages) > SIMILAR_MAX:
+            identity, message = similar, COMBINED + action.message
+            group.messages.pop(next(iter(group.messages)))  # bounded: the eleventh is enough to combine
+        recorded = self._recorded.get(identity)
+        if recorded is None:
+            recorded = Recorded(action, message, name, wall, wall)
+            _remember(self._recorded, identity, recorded)
+        else:
+            recorded.count += 1
+            recorded.message, recorded.last_s = message, wall
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            bucket = TokenBucket(SPAM_PER_S, SPAM_BURST)
+            _remember(self._buckets, who, bucket)
+        return (identity, recorded) if bucket.try_take(now) else None
+
+
+class Recorder:
+    """Records as one component, for example `replicaset-controller`, on one host."""
+
+    def __init__(self, client: Client, clock: Clock, random: Random, *, component: str, host: str = "") -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._component = component
+        self._host = host
+        self._correlator = Correlator()
+        self._pending: dict[Hashable, Recorded] = {}
+        self._wake = asyncio.Event()
+        self.recorded_total = 0
+        self.limited_total = 0
+        self.dropped_total = 0
+
+    def event(
+        self,
+        *,
+        kind: str,
+        api_version: str,
+        key: Key,
+        uid: str,
+        reason: str,
+        message: str,
+        type: str = "Normal",  # noqa: A002  the field's name
+        traceparent: str = "",
+    ) -> None:
+        """Record one event; returns at once."""
+        self.record(RecordEvent(kind, api_version, key, uid, reason, message, type), traceparent)
+
+    def record(self, action: RecordEvent, traceparent: str = "") -> None:
+        """Record one event given as an action; returns at once."""
+        name = f"{action.key.name}.{self._random.getrandbits(64):016x}"
+        found = self._correlator.observe(action, name, self._clock.now(), self._clock.wall())
+        if found is None:
+            self.limited_total += 1
+            return
+        identity, recorded = found
+        if identity not in self._pending and len(self._pending) >= QUEUE_MAX:
+            self.dropped_total += 1
+            return
+        recorded.traceparent = traceparent or recorded.traceparent
+        self._pending[identity] = recorded
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what is recorded until cancelled; several observations of one event become one write."""
+        while True:
+            if not self._pending:
+                self._wake.clear()
+                await self._wake.wait()
+            batch = [self._pending.pop(identity) for identity in list(self._pending)[:CONCURRENCY]]
+            if len(batch) == 1:
+                await self._write(batch[0])
+                continue
+            async with asyncio.TaskGroup() as group:
+                for recorded in batch:
+                    group.create_task(self._write(recorded))
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters of this recorder."""
+        labels = f'{{component="{self._component}"}}'
+        return {
+            f"events_recorded_total{labels}": self.recorded_total,
+            f"events_limited_total{labels}": self.limited_total,
+            f"events_dropped_total{labels}": self.dropped_total,
+        }
+
+    async def _write(self, recorded: Recorded) -> None:
+        key = Key(recorded.action.key.namespace or "default", recorded.name)
+        try:
+            if recorded.is_created:
+                patch = {
+                    "count": recorded.count,
+                    "message": recorded.message,
+                    "lastTimestamp": format_time(recorded.last_s),
+                }
+                try:
+                    await self._client.patch_rv("events", key, patch, traceparent=recorded.traceparent)
+                    self.recorded_total += 1
+                    return
+                except NotFound:
+                    pass  # its hour is over: begin a new object
+            await self._client.create("events", self._document(recorded, key), traceparent=recorded.traceparent)
+            recorded.is_created = True
+            self.recorded_total += 1
+        except (ApiError, UnknownOutcome) as error:
+            self.dropped_total += 1
+            log.debug("event.dropped", reason=str(error), key=str(key))
+
+    def _document(self, recorded: Recorded, key: Key) -> Document:
+        action = recorded.action
+        source = {"component": self._component, **({"host": self._host} if self._host else {})}
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "involvedObject": {
+                "apiVersion": action.api_version,
+                "kind": action.kind,
+                **({"namespace": action.key.namespace} if action.key.namespace else {}),
+                "name": action.key.name,
+                "uid": action.uid,
+            },
+            "reason": action.reason,
+            "message": recorded.message,
+            "type": action.type,
+            "count": recorded.count,
+            "firstTimestamp": format_time(recorded.first_s),
+            "lastTimestamp": format_time(recorded.last_s),
+            "eventTime": None,
+            "source": source,
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+        }
+
+
+def _remember(memory: dict[K, T], key: K, value: T) -> None:
+    memory.pop(key, None)
+    memory[key] = value
+    if len(memory) > MEMORY_MAX:
+        del memory[next(iter(memory))]
