@@ -1,0 +1,392 @@
+"""From an HTTP method, path and query to the mesh's own `Request` or `WatchRequest`.
+
+This is the path grammar of the Kubernetes API: core and named groups, namespaced or not, sub-resources,
+the old `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the
+real server says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import msgspec
+
+from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+from services.api.meta import Document
+from services.api.resources import Resource, resources
+from services.api.wire import Request, WatchRequest
+
+WATCH_TIMEOUT_MAX_S = 1800.0
+"""The longest `timeoutSeconds` that is honoured (L-WTO)."""
+NUMBER_MAX = 2**63 - 1
+SINGLE_PARAMETERS = frozenset(
+    (
+        "allowWatchBookmarks", "container", "continue", "dryRun", "fieldManager", "fieldSelector", "fieldValidation",
+        "follow", "force", "gracePeriodSeconds", "includeObject", "labelSelector", "limit", "limitBytes",
+        "orphanDependents", "previous", "propagationPolicy", "resourceVersion", "resourceVersionMatch",
+        "sendInitialEvents", "sinceSeconds", "sinceTime", "tailLines", "timeoutSeconds", "timestamps", "watch",
+    )
+)  # fmt: skip
+"""Parameters that mean something here; each may be given once (V14). All others are ignored."""
+
+
+@dataclass(frozen=True)
+class SubresourceForm:
+    """What a subresource is called in discovery: group, version and kind of its body ("" = the parent's), verbs."""
+
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+
+
+SUBRESOURCES: dict[str, SubresourceForm] = {
+    "binding": SubresourceForm("Binding", "", "v1", ("create",)),
+    "eviction": SubresourceForm("Eviction", "policy", "v1", ("create",)),
+    "finalize": SubresourceForm(verbs=("update",)),
+    "log": SubresourceForm(verbs=("get",)),
+    "scale": SubresourceForm("Scale", "autoscaling", "v1"),
+    "status": SubresourceForm(),
+    "unbind": SubresourceForm("PodUnbind", "", "v1", ("create",)),
+}
+_PLAIN_SUBRESOURCE = SubresourceForm()
+
+
+def subresource_form(name: str) -> SubresourceForm:
+    """Return how that subresource appears; one without an entry is read and written like the object."""
+    return SUBRESOURCES.get(name, _PLAIN_SUBRESOURCE)
+
+
+class Query(Protocol):
+    """Query parameters, possibly repeated (aiohttp's multi-dict)."""
+
+    def get(self, key: str, default: str, /) -> str:
+        """Return the first value, or the default."""
+        ...
+
+    def getall(self, key: str, /) -> Sequence[str]:
+        """Return every value."""
+        ...
+
+    def __contains__(self, key: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+
+
+class Parameters:
+    """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        if len(query) > 1:
+            for name in set_of_names(query):
+                if name in SINGLE_PARAMETERS and len(query.getall(name)) > 1:
+                    raise BadRequest(f"query parameter {name!r} is given {len(query.getall(name))} times, want once")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._query
+
+    def text(self, name: str) -> str:
+        """Return the parameter or ""."""
+        return self._query.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean in the spellings of Go's ParseBool; present without a value is true."""
+        if name not in self._query:
+            return False
+        text = self._query.get(name, "")
+        if text in ("", "1", "t", "T", "true", "TRUE", "True"):
+            return True
+        if text in ("0", "f", "F", "false", "FALSE", "False"):
+            return False
+        raise BadRequest(f"query parameter {name}={text!r}: want true or false")
+
+    def number(self, name: str) -> int | None:
+        """Return a non-negative 64-bit integer, or None when absent."""
+        text = self._query.get(name, "")
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
+            raise BadRequest(f"query parameter {name}={text[:32]!r}: want an integer from 0 to {NUMBER_MAX}")
+        return int(text)
+
+
+def set_of_names(query: Any) -> list[str]:
+    """Return the parameter names, each once, in order of appearance."""
+    return list(dict.fromkeys(query))
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a path of a served resource leads."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    is_watch: bool = False
+
+    @property
+    def template(self) -> str:
+        """The path with placeholders: the low-cardinality name for spans and metrics."""
+        r = self.resource
+        path = f"/apis/{r.group}/{r.version}" if r.group else f"/api/{r.version}"
+        if self.namespace:
+            path += "/namespaces/{namespace}"
+        path += f"/{r.plural}"
+        if self.name:
+            path += "/{name}"
+        return f"{path}/{self.subresource}" if self.subresource else path
+
+
+def resource_missing() -> NotFound:
+    """Return the answer for a path below a served group version that leads nowhere."""
+    return NotFound("the server could not find the requested resource")
+
+
+def method_not_allowed() -> MethodNotAllowed:
+    """Return the answer for a verb that a resource does not have."""
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
+
+
+@cache
+def _served() -> dict[tuple[str, str], dict[str, Resource]]:
+    found: dict[tuple[str, str], dict[str, Resource]] = {}
+    for resource in resources().values():
+        found.setdefault((resource.group, resource.version), {})[resource.plural] = resource
+    return found
+
+
+def split(raw_path: str) -> list[str]:
+    """Return the decoded segments of a raw path; a trailing slash is ignored."""
+    parts = raw_path.strip("/").split("/")
+    return [unquote(part) if "%" in part else part for part in parts]
+
+
+def parse(group: str, version: str, rest: Sequence[str]) -> Route:
+    """Return the route of the segments after the group version.
+
+    Raises: NotFound when no such resource, subresource or scope is served.
+    """
+    plurals = _served().get((group, version), {})
+    parts = list(rest)
+    is_watch = parts[0] == "watch" and len(parts) > 1
+    if is_watch:
+        parts = parts[1:]
+    namespace = ""
+    # /namespaces/NS/pods is a collection, /namespaces/NS and /namespaces/NS/finalize are the namespace itself.
+    if parts[0] == "namespaces" and len(parts) >= 3 and parts[2] in plurals:
+        namespace, parts = parts[1], parts[2:]
+        if not namespace or not plurals[parts[0]].namespaced:
+            raise resource_missing()
+    elif parts[0] == "namespaces" and len(parts) >= 3 and group:
+        raise resource_missing()
+    resource = plurals.get(parts[0])
+    if resource is None or len(parts) > 3 or any(not part for part in parts[1:]):
+        raise resource_missing()
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""
+    if name and resource.namespaced and not namespace:
+        raise resource_missing()
+    if subresource and (subresource not in resource.subresources or is_watch):
+        raise resource_missing()
+    return Route(resource, namespace, name, subresource, is_watch)
+
+
+_ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_ON_OBJECT = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
+
+
+def verb_of(method: str, route: Route) -> str:
+    """Return the verb. Raises: MethodNotAllowed."""
+    if route.subresource:
+        verb = _ON_SUBRESOURCE.get(method, "")
+        if verb not in subresource_form(route.subresource).verbs:
+            raise method_not_allowed()
+    else:
+        verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
+        if verb == "create" and route.resource.namespaced and not route.namespace:
+            verb = ""
+        if verb == "deletecollection" and route.resource.namespaced and not route.namespace:
+            verb = ""
+    if not verb:
+        raise method_not_allowed()
+    return verb
+
+
+def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
+    """Whether this is a watch: by the query, or by the old path prefix."""
+    return verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+
+
+def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
+    """Return the watch that the query asks for.
+
+    Raises: Invalid when `sendInitialEvents` or `resourceVersionMatch` are combined wrongly (W12).
+    """
+    send_initial = parameters.flag("sendInitialEvents")
+    match = parameters.text("resourceVersionMatch")
+    bookmarks = parameters.flag("allowWatchBookmarks")
+    if "sendInitialEvents" in parameters and match != "NotOlderThan":
+        raise _list_options_invalid(
+            "resourceVersionMatch",
+            "Forbidden: resourceVersionMatch is required to be NotOlderThan for sendInitialEvents",
+        )
+    if match and "sendInitialEvents" not in parameters:
+        raise _list_options_invalid(
+            "resourceVersionMatch",
+            "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )
+    if send_initial and not bookmarks:
+        raise _list_options_invalid("allowWatchBookmarks", "Forbidden: sendInitialEvents needs allowWatchBookmarks")
+    selector = parameters.text("fieldSelector")
+    if route.name:
+        by_name = f"metadata.name={route.name}"
+        selector = f"{selector},{by_name}" if selector else by_name
+    return WatchRequest(
+        resource=route.resource.name,
+        namespace=route.namespace,
+        label_selector=parameters.text("labelSelector"),
+        field_selector=selector,
+        resource_version=parameters.text("resourceVersion"),
+        resource_version_match=match if send_initial else "",
+        allow_bookmarks=bookmarks,
+        send_initial_events=send_initial,
+        timeout_s=min(float(parameters.number("timeoutSeconds") or 0), WATCH_TIMEOUT_MAX_S),
+    )
+
+
+def _list_options_invalid(field: str, message: str) -> Invalid:
+    return Invalid(
+        f'ListOptions.meta.k8s.io "" is invalid: {field}: {message}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": "ListOptions",
+            "causes": [{"reason": "FieldValueForbidden", "message": message, "field": field}],
+        },
+    )
+
+
+_DRY_RUN_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+
+
+def is_dry_run(verb: str, values: Sequence[str]) -> bool:
+    """Whether nothing may be stored. Raises: Invalid for anything but `All`."""
+    for value in values:
+        if value != "All":
+            kind = _DRY_RUN_KINDS.get(verb, "DeleteOptions")
+            message = f'Unsupported value: "{value[:80]}": supported values: "All"'
+            raise Invalid(
+                f'{kind}.meta.k8s.io "" is invalid: dryRun: {message}',
+                details={
+                    "group": "meta.k8s.io",
+                    "kind": kind,
+                    "causes": [{"reason": "FieldValueNotSupported", "message": message, "field": "dryRun"}],
+                },
+            )
+    return bool(values)
+
+
+FIELD_VALIDATIONS = ("", "Strict", "Warn", "Ignore")
+
+
+def to_request(
+    verb: str,
+    route: Route,
+    parameters: Parameters,
+    *,
+    body: bytes = b"",
+    patch_type: str = "",
+    traceparent: str = "",
+    request_id: str = "",
+    lease_epoch: str = "",
+    default_manager: str = "",
+) -> Request:
+    """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
+    if verb in ("list", "get"):
+        return Request(
+            verb=verb,
+            resource=route.resource.name,
+            namespace=route.namespace,
+            name=route.name,
+            subresource=route.subresource,
+            label_selector=parameters.text("labelSelector") if verb == "list" else "",
+            field_selector=parameters.text("fieldSelector") if verb == "list" else "",
+            resource_version=parameters.text("resourceVersion"),
+            resource_version_match=parameters.text("resourceVersionMatch"),
+            limit=(parameters.number("limit") or 0) if verb == "list" else 0,
+            continue_token=parameters.text("continue") if verb == "list" else "",
+            traceparent=traceparent,
+        )
+    dry_run = is_dry_run(verb, [parameters.text("dryRun")] if "dryRun" in parameters else [])
+    labels = fields = ""
+    if verb in ("delete", "deletecollection"):
+        body, in_body = delete_options(body, parameters)
+        dry_run = is_dry_run(verb, in_body) or dry_run
+        if verb == "deletecollection":
+            labels, fields = parameters.text("labelSelector"), parameters.text("fieldSelector")
+    validation = parameters.text("fieldValidation")
+    if validation not in FIELD_VALIDATIONS:
+        raise BadRequest(f"query parameter fieldValidation={validation[:32]!r}: want Strict, Warn or Ignore")
+    return Request(
+        verb=verb,
+        resource=route.resource.name,
+        namespace=route.namespace,
+        name=route.name,
+        subresource=route.subresource,
+        body=body,
+        patch_type=patch_type,
+        field_manager=parameters.text("fieldManager") or default_manager,
+        field_validation=validation,
+        dry_run=dry_run,
+        request_id=request_id,
+        traceparent=traceparent,
+        lease_epoch=lease_epoch,
+        label_selector=labels,
+        field_selector=fields,
+    )
+
+
+def delete_options(body: bytes, parameters: Parameters) -> tuple[bytes, list[str]]:
+    """Return the DeleteOptions as JSON, query options filled in where the body is silent, and its `dryRun` values.
+
+    Raises: BadRequest when the body is not a JSON object.
+    """
+    document: Document = {}
+    if body.strip():
+        try:
+            decoded = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from error
+        if not isinstance(decoded, dict):
+            raise BadRequest("the body of a delete must be a DeleteOptions object")
+        document = decoded
+    dry_run = document.pop("dryRun", None) or []
+    if not isinstance(dry_run, list):
+        raise BadRequest("deleteOptions.dryRun: want a list")
+    grace = parameters.number("gracePeriodSeconds")
+    if grace is not None:
+        document.setdefault("gracePeriodSeconds", grace)
+    if policy := parameters.text("propagationPolicy"):
+        document.setdefault("propagationPolicy", policy)
+    if "orphanDependents" in parameters:
+        document.setdefault("orphanDependents", parameters.flag("orphanDependents"))
+    return (msgspec.json.encode(document) if document else b""), [str(value) for value in dry_run]
+
+
+def manager_of(user_agent: str) -> str:
+    """Return the field manager a client without `fieldManager` gets: its user agent up to the first slash."""
+    return user_agent.partition("/")[0][:128]
+
+
+def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what ordinary headers may add to a call. Identity is never read from them (X-ID6)."""
+    return {
+        "traceparent": headers.get("traceparent", ""),
+        "request_id": headers.get("x-request-id", ""),
+        "lease_epoch": headers.get("x-lease-epoch", ""),
+    }

@@ -1,0 +1,514 @@
+"""The door that kubectl and client-go know: HTTP/1.1 and JSON over the same server as the mesh's own door.
+
+A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes
+that were stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and
+OpenAPI are answered without touching the store. This file is the shell; what it decides with is in the
+plain functions of its neighbours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+import msgspec
+import structlog
+import yaml
+from aiohttp import web
+
+from apiserver_fake import (
+    apply,
+    discovery,
+    openapi,
+    rest_apply,
+    rest_log,
+    rest_media,
+    rest_paths,
+    rest_reviews,
+    rest_watch,
+    tables,
+)
+from apiserver_fake.rest_media import BODY_MAX_BYTES, PLAIN, Form
+from apiserver_fake.rest_paths import Parameters, Route
+from services.api.errors import (
+    ApiError,
+    Forbidden,
+    RequestEntityTooLarge,
+    Timeout,
+    Unauthorized,
+    UnknownOutcome,
+)
+from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
+from services.api.meta import Document
+from services.api.seams import Clock, Span, Tracer
+from services.api.wire import Api, Request, Response
+
+log = structlog.get_logger()
+
+JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+KEEPALIVE_S = 75.0
+MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+MONITOR = "system:monitor"
+SHUTDOWN_S = 2.0
+CONVERSIONS = ("Table", "PartialObjectMetadata")
+
+
+class Server(Protocol):
+    """What this door needs of the API server."""
+
+    def door(self, identity: Identity) -> Api:
+        """Return the API as that identity reaches it."""
+        ...
+
+    def authenticate(self, bearer: str) -> Identity:
+        """Return whose token this is. Raises: Unauthorized."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the store is recovered and serving."""
+        ...
+
+
+def _allow_nothing(identity: Identity, request: Request) -> None:
+    raise Forbidden(f"no rule is known that lets {identity.user} {request.verb} {request.resource}")
+
+
+def _no_metrics() -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class RestSettings:
+    """How the door behaves.
+
+    `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
+    `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
+    `authorize(identity, request)` raises Forbidden; used to answer `kubectl auth can-i`.
+    `metrics()` returns Prometheus text.
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+    without_credentials: Identity = ANONYMOUS
+    authorize: Callable[[Identity, Request], None] = _allow_nothing
+    metrics: Callable[[], str] = _no_metrics
+    itself: Identity = field(default=ADMIN)
+    """Who reads the Node when a log is proxied."""
+
+
+def bearer_of(authorization: str) -> str:
+    """Return the token of an Authorization header; "" when there is none.
+
+    Basic credentials carry the token as their password: kubectl sends no bearer token over plain HTTP, but it
+    does send what stands before the `@` of its server URL. Raises: Unauthorized for anything else.
+    """
+    scheme, _, value = authorization.partition(" ")
+    match scheme.lower():
+        case "":
+            return ""
+        case "bearer":
+            return value.strip()
+        case "basic":
+            try:
+                return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError) as error:
+                raise Unauthorized("Unauthorized") from error
+        case _:
+            raise Unauthorized("Unauthorized")
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header without its port; IPv6 without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
+
+
+def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
+    """Whether the server may be addressed so: a listed name, or the very address the connection came in on.
+
+    A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say
+    another name than its own (X-WEB).
+    """
+    name = host_name(host)
+    if name in allowed:
+        return True
+    try:
+        return ipaddress.ip_address(name) == ipaddress.ip_address(local_address)
+    except ValueError:
+        return False
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether this is a W3C traceparent; others are ignored, never stored."""
+    parts = text.split("-")
+    return (
+        len(text) == 55
+        and [len(part) for part in parts] == [2, 32, 16, 2]
+        and all(char in "0123456789abcdef-" for char in text)
+    )
+
+
+def warning_header(text: str) -> str:
+    """Return the value of a `Warning` header; control characters cannot end it early."""
+    printable = "".join(char if char.isprintable() and char.isascii() else " " for char in text)
+    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
+
+
+class RestDoor:
+    """Handles every request of one listener."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        clock: Clock,
+        tracer: Tracer,
+        session: aiohttp.ClientSession,
+        settings: RestSettings,
+        host: str,
+    ) -> None:
+        self._server = server
+        self._clock = clock
+        self._tracer = tracer
+        self._session = session
+        self._settings = settings
+        self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
+        try:
+            self._check_web(request)
+            identity = self._identity(request)
+            return await self._dispatch(request, identity)
+        except ApiError as error:
+            return _status(error)
+        except UnknownOutcome as error:
+            return _status(Timeout(f"no answer came in time, the outcome is unknown: {error}"))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            raise
+        except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
+            log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
+            return _status(ApiError(f"internal error: {type(error).__name__}"))
+
+    # --- who, and from where
+
+    def _check_web(self, request: web.BaseRequest) -> None:
+        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        host = request.headers.get("Host", "")
+        if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
+            raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
+        origin = request.headers.get("Origin", "")
+        if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
+            raise Forbidden("requests that change something must come from this server's own origin")
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
+            if header in request.headers:
+                raise ApiError("impersonation is not served", reason="BadRequest", code=400)
+        bearer = bearer_of(request.headers.get("Authorization", ""))
+        return self._server.authenticate(bearer) if bearer else self._settings.without_credentials
+
+    # --- where to
+
+    async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
+        parts = rest_paths.split(request.rel_url.raw_path)
+        match parts:
+            case ["api", version, _, *_] if discovery.is_served("", version):
+                return await self._resource(request, identity, "", version, parts[2:])
+            case ["apis", group, version, _, *_] if group and discovery.is_served(group, version):
+                return await self._resource(request, identity, group, version, parts[3:])
+            case ["healthz" | "livez" | "readyz" as check, *rest]:
+                return self._health(request, identity, check, rest)
+            case ["version"]:
+                self._only(request, "GET")
+                return _json(msgspec.json.encode(discovery.version()))
+        if identity.user == ANONYMOUS.user:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
+        match parts:
+            case ["metrics"]:
+                self._only(request, "GET")
+                self._only_monitors(request, identity)
+                return web.Response(text=self._settings.metrics(), content_type="text/plain")
+            case ["openapi", "v3"]:
+                self._only(request, "GET")
+                return _cached(request, openapi.index())
+            case ["openapi", "v3", "api", version]:
+                return self._openapi(request, "", version)
+            case ["openapi", "v3", "apis", group, version]:
+                return self._openapi(request, group, version)
+            case [""]:
+                return _json(msgspec.json.encode({"paths": self._paths()}))
+        return self._discovery(request, parts)
+
+    def _only(self, request: web.BaseRequest, method: str) -> None:
+        if request.method != method:
+            raise rest_paths.method_not_allowed()
+
+    def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
+        if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+
+    def _paths(self) -> list[str]:
+        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+        served = [
+            f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in discovery.groups().items() for v in vs
+        ]
+        return sorted(roots + served)
+
+    def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
+        self._only(request, "GET")
+        is_good = self._server.is_ready or check == "livez"
+        mark = "+" if is_good else "-"
+        text = "ok" if is_good else f"{check} check failed"
+        if "verbose" in request.rel_url.query and not rest:
+            self._only_monitors(request, identity)
+            lines = ["[+]ping ok", f"[{mark}]store {'ok' if is_good else 'failed: not recovered yet'}"]
+            text = "\n".join([*lines, f"{check} check {'passed' if is_good else 'failed'}", ""])
+        return web.Response(
+            text=text,
+            status=200 if is_good else 503,
+            headers={"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"},
+        )
+
+    def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
+        self._only(request, "GET")
+        found = openapi.group_version_answer(group, version)
+        return _page_not_found() if found is None else _cached(request, found)
+
+    def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
+        path = "/".join(parts)
+        is_root = path in ("api", "apis")
+        plain = discovery.document_at(path)
+        if plain is None:
+            return _page_not_found()
+        self._only(request, "GET")
+        form = rest_media.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
+        found = discovery.document_at(path, form.version) if form.convert else plain
+        assert found is not None, "the aggregated form exists where the plain one does"
+        return _cached(request, found, content_type=form.content_type if form.convert else "application/json")
+
+    # --- resources
+
+    async def _resource(
+        self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
+    ) -> web.StreamResponse:
+        review = rest_reviews.review_at(group, version, rest)
+        if review is not None:
+            return await self._review(request, identity, review)
+        route = rest_paths.parse(group, version, rest)
+        parameters = Parameters(request.rel_url.query)
+        verb = rest_paths.verb_of(request.method, route)
+        api = self._server.door(identity)
+        if verb in ("list", "get"):
+            if route.subresource == "log":
+                itself = self._server.door(self._settings.itself)
+                return await rest_log.stream(request, route, parameters, api, itself, self._session)
+            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            include = tables.check_include(parameters.text("includeObject"))
+            if rest_paths.is_watch(verb, route, parameters):
+                encoder = rest_watch.EventEncoder(route, form, include, self._clock.wall)
+                batches = api.watch(rest_paths.watch_request(route, parameters))
+                return await rest_watch.stream(request, batches, encoder)
+        else:
+            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            include = tables.check_include(parameters.text("includeObject"))
+        span = self._span(request, route, verb)
+        try:
+            response = await self._call(request, api, route, verb, parameters, span)
+        except BaseException as error:
+            span.end(type(error).__name__)
+            raise
+        span.set(**{"http.response.status_code": response.code})
+        span.end("" if response.code < 500 else str(response.code))
+        return self._answer(response, route, form, include)
+
+    def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
+        parent = request.headers.get("traceparent", "")
+        attributes: dict[str, str] = {"http.request.method": request.method, "http.route": route.template}
+        if route.namespace:
+            attributes["k8s.namespace.name"] = route.namespace
+        if route.name:
+            attributes[f"k8s.{route.resource.singular}.name"] = route.name
+        return self._tracer.start(
+            f"{request.method} {route.template}", parent=parent if is_traceparent(parent) else "", **attributes
+        )
+
+    async def _call(
+        self, request: web.BaseRequest, api: Api, route: Route, verb: str, parameters: Parameters, span: Span
+    ) -> Response:
+        body, patch_type = b"", ""
+        content_type = request.headers.get("Content-Type", "")
+        if verb == "patch":
+            patch_type = rest_media.patch_type_of(content_type)
+        if verb not in ("get", "list"):
+            body = await _read(request)
+        if verb in ("create", "update", "delete", "deletecollection"):
+            body = rest_media.json_of(body, content_type)
+        elif patch_type == "apply":
+            body = rest_media.json_from_yaml(body)
+        call = rest_paths.to_request(
+            verb,
+            route,
+            parameters,
+            body=body,
+            patch_type=patch_type,
+            traceparent=span.traceparent,
+            request_id=request.headers.get("x-request-id", ""),
+            lease_epoch=request.headers.get("x-lease-epoch", ""),
+            default_manager=rest_paths.manager_of(request.headers.get("User-Agent", "")),
+        )
+        if patch_type == "apply":
+            if not parameters.text("fieldManager"):
+                raise apply.manager_required()
+            return await rest_apply.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+        return await api.call(call)
+
+    def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
+        headers = dict(JSON_HEADERS)
+        body = response.body
+        if response.code >= 400:
+            wait = _retry_after(response) if response.code in (429, 503, 504) else ""
+            if wait:
+                headers["Retry-After"] = wait
+        elif form is not PLAIN and form != PLAIN:
+            headers["Content-Type"] = form.content_type
+            body = self._converted(msgspec.json.decode(body), route, form, include)
+        answer = web.Response(body=body, status=response.code, headers=headers)
+        for text in response.warnings:
+            answer.headers.add("Warning", warning_header(text))
+        return answer
+
+    def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
+        if form.convert and document.get("kind") != "Status":
+            if form.convert == "Table":
+                document = tables.table_of(
+                    route.resource, document, self._clock.wall(), include=include, version=form.version
+                )
+            elif "items" in document:
+                document = tables.partial_metadata_list(document, form.version)
+            else:
+                document = tables.partial_metadata(document, form.version)
+        if form.media_type == rest_media.YAML:
+            return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+        return msgspec.json.encode(document)
+
+    async def _review(
+        self, request: web.BaseRequest, identity: Identity, review: discovery.Review
+    ) -> web.StreamResponse:
+        self._only(request, "POST")
+        if identity.user == ANONYMOUS.user:
+            raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
+        body = await _read(request)
+        question: Document = {}
+        if rest_reviews.needs_body(review) and body:
+            question = _decoded(rest_media.json_of(body, request.headers.get("Content-Type", "")))
+        allows = rest_reviews.allows_from(self._settings.authorize)
+        return _json(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
+    if not request.body_exists:
+        return b""
+    chunks: list[bytes] = []
+    size = request.content_length or 0
+    read = 0
+    while max(size, read) <= BODY_MAX_BYTES:
+        chunk = await request.content.readany()
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        read += len(chunk)
+    raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
+
+
+def _decoded(body: bytes) -> Document:
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ApiError(f"the body is not JSON: {error}", reason="BadRequest", code=400) from error
+    if not isinstance(document, dict):
+        raise ApiError("the body is not an object", reason="BadRequest", code=400)
+    return document
+
+
+def _json(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, headers=JSON_HEADERS)
+
+
+def _cached(request: web.BaseRequest, found: discovery.Answer, content_type: str = "application/json") -> web.Response:
+    headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
+    if request.headers.get("If-None-Match", "") == found.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
+
+
+def _page_not_found() -> web.Response:
+    return web.Response(text="404 page not found\n", status=404)
+
+
+def _status(error: ApiError) -> web.Response:
+    headers = dict(JSON_HEADERS)
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    return web.Response(body=msgspec.json.encode(error.status()), status=error.code, headers=headers)
+
+
+def _retry_after(response: Response) -> str:
+    seconds = response.error().retry_after_s
+    return "" if seconds is None else str(seconds)
+
+
+class RestRunner:
+    """A listening REST door; `cleanup` ends it and everything it started."""
+
+    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession) -> None:
+        self._runner = runner
+        self._session = session
+
+    async def cleanup(self) -> None:
+        """Stop accepting, give running requests a moment, close connections."""
+        await self._runner.cleanup()
+        await self._session.close()
+
+
+async def serve(
+    server: Server,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    tracer: Tracer,
+    settings: RestSettings | None = None,
+) -> tuple[RestRunner, int]:
+    """Listen on `host:port` (0: any free one) and return the runner and the port.
+
+    Raises: OSError when the address cannot be had.
+    """
+    session = aiohttp.ClientSession(auto_decompress=True)
+    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=settings or RestSettings(), host=host)
+    runner = web.ServerRunner(
+        web.Server(
+            door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None
+        ),
+        shutdown_timeout=SHUTDOWN_S,
+    )
+    try:
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, backlog=1024)
+        await site.start()
+    except OSError:
+        await runner.cleanup()
+        await session.close()
+        raise
+    bound: int = runner.addresses[0][1]
+    return RestRunner(runner, session), bound
