@@ -1,0 +1,160 @@
+"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a room's own routes.
+
+A small HTTP/1.1 responder over asyncio streams: one request a connection, GET and HEAD only. A web
+framework would cost every process 28 MiB to answer four paths.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+HEAD_BYTES_MAX = 16 * 1024
+REQUEST_MAX_S = 10.0
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
+            503: "Service Unavailable"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """What a route sees: `params` are the `{name}` parts of its path, `query` the decoded query."""
+
+    path: str
+    params: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+HttpResponse = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$")
+
+
+class HealthServer:
+    """Answers for one process. `port` is known after `start`."""
+
+    def __init__(
+        self,
+        *,
+        is_ready: Callable[[], bool],
+        metrics: Callable[[], Mapping[str, float]],
+        configuration: Callable[[], Mapping[str, Any]],
+        routes: Sequence[tuple[str, Handler]] = (),
+    ) -> None:
+        self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
+        own: list[tuple[str, Handler]] = [
+            ("/healthz", lambda _: (200, "text/plain", b"ok\n")),
+            ("/livez", lambda _: (200, "text/plain", b"ok\n")),
+            ("/readyz", self._ready),
+            ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render_metrics(self._metrics()))),
+            ("/configz", self._configz),
+        ]
+        self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises: OSError when the port is taken."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            self._server.close()
+
+    def _ready(self, _: HttpRequest) -> HttpResponse:
+        return (200, "text/plain", b"ok\n") if self._is_ready() else (503, "text/plain", b"not ready\n")
+
+    def _configz(self, _: HttpRequest) -> HttpResponse:
+        return 200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_MAX_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, status, kind, body = await self._answer(head)
+                writer.write(
+                    f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\nContent-Type: {kind}\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                )
+                if method != "HEAD":
+                    writer.write(body)
+                await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the other side is slow, gone or no HTTP client; nobody is left to tell
+        finally:
+            writer.close()
+
+    async def _answer(self, head: bytes) -> tuple[str, int, str, bytes]:
+        try:
+            line, *rest = head.decode("latin-1").split("\r\n")
+            method, target, _ = line.split(" ", 2)
+            parts = urlsplit(target)
+        except ValueError:
+            return "GET", 400, "text/plain", b"that is no HTTP request\n"
+        if method not in ("GET", "HEAD"):
+            return method, 405, "text/plain", b"GET or HEAD only\n"
+        headers = {k.strip().lower(): v.strip() for k, _, v in (h.partition(":") for h in rest if h)}
+        for pattern, handler in self._routes:
+            match = pattern.match(parts.path)
+            if match is None:
+                continue
+            params = {name: unquote(value) for name, value in match.groupdict().items()}
+            request = HttpRequest(parts.path, params, dict(parse_qsl(parts.query, keep_blank_values=True)), headers)
+            answer = handler(request)
+            status, kind, body = await answer if inspect.isawaitable(answer) else answer
+            return method, status, kind, body
+        return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
+
+
+def render_metrics(values: Mapping[str, float]) -> bytes:
+    """Return Prometheus text. Names may carry labels; `…_total` is a counter, the rest gauges.
+
+    `x_bucket`, `x_sum` and `x_count` that belong together are announced as the histogram `x`.
+    """
+    bases = {name.partition("{")[0] for name in values}
+    histograms = {b.removesuffix("_bucket") for b in bases if b.endswith("_bucket")}
+    families: dict[str, list[str]] = {}
+    for name, value in values.items():
+        base = name.partition("{")[0]
+        stem = re.sub(r"_(bucket|sum|count)$", "", base)
+        family = stem if stem in histograms else base
+        families.setdefault(family, []).append(f"{name} {_number(value)}")
+    lines: list[str] = []
+    for family in sorted(families):
+        kind = "histogram" if family in histograms else "counter" if family.endswith("_total") else "gauge"
+        lines.append(f"# TYPE {family} {kind}")
+        lines.extend(families[family])
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _number(value: float) -> str:
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def process_metrics(started_wall: float) -> dict[str, float]:
+    """Return memory, CPU and open files of this process, under Prometheus' usual names."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        resident_pages = int(file.read().split()[1])
+    return {
+        "process_resident_memory_bytes": float(resident_pages * os.sysconf("SC_PAGE_SIZE")),
+        "process_cpu_seconds_total": time.process_time(),
+        "process_start_time_seconds": started_wall,
+        "process_open_fds": float(len(os.listdir("/proc/self/fd"))),
+    }

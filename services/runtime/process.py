@@ -1,0 +1,401 @@
+"""How to be a well-behaved process: one door for every room.
+
+`main` reads the configuration, makes the seams, builds the room, runs it in one TaskGroup beside its
+health server, says when it is ready, and leaves with an exit code a supervisor understands (P14). What a
+person must read is one line; a traceback means a bug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import gc
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from services.api.seams import EventLog, Room, Seams, Transport
+from services.runtime.config import (
+    EXIT_BUG,
+    EXIT_CONFIG,
+    EXIT_IO,
+    EXIT_LOCKED,
+    EXIT_OK,
+    EXIT_USAGE,
+    CommonConfig,
+    HelpRequested,
+    StartError,
+    parse,
+)
+from services.runtime.health import HealthServer, process_metrics
+from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
+from services.telemetry import logs
+from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
+from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
+
+__all__ = ["EXIT_BUG", "EXIT_CONFIG", "EXIT_IO", "EXIT_LOCKED", "EXIT_OK", "EXIT_USAGE", "StartError", "main"]
+
+C = TypeVar("C", bound=CommonConfig)
+
+STOP_MAX_S = 10.0
+FLUSH_PERIOD_S = 0.5
+READY_POLL_S = 0.02
+STALL_S = 0.25
+GC_THRESHOLDS = (50_000, 20, 50)
+PARENT_VARIABLE = "KEPLAB_PARENT_PID"
+_PR_SET_PDEATHSIG = 1
+
+
+def main(
+    name: str,
+    config_class: type[C],
+    build: Callable[[C, Seams], Room],
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Run the room until a signal or its end, then exit with its code; never returns."""
+    sys.exit(run(name, config_class, build, sys.argv[1:] if argv is None else argv, environ or os.environ))
+
+
+def run(
+    name: str,
+    config_class: type[C],
+    build: Callable[[C, Seams], Room],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+) -> int:
+    """Return the exit code of one life of this process."""
+    try:
+        if sys.flags.optimize:
+            raise StartError("assertions must stay on: start python without -O", EXIT_USAGE)
+        config = parse(config_class, argv, environ, prog=f"python -m {name}")
+        if not config.name:
+            config = replace(config, name=name)
+        if config.die_with_parent:
+            _die_with_parent(environ)
+        try:
+            logs.set_up(config.name, config.log_level)
+            sampler = Sampler.from_environment(environ)
+        except ValueError as error:
+            raise StartError(str(error), EXIT_USAGE) from None
+        return asyncio.run(_Process(name, config, sampler, environ).live(build))
+    except HelpRequested as help_text:
+        print(help_text)  # noqa: T201
+        return EXIT_OK
+    except StartError as error:
+        print(f"{name}: {error.message}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _die_with_parent(environ: Mapping[str, str]) -> None:
+    """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # It may have died before the line above; then somebody else is our parent by now.
+    expected = environ.get(PARENT_VARIABLE, "")
+    if expected.isdigit() and os.getppid() != int(expected):
+        raise StartError("the process that started this one is gone", EXIT_OK)
+
+
+def load_tokens(path: str) -> dict[str, str]:
+    """Return {identity: token} of a process, main one first. Raises: StartError that names the file."""
+    if not path:
+        return {}
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, str])
+    except OSError as error:
+        raise StartError(f"token file {path}: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise StartError(f"token file {path}: {error}; want JSON {{identity: token}}") from None
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a life ended: the exit code, one word why, and the line for people (empty when all is well)."""
+
+    code: int
+    reason: str
+    line: str = ""
+
+
+class _Process:
+    """One life: seams, room, health, signals."""
+
+    def __init__(self, service: str, config: CommonConfig, sampler: Sampler, environ: Mapping[str, str]) -> None:
+        self._service, self._config, self._sampler, self._environ = service, config, sampler, environ
+        self._clock = RealClock()
+        self._random = seeded_random(config.seed)
+        # Never from the seed: two lives with one seed are still two lives.
+        self._incarnation = new_incarnation(seeded_random(None))
+        self._started_wall = self._clock.wall()
+        self._log = logs.get()
+        self._transport: Any = None
+        self._tracer: Tracer | None = None
+        self._events: EventLog = NullEventLog()
+        self._stop_signal = ""
+
+    async def live(self, build: Callable[[Any, Seams], Room]) -> int:
+        config = self._config
+        self._loop = asyncio.get_running_loop()
+        end = _End(EXIT_OK, "done")
+        store = None
+        try:
+            store = disk(config.data_dir)
+            if config.events_dir:
+                self._events = FileEventLog(Path(config.events_dir), config.name, self._clock, self._incarnation)
+            sinks = sinks_from_environment(
+                self._environ,
+                service=self._service,
+                instance=config.name,
+                spans_dir=config.spans_dir,
+                incarnation=self._incarnation,
+            )
+            self._tracer = Tracer(
+                self._service,
+                clock=self._clock,
+                random=self._random,
+                instance=config.name,
+                sampler=self._sampler,
+                sinks=sinks,
+            )
+            self._events.write("proc.start", data=self._birth())
+            seams = Seams(
+                component=config.name,
+                clock=self._clock,
+                random=self._random,
+                disk=store,
+                transport=self._make_transport(),
+                events=self._events,
+                tracer=self._tracer,
+                switches=config.switches(),
+            )
+            end = await self._work(build(config, seams))
+        except BaseException as error:
+            end = self._judge(error)
+        finally:
+            await self._close(end, store)
+        if end.line:
+            print(f"{config.name}: {end.line}", file=sys.stderr)  # noqa: T201
+        return end.code
+
+    def _make_transport(self) -> Transport:
+        if not self._config.token_file or self._service == "apiserver":
+            # The API server's token file is the list of everybody's tokens, not its own credentials.
+            return NoTransport() if self._service == "apiserver" else self._rpc({})
+        return self._rpc(load_tokens(self._config.token_file))
+
+    def _rpc(self, tokens: dict[str, str]) -> Transport:
+        from services.client.rpc import RpcTransport
+
+        host, _, port = self._config.server.rpartition(":")
+        if not host or not port.isdigit():
+            raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
+        transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random)
+        self._transport = transport
+        return transport
+
+    async def _work(self, room: Room) -> _End:
+        """Run the room and what belongs to every process, until a signal or the room's own end."""
+        config = self._config
+        health = HealthServer(
+            is_ready=lambda: room.is_ready,
+            metrics=lambda: self._metrics(room),
+            configuration=self._configuration,
+            routes=getattr(room, "http_routes", list)(),
+        )
+        if config.health_port >= 0:
+            await health.start(config.health_host, config.health_port)
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal, number, stopping)
+        try:
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(room.run(), name="room")
+                others = [
+                    group.create_task(self._announce(room, health)),
+                    group.create_task(self._flush_spans()),
+                    group.create_task(self._watch_for_stalls()),
+                ]
+                waiting = asyncio.ensure_future(stopping.wait())
+                await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if stopping.is_set():
+                    work.cancel()
+                    await asyncio.wait([work], timeout=STOP_MAX_S)
+                    if not work.done():
+                        # A task that swallows its cancellation would keep this group, and us, for ever.
+                        self._log.error("process.stop_overdue", after_s=STOP_MAX_S)
+                        self._events.write("proc.stop", data={"exit_code": EXIT_BUG, "reason": "stop_overdue"})
+                        os._exit(EXIT_BUG)
+                for task in others:
+                    task.cancel()
+        finally:
+            await health.stop()
+        if stopping.is_set():
+            return _End(EXIT_OK, self._stop_signal)
+        return _End(EXIT_OK, "done")
+
+    def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)  # asked twice: somebody is in a hurry
+        self._stop_signal = signal.Signals(number).name
+        stopping.set()
+
+    async def _announce(self, room: Room, health: HealthServer) -> None:
+        """Write the ready file once the room does its work, and tidy memory for the long run."""
+        while not room.is_ready:  # noqa: ASYNC110  a room offers a fact, not an event
+            await asyncio.sleep(READY_POLL_S)
+        ports: dict[str, int] = dict(getattr(room, "ports", dict)())
+        if self._config.health_port >= 0:
+            ports["health"] = health.port
+        gc.collect()
+        # What start-up made lives as long as the process: no collection need look at it again (walls 2).
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self._events.write("proc.ready", data={"ports": ports})
+        took_ms = round((self._clock.wall() - self._started_wall) * 1000)
+        self._log.info("process.ready", pid=os.getpid(), ports=ports, duration_ms=took_ms)
+        if self._config.ready_file:
+            note = {"name": self._config.name, "pid": os.getpid(), "ports": ports}
+            write_atomically(Path(self._config.ready_file), msgspec.json.encode(note))
+
+    async def _flush_spans(self) -> None:
+        while self._tracer is not None:
+            await asyncio.sleep(FLUSH_PERIOD_S)
+            self._tracer.flush()
+
+    async def _watch_for_stalls(self) -> None:
+        """Write `loop.stall` whenever the loop stood still for over 250 ms, with what it was doing (P12)."""
+        watcher = _StallWatcher(threading.get_ident())
+        try:
+            while True:
+                await asyncio.sleep(watcher.PERIOD_S)
+                stall = watcher.beat()
+                if stall is not None:
+                    stalled_s, stack = stall
+                    self._events.write("loop.stall", data={"ms": round(stalled_s * 1000), "stack": stack})
+                    self._log.warning("loop.stalled", duration_ms=round(stalled_s * 1000), stack=stack[-1:])
+        finally:
+            watcher.stop()
+
+    def _metrics(self, room: Room) -> dict[str, float]:
+        own = process_metrics(self._started_wall)
+        for source in (self._tracer, self._transport):
+            if source is not None:
+                own.update(source.metrics())
+        return {**own, **room.metrics()}
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "name": self._config.name,
+            "incarnation": self._incarnation,
+            "config": asdict(self._config),
+            "switches": dict(self._config.switches()),
+            "set": list(self._config.switches().assignments),
+        }
+
+    def _birth(self) -> dict[str, Any]:
+        settings = msgspec.json.encode({**asdict(self._config), **self._config.switches()}, enc_hook=str)
+        try:
+            boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            boot_id = ""
+        return {
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "settings_sha256": hashlib.sha256(settings).hexdigest(),
+            "boot_id": boot_id,
+            "set": list(self._config.switches().assignments),
+        }
+
+    def _judge(self, error: BaseException) -> _End:
+        """Return the exit code for what ended the room; only a bug is told with its traceback."""
+        leaves = list(_leaves(error))
+        for leaf in leaves:
+            if isinstance(leaf, StartError):
+                return _End(leaf.exit_code, "start_error", leaf.message)
+        for leaf in leaves:
+            if isinstance(leaf, OSError):
+                return _judge_os_error(leaf)
+            if isinstance(leaf, RuntimeError) and "bind to address" in str(leaf):
+                return _End(EXIT_CONFIG, "address_in_use", f"{str(leaf).split(';')[0]}: is the port taken?")
+        if all(isinstance(leaf, KeyboardInterrupt | asyncio.CancelledError) for leaf in leaves):
+            return _End(130, "interrupted")
+        self._log.error("process.crashed", error=repr(leaves[0]), exc_info=error)
+        return _End(EXIT_BUG, type(leaves[0]).__name__)
+
+    async def _close(self, end: _End, store: Any) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+        try:
+            self._events.write("proc.stop", data={"exit_code": end.code, "reason": end.reason})
+        except OSError as error:
+            self._log.error("event.lost", error=str(error))
+        if not end.line:
+            self._log.info("process.stopped", exit_code=end.code, reason=end.reason)
+        if store is not None:
+            store.close()
+        if self._tracer is not None:
+            self._tracer.close()
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _judge_os_error(error: OSError) -> _End:
+    what = f"{error.filename}: {error.strerror}" if error.filename else (error.strerror or str(error))
+    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+        return _End(EXIT_CONFIG, "address_in_use", str(error.strerror or error))
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT):
+        # Trying again will not change who may write there.
+        return _End(EXIT_CONFIG, "not_permitted", what)
+    return _End(EXIT_IO, "io_error", what)
+
+
+class _StallWatcher:
+    """A thread that notices a loop which does not beat, while it does not: afterwards its stack is gone."""
+
+    PERIOD_S = 0.1
+
+    def __init__(self, loop_thread: int) -> None:
+        self._loop_thread = loop_thread
+        self._last = time.monotonic()
+        self._stack: list[str] = []
+        self._is_over = threading.Event()
+        threading.Thread(target=self._run, name="stall-watcher", daemon=True).start()
+
+    def beat(self) -> tuple[float, list[str]] | None:
+        """Say that the loop turns; return how long it had not and what it did then, if that was too long."""
+        now = time.monotonic()
+        late_s, self._last = now - self._last - self.PERIOD_S, now
+        stack, self._stack = self._stack, []
+        return (late_s, stack) if late_s > STALL_S else None
+
+    def stop(self) -> None:
+        self._is_over.set()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self.PERIOD_S):
+            if time.monotonic() - self._last > self.PERIOD_S + STALL_S and not self._stack:
+                frame = sys._current_frames().get(self._loop_thread)
+                if frame is not None:
+                    self._stack = [
+                        f"{f.filename}:{f.lineno} {f.name}" for f in traceback.extract_stack(frame, limit=12)
+                    ]
