@@ -306,10 +306,9 @@ def _site(request: Request, action: Action) -> str:
     """Return the write site: verb, resource and the paths it sets (guarantees 12.6)."""
     target = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
     paths: list[str] = []
-    if isinstance(action, Patch) and isinstance(action.patch, dict):
-        paths = sorted(_paths(action.patch))
-    elif isinstance(action, Patch):
-        paths = sorted({str(step.get("path", "")) for step in action.patch})
+    if isinstance(action, Patch):
+        patch = action.patch
+        paths = sorted(_paths(patch) if isinstance(patch, dict) else {str(step.get("path", "")) for step in patch})
     return " ".join([request.verb, target, *paths[:SITE_PATHS_MAX]])
 
 

@@ -1,0 +1,566 @@
+"""Run controllers: shared informers, a work queue and workers for each, one reconcile at a time a key.
+
+A controller is a record and a plain function; this module owns the rest for all of them: waiting for
+sync, mapping changes to keys, deduplicating, backing off, reading live when asked to, performing the
+actions under the controller's own identity, and holding a key until the caches have seen its own last
+writes (guarantees C7). It leaves one log line, one event line and, when something was done, one span a
+reconcile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+import structlog
+
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.meta import AnyObject, Document, Key, OwnerReference, View
+from services.api.resources import Resource, resource_of_view, resources
+from services.api.seams import Seams, Span
+from services.client.client import Client
+from services.client.executor import Executor, Report, Verdict
+from services.client.informer import Informer
+from services.client.leases import Elector
+from services.client.recorder import Recorder
+from services.client.store import meta_of
+from services.reconcile.actions import Action, Query, Result
+from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Watch
+from services.reconcile.workqueue import WorkQueue
+
+V = TypeVar("V", bound=View)
+
+CAUSES_MAX = 8
+"""Traceparents kept for one key; further ones only make the span say that there were more."""
+REFRESHES_MAX = 5
+"""How often one reconcile may ask for live reads before it counts as failed."""
+GATE_MAX_S = 60.0
+"""A key is not held longer than this for its own writes; a cache that slow is reported."""
+YIELD_EVERY = 20
+"""Reconciles without a wait in a row before other tasks get a turn."""
+SCAN = Key("", "")
+"""The key of a controller's periodic scan."""
+
+log = structlog.get_logger()
+
+
+class ManagerConfig(Protocol):
+    """The part of a room's configuration that the manager reads."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+
+def run_controllers(
+    controllers: Sequence[Controller], seams: Seams, config: ManagerConfig, *, lease: Key | None = None
+) -> Manager:
+    """Return the room that runs these controllers.
+
+    `lease`: lead by this Lease before working, with every write carrying the epoch (C11).
+    Raises: KeyError when the transport has no credential of a controller's identity.
+    """
+    return Manager(controllers, seams, config, lease=lease)
+
+
+class Manager:
+    """A room: informers, one `_Loop` a controller, optionally an elector."""
+
+    def __init__(
+        self, controllers: Sequence[Controller], seams: Seams, config: ManagerConfig, *, lease: Key | None = None
+    ) -> None:
+        self._seams = seams
+        self._caches = _Caches(seams, _views_of(controllers))
+        main = seams.transport.api()
+        reader = Client(main, seams.clock, seams.random)
+        self._loops = [_Loop(controller, seams, self._caches, reader) for controller in controllers]
+        self._elector = (
+            Elector(main, seams.clock, seams.random, lease=lease, holder=config.name, events=seams.events)
+            if lease is not None
+            else None
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all caches are synced; a replica that waits for the lease is ready too."""
+        return all(informer.has_synced for informer in self._caches.informers)
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises: LeadershipLost when the lease is lost."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._caches.informers:
+                group.create_task(informer.run())
+            for informer in self._caches.informers:
+                await informer.wait_until_synced()
+            if self._elector is not None:
+                epoch = await self._elector.acquire()
+                for loop in self._loops:
+                    loop.lead(epoch)
+                group.create_task(self._elector.hold())
+            for loop in self._loops:
+                group.create_task(loop.run())
+
+    def log_sync(self) -> None:
+        """Write a `cache.sync` line for each cache."""
+        for informer in self._caches.informers:
+            informer.log_sync()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of informers, queues, reconciles and recorders."""
+        found: dict[str, float] = {}
+        for informer in self._caches.informers:
+            found |= informer.metrics()
+        for loop in self._loops:
+            found |= loop.metrics()
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no key waits or is being worked on; delayed keys do not count."""
+        return all(loop.is_idle for loop in self._loops)
+
+
+def _views_of(controllers: Sequence[Controller]) -> list[type[View]]:
+    """Return every declared view once, in the order of declaration."""
+    found: dict[type[View], None] = {}
+    for controller in controllers:
+        declared = (
+            controller.reconciles,
+            *controller.owns,
+            *(watch.view for watch in controller.watches),
+            *controller.reads,
+        )
+        found.update(dict.fromkeys(declared))
+    return list(found)
+
+
+class _Caches(Listers):
+    """One informer a kind, shared by all controllers. `AnyObject` reads all kinds as one."""
+
+    def __init__(self, seams: Seams, views: list[type[View]]) -> None:
+        api = seams.transport.api()
+
+        def informer_of(view: type[V], resource: str = "", *, keep_documents: bool = True) -> Informer[V]:
+            return Informer(
+                api,
+                view,
+                clock=seams.clock,
+                random=seams.random,
+                resource=resource,
+                keep_documents=keep_documents,
+                events=seams.events,
+            )
+
+        self._by_view: dict[type[View], Informer[Any]] = {
+            view: informer_of(view) for view in views if view is not AnyObject
+        }
+        self.by_resource: dict[str, Informer[Any]] = {i.resource: i for i in self._by_view.values()}
+        self._any: _AnyLister | None = None
+        if AnyObject in views:
+            for name in resources():
+                if name not in self.by_resource:
+                    self.by_resource[name] = informer_of(AnyObject, name, keep_documents=False)
+            self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
+        self.informers: list[Informer[Any]] = list(self.by_resource.values())
+
+    def of(self, view: type[V]) -> Lister[V]:
+        """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
+        if view is AnyObject and self._any is not None:
+            return cast("Lister[V]", self._any)
+        lister: Lister[V] = self._by_view[view].lister
+        return lister
+
+    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
+        """Call `handler` with every change of that view."""
+        if view is not AnyObject:
+            self._by_view[view].on_change(handler)
+            return
+        assert self._any is not None
+        for resource, informer in self._any.sources:
+            informer.on_change(_as_any_change(resource, handler))
+
+    @property
+    def newest_rv(self) -> int:
+        """The newest version that any cache has reached."""
+        return max((informer.last_rv for informer in self.informers), default=0)
+
+
+def _as_any(resource: Resource, view: View) -> AnyObject:
+    if isinstance(view, AnyObject) and view.kind:
+        return view
+    return AnyObject(api_version=resource.api_version, kind=resource.kind, metadata=meta_of(view))
+
+
+def _as_any_change(resource: Resource, handler: Callable[[Change[Any]], None]) -> Callable[[Change[Any]], None]:
+    def handle(change: Change[Any]) -> None:
+        handler(
+            Change(
+                None if change.old is None else _as_any(resource, change.old),
+                None if change.new is None else _as_any(resource, change.new),
+                change.rv,
+                change.traceparent,
+                change.final_state_unknown,
+            )
+        )
+
+    return handle
+
+
+class _AnyLister:
+    """All kinds read as one. A key does not name a kind, so `get` and `document` find nothing here."""
+
+    def __init__(self, sources: list[tuple[Resource, Informer[Any]]]) -> None:
+        self.sources = sources
+
+    def get(self, key: Key) -> AnyObject | None:
+        """Return None: ask the lister of the kind."""
+        return None
+
+    def all(self, namespace: str = "") -> list[AnyObject]:
+        """Return the objects of all kinds, or those of one namespace."""
+        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.all(namespace)]
+
+    def owned_by(self, uid: str) -> list[AnyObject]:
+        """Return objects of any kind that have an owner reference to `uid`."""
+        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.owned_by(uid)]
+
+    def document(self, key: Key) -> Document | None:
+        """Return None: ask the lister of the kind."""
+        return None
+
+
+class OwnWriteGate:
+    """Which keys must not be reconciled yet, because a cache has not reached their last own write (C7).
+
+    Pure. Invariant: a key is held only for resources some cache follows, and at most `GATE_MAX_S`.
+    """
+
+    def __init__(self, reached: Callable[[str], int | None]) -> None:
+        """`reached`: the version a resource's cache has reached, None when there is no such cache."""
+        self._reached = reached
+        self._awaited: dict[Key, tuple[dict[str, int], float]] = {}
+        self.held: dict[Key, None] = {}
+        """Keys that were due and had to wait."""
+        self.overdue_total = 0
+
+    def wrote(self, key: Key, written: dict[str, int], now: float) -> None:
+        """Await that the caches reach these versions."""
+        awaited, _ = self._awaited.get(key, ({}, now))
+        for resource, rv in written.items():
+            reached = self._reached(resource)
+            if reached is not None and rv > max(reached, awaited.get(resource, 0)):
+                awaited[resource] = rv
+        if awaited:
+            self._awaited[key] = (awaited, now)
+
+    def is_open(self, key: Key, now: float) -> bool:
+        """Whether the caches show all own writes of the key, or have taken longer than is reasonable."""
+        found = self._awaited.get(key)
+        if found is None:
+            return True
+        awaited, since = found
+        late = [resource for resource, rv in awaited.items() if (self._reached(resource) or 0) < rv]
+        if late and now - since < GATE_MAX_S:
+            return False
+        self.overdue_total += bool(late)
+        del self._awaited[key]
+        return True
+
+    def release(self, now: float) -> list[Key]:
+        """Return the held keys that may go on, and hold them no longer."""
+        free = [key for key in self.held if self.is_open(key, now)]
+        for key in free:
+            del self.held[key]
+        return free
+
+
+class _Loop:
+    """One controller at work."""
+
+    def __init__(self, controller: Controller, seams: Seams, caches: _Caches, reader: Client) -> None:
+        self._controller = controller
+        self._seams = seams
+        self._clock = seams.clock
+        self._caches = caches
+        self._reader = reader
+        self._client = Client(
+            seams.transport.api(controller.identity), seams.clock, seams.random, field_manager=controller.name
+        )
+        self._recorder = Recorder(self._client, seams.clock, seams.random, component=f"{controller.name}-controller")
+        self._executor = Executor(self._client, self._recorder, seams.events, controller=controller.name)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._causes: dict[Key, dict[str, None]] = {}
+        self._wake = asyncio.Event()
+        self._has_gate = seams.switches.flag("controllers.own_write_gate")
+        self._gate = OwnWriteGate(self._reached)
+        self._outcomes: dict[str, int] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
+        self._faults_total = 0
+        self._quiet_runs = 0
+        self._subscribe()
+
+    def lead(self, epoch: str) -> None:
+        """Let every write carry this epoch from now on."""
+        self._client.lease_epoch = epoch
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due or under way."""
+        return self._queue.is_idle and not self._gate.held
+
+    async def run(self) -> None:
+        """Work with as many workers as the controller asks for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            if self._controller.period_s is not None:
+                self._add(SCAN)
+            for _ in range(self._controller.workers):
+                group.create_task(self._worker())
+
+    def metrics(self) -> dict[str, float]:
+        """Return the queue's and the reconciles' metrics."""
+        name = self._controller.name
+        found = self._queue.metrics(name) | self._recorder.metrics()
+        for outcome, count in self._outcomes.items():
+            found[f'controller_runtime_reconcile_total{{controller="{name}",result="{outcome}"}}'] = count
+        found[f'controller_runtime_reconcile_panics_total{{controller="{name}"}}'] = self._faults_total
+        found[f'controller_writes_total{{controller="{name}"}}'] = self._executor.writes_total
+        found[f'controller_held_keys{{controller="{name}"}}'] = len(self._gate.held)
+        found[f'controller_held_too_long_total{{controller="{name}"}}'] = self._gate.overdue_total
+        return found
+
+    # --- from changes to keys ---
+
+    def _subscribe(self) -> None:
+        controller = self._controller
+        if controller.reconciles is not AnyObject:
+            self._caches.on_change(controller.reconciles, self._on_object)
+            owner = resource_of_view(controller.reconciles)
+            for view in controller.owns:
+                self._caches.on_change(view, self._on_owned(owner))
+        for watch in controller.watches:
+            self._caches.on_change(watch.view, self._on_watched(watch))
+        for informer in self._caches.informers:
+            informer.on_progress(self._on_progress)
+
+    def _on_object(self, change: Change[Any]) -> None:
+        self._add(meta_of(change.object).key, change.traceparent)
+
+    def _on_owned(self, owner: Resource) -> Callable[[Change[Any]], None]:
+        group = owner.api_version.rpartition("/")[0]
+
+        def key_of(view: View | None) -> Key | None:
+            if view is None:
+                return None
+            metadata = meta_of(view)
+            reference: OwnerReference | None = metadata.controller
+            if reference is None or reference.kind != owner.kind:
+                return None
+            if reference.api_version.rpartition("/")[0] != group:
+                return None
+            return Key(metadata.namespace if owner.namespaced else "", reference.name)
+
+        def handle(change: Change[Any]) -> None:
+            before, after = key_of(change.old), key_of(change.new)
+            if before is not None and before != after:
+                self._add(before, change.traceparent)
+            if after is not None:
+                self._add(after, change.traceparent)
+
+        return handle
+
+    def _on_watched(self, watch: Watch[Any]) -> Callable[[Change[Any]], None]:
+        def handle(change: Change[Any]) -> None:
+            try:
+                keys: Iterable[Key] = list(watch.keys(change, self._caches))
+            except Exception as error:  # one poisonous object must not stop the others (V11)
+                self._fault(meta_of(change.object).key, error)
+                return
+            for key in keys:
+                self._add(key, change.traceparent)
+
+        return handle
+
+    def _add(self, key: Key, cause: str = "") -> None:
+        self._queue.add(key, self._clock.now())
+        if cause:
+            causes = self._causes.setdefault(key, {})
+            if len(causes) < CAUSES_MAX:
+                causes[cause] = None
+        self._wake.set()
+
+    def _on_progress(self) -> None:
+        if self._gate.held:
+            for key in self._gate.release(self._clock.now()):
+                self._add(key)
+
+    def _reached(self, resource: str) -> int | None:
+        informer = self._caches.by_resource.get(resource)
+        return informer.last_rv if informer is not None else None
+
+    # --- work ---
+
+    async def _worker(self) -> None:
+        while True:
+            key = await self._next()
+            if self._has_gate and not self._gate.is_open(key, self._clock.now()):
+                self._hold(key)
+                continue
+            self._gate.held.pop(key, None)
+            try:
+                await self._reconcile(key)
+            finally:
+                self._queue.done(key, self._clock.now())
+            self._quiet_runs += 1
+            if self._quiet_runs >= YIELD_EVERY:
+                self._quiet_runs = 0
+                await asyncio.sleep(0)
+
+    def _hold(self, key: Key) -> None:
+        """Let the key wait until a cache's progress, or time, opens the gate."""
+        self._gate.held[key] = None
+        self._queue.done(key, self._clock.now())
+        asyncio.get_running_loop().call_later(GATE_MAX_S, self._on_progress)
+
+    async def _next(self) -> Key:
+        """Return the next key once one is due."""
+        while True:
+            now = self._clock.now()
+            key = self._queue.get(now)
+            if key is not None:
+                return key
+            due = self._queue.next_due(now)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(None if due is None else max(0.001, due - now)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _reconcile(self, key: Key) -> None:
+        """Decide and act once for a key, then say when to look again."""
+        started = self._clock.now()
+        causes = list(self._causes.pop(key, ()))
+        rv_seen = self._caches.newest_rv
+        self._seams.events.write(
+            "ctrl.reconcile", rv_seen=rv_seen, data={"controller": self._controller.name, "key": str(key)}
+        )
+        span: Span | None = None
+        result, report = Result(), Report()
+        try:
+            result = await self._decide(key)
+            if result.actions:
+                span = self._start_span(key, causes)
+                report = await self._executor.perform(
+                    result.actions,
+                    key=key,
+                    failed=self._failed_of(key),
+                    traceparent=span.traceparent,
+                    rv_seen=rv_seen,
+                )
+        except (ApiError, UnknownOutcome) as error:  # a live read got no useful answer
+            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+        except Exception as error:  # one poisonous object must not stop the others (V11)
+            self._fault(key, error)
+            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+        if self._has_gate and report.written:
+            self._gate.wrote(key, report.written, self._clock.now())
+        again_s = self._requeue(key, result, report)
+        if span is not None:
+            span.end(report.reason if report.verdict is not Verdict.DONE else "")
+        self._log(key, result, report, started, again_s, span)
+
+    async def _decide(self, key: Key) -> Result:
+        """Return what to do, with the live reads the rule asked for. Raises: ApiError, UnknownOutcome."""
+        live: dict[Query, View | None] = {}
+        for _ in range(REFRESHES_MAX):
+            moment = Moment(self._clock.now(), self._clock.wall(), live)
+            result = self._controller.reconcile(key, self._caches, moment)
+            if not result.refresh:
+                return result
+            for query in result.refresh:
+                live[query] = await self._read(query)
+        raise ApiError(f"{self._controller.name} {key}: still asks for live reads after {REFRESHES_MAX} rounds")
+
+    async def _read(self, query: Query) -> View | None:
+        try:
+            body = await self._reader.get_raw(resource_of_view(query.view).name, query.key)
+        except NotFound:
+            return None
+        try:
+            return msgspec.json.decode(body, type=query.view)
+        except msgspec.DecodeError as error:
+            raise ApiError(f"{query.view.__name__} {query.key} cannot be decoded: {error}") from error
+
+    def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
+        """Put the key back as the verdict asks; return in how many seconds, None when it is not."""
+        now = self._clock.now()
+        again_s: float | None = result.requeue_after_s
+        match report.verdict:
+            case Verdict.DONE:
+                self._queue.forget(key)
+                self._outcomes["done" if result.actions else "unchanged"] += 1
+            case Verdict.TERMINAL:
+                self._queue.forget(key)
+                self._outcomes["terminal"] += 1
+            case Verdict.WAIT:
+                again_s = report.wait_s
+                self._outcomes["requeued"] += 1
+            case Verdict.REQUEUE_NOW:
+                # The first retries come within milliseconds; a conflict that lasts backs off (C5).
+                again_s = None
+                self._outcomes["requeued"] += 1
+            case Verdict.BACK_OFF:
+                again_s = None
+                self._outcomes["failed"] += 1
+        if report.verdict in (Verdict.REQUEUE_NOW, Verdict.BACK_OFF):
+            again_s = self._queue.retry(key, now)
+        elif again_s is not None:
+            self._queue.add_after(key, again_s, now)
+        if key == SCAN and self._controller.period_s is not None:
+            self._queue.add_after(key, self._controller.period_s, now)
+        self._wake.set()
+        return again_s
+
+    def _failed_of(self, key: Key) -> Callable[[Action, str], None] | None:
+        failed = self._controller.failed
+        if failed is None:
+            return None
+        return lambda action, reason: failed(key, action, reason)
+
+    def _start_span(self, key: Key, causes: list[str]) -> Span:
+        # One cause continues its writer's trace; several begin a new one that links to them (walls 8).
+        return self._seams.tracer.start(
+            f"reconcile {self._controller.name}",
+            parent=causes[0] if len(causes) == 1 else "",
+            links=causes,
+            controller=self._controller.name,
+            key=str(key),
+        )
+
+    def _fault(self, key: Key, error: Exception) -> None:
+        self._faults_total += 1
+        log.error("reconcile.faulted", controller=self._controller.name, key=str(key), exc_info=error)
+
+    def _log(
+        self, key: Key, result: Result, report: Report, started: float, again_s: float | None, span: Span | None
+    ) -> None:
+        fields: dict[str, Any] = {
+            "controller": self._controller.name,
+            "key": str(key),
+            "actions": report.performed,
+            "duration_ms": round((self._clock.now() - started) * 1000, 3),
+        }
+        if again_s is not None:
+            fields["requeue_after_s"] = round(again_s, 3)
+        if span is not None and span.trace_id:
+            fields["trace_id"] = span.trace_id
+        if report.reason:
+            fields["reason"] = report.reason
+        match report.verdict:
+            case Verdict.DONE if result.actions:
+                log.info("reconcile.done", **fields)
+            case Verdict.DONE | Verdict.REQUEUE_NOW:
+                log.debug("reconcile.done", **fields)
+            case _:
+                log.warning("reconcile.failed", **fields)
