@@ -279,6 +279,8 @@ def plan(
             previous = found
         else:
             others.append(found)
+    body = {name: value for name, value in config.items() if name not in ("apiVersion", "kind")}
+    merged = _merged(live, body, schema)
     conflicts: list[tuple[str, Path]] = []
     kept: list[Document] = []
     for found in others:
@@ -286,7 +288,7 @@ def plan(
         taken = [
             path
             for path in paths
-            if path in wanted and path[-1] != "." and _value_at(live, path, schema) != wanted[path]
+            if path in wanted and path[-1] != "." and _value_at(live, path, schema) != _value_at(merged, path, schema)
         ]
         conflicts += [(f'"{found.get("manager")}" using {found.get("apiVersion")}', path) for path in taken]
         left = [path for path in paths if path not in taken]
@@ -300,7 +302,6 @@ def plan(
     for path in sorted(paths_of(previous.get("fieldsV1") or {}), key=lambda p: (-len(p), p)):
         if path not in wanted and path not in still_owned:
             new = _without(new, path, schema)
-    body = {name: value for name, value in config.items() if name not in ("apiVersion", "kind")}
     new = _merged(new, body, schema)
     if previous and previous.get("fieldsV1") == entry["fieldsV1"] and new == live and not conflicts:
         return None
