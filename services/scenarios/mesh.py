@@ -51,7 +51,10 @@ class MeshPlan:
 class Mesh(Protocol):
     """A running control plane. All times are seconds since its start."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that the story's times are counted with."""
+        ...
 
     def lines(self) -> Sequence[Line]:
         """Return the event log so far, merged. Raises: runlog.Incomplete."""

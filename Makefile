@@ -1,0 +1,56 @@
+# Two commands set everything up: `make demo` and `make test`. Both install what they need into .venv.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SEEDS ?= 1000
+
+.PHONY: help install demo test lint types bench seeds compose-test lock protos clean
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(READY): requirements.lock pyproject.toml
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "keplab needs python3 3.11 or newer"; exit 1; }
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+install: $(READY) ## make .venv from the lock
+
+demo: $(READY) ## the runaway and its cure, side by side, as real processes
+	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
+	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
+
+test: lint types ## every layer of tests
+	$(BIN)/pytest tests/unit tests/component tests/architecture -n 2 --dist loadfile
+	$(BIN)/pytest tests/scenarios -n 2 --dist load
+	$(BIN)/pytest tests/process tests/interop
+
+lint: $(READY) ## format, lint, floors, stubs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m protos --check
+
+types: $(READY) ## mypy --strict
+	$(BIN)/mypy
+
+bench: $(READY) ## measure, and write docs/benchmarks/
+	$(BIN)/python -m benchmarks
+
+seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes, resumable
+	$(BIN)/python -m services.chaos --seeds $(SEEDS)
+
+compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
+	$(BIN)/python -m deploy.compose_test
+
+lock: $(READY) ## resolve requirements*.lock again (needs uv on the PATH)
+	uv pip compile -q --universal --python-version 3.11 --extra dev --generate-hashes --no-header pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements-runtime.lock
+
+protos: $(READY) ## regenerate the wire's stubs
+	$(BIN)/python -m protos
+
+clean: ## remove what was installed and left behind
+	rm -rf $(VENV) .keplab runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,101 @@
+"""`keplab compare`: one story, several arms, the same seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from services.api.switches import SwitchError
+from services.cli.screen import (
+    EXIT_FAILED,
+    OUTPUT,
+    PodsView,
+    console,
+    fail,
+    print_json,
+    print_table,
+    switch_overrides,
+)  # fmt: skip
+from services.experiments.arms import Arm, parse_arms
+from services.experiments.compare import Comparison, compare
+from services.experiments.report import page, rows
+from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
+from services.scenarios.script import ScriptError
+
+
+@click.command(
+    "compare",
+    epilog="""\b
+Examples:
+  keplab compare experiments/runaway/runaway.txt \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
+  keplab compare experiments/runaway/runaway.txt --arm a --arm b      (A/A: no difference)
+  keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20""",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--arm", "arms", multiple=True, required=True, metavar="NAME:SWITCH=VALUE[,…]", help="an alternative")
+@click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
+@click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
+@click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
+@click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes")
+@OUTPUT
+def command(
+    file: Path,
+    arms: tuple[str, ...],
+    seeds: int,
+    seed: int,
+    processes: bool,
+    assignments: tuple[str, ...],
+    report: Path | None,
+    output: str,
+) -> None:
+    """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
+    shared = switch_overrides(assignments)
+    try:
+        story, parsed = load_story(file), parse_arms(arms)
+    except (ScriptError, SwitchError) as error:
+        fail(str(error))
+    quiet = output == "json"
+
+    def run_one(arm: Arm, number: int) -> RunResult:
+        overrides = {**shared, **arm.switches}
+        with PodsView(f"{story.name} · {arm.name} · seed {number}", quiet=quiet) as view:
+            if processes:
+                return run_as_processes(story, seed=number, overrides=overrides, progress=view.progress)
+            return simulate(story, seed=number, overrides=overrides, progress=view.progress)
+
+    try:
+        made = compare(
+            story.name, "processes" if processes else "simulated", parsed, range(seed, seed + seeds), run_one
+        )
+    except (ScriptError, SwitchError) as error:
+        fail(str(error))
+    path = report or Path("runs") / f"{story.name}.html"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(made, story.title, story.about))
+    except OSError as error:
+        fail(f"cannot write the report {path}: {error.strerror}")
+    if quiet:
+        print_json(made.document(str(path)))
+    else:
+        _show(made, path)
+    raise SystemExit(0 if made.passed else EXIT_FAILED)
+
+
+def _show(made: Comparison, path: Path) -> None:
+    print_table(["", *(arm.name for arm, _ in made.arms)], [(label, *cells) for label, cells in rows(made)])
+    for arm, runs in made.arms:
+        for run in runs:
+            for problem in [run.error, *(f"{v.invariant}: {v.detail}" for v in run.violations[:3])]:
+                if problem:
+                    console.print(f"{arm.name}, seed {run.seed}: {problem}", markup=False)
+    if len(made.arms) > 1:
+        what = f"{made.difference_count} pods differ" if made.difference_count else "no pod's fate differs"
+        console.print(f"Pod by pod: {what}.")
+    console.print(f"Report: {path}", markup=False)
+
+
+COMMAND = command

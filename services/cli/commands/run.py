@@ -1,0 +1,90 @@
+"""`keplab run`: tell scenarios, simulated or as processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from services.api.switches import SwitchError
+from services.cli.screen import EXIT_FAILED, OUTPUT, PodsView, console, fail, print_json, switch_overrides
+from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
+from services.scenarios.script import ScriptError
+
+
+@click.command(
+    "run",
+    epilog="""\b
+Examples:
+  keplab run experiments/first-life/a-pods-first-life.txt
+  keplab run experiments/runaway/*.txt --seed 7
+  keplab run experiments/crashes/killed-scheduler.txt --processes
+  keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json""",
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
+@click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
+@click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="memory", help="the API server's store")
+@OUTPUT
+def command(
+    files: tuple[Path, ...], processes: bool, seed: int, assignments: tuple[str, ...], engine: str, output: str
+) -> None:
+    """Tell each scenario FILE and judge its expectations and all invariants.
+
+    The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    """
+    overrides = switch_overrides(assignments)
+    try:
+        stories = [load_story(path) for path in files]
+    except ScriptError as error:
+        fail(str(error))
+    documents, failed = [], False
+    for story in stories:
+        with PodsView(story.name, quiet=output == "json") as view:
+            try:
+                if processes:
+                    result = run_as_processes(
+                        story, seed=seed, overrides=overrides, progress=view.progress, engine=engine
+                    )
+                else:
+                    result = simulate(story, seed=seed, overrides=overrides, progress=view.progress)
+            except (ScriptError, SwitchError) as error:
+                fail(str(error))
+        failed = failed or not result.passed
+        documents.append(result.document())
+        if output == "text":
+            _show(result, story.title)
+    if output == "json":
+        print_json(documents[0] if len(documents) == 1 else documents)
+    raise SystemExit(EXIT_FAILED if failed else 0)
+
+
+def _show(result: RunResult, title: str) -> None:
+    mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
+    console.print(f"{mark}  {result.scenario}: {title}")
+    for judgement in result.expectations:
+        sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"
+        console.print(f"  {sign} {judgement.at_s:8.3f} s  ", end="")
+        console.print(f"{judgement.text}   ({judgement.seen})", markup=False)
+    for violation in result.violations[:20]:
+        what = f"{violation.invariant} at {violation.at:.3f} s {', '.join(violation.objects)}: {violation.detail}"
+        console.print("  [red]✗[/] ", end="")
+        console.print(what, markup=False)
+    if result.violation_count > 20:
+        console.print(f"  … {result.violation_count - 20} more violations")
+    if result.error:
+        console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
+    for failure in result.failures[:10]:
+        console.print(f"  process: {failure}", markup=False)
+    speed = (
+        f", {result.virtual_s / result.wall_s:.0f} × real time" if result.mode == "simulated" and result.wall_s else ""
+    )
+    console.print(
+        f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "
+        f"{result.lines} event lines, digest {result.digest[:16]}",
+        markup=False,
+    )
+
+
+COMMAND = command

@@ -1,0 +1,33 @@
+"""`keplab scenarios`: the stories shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from services.cli.screen import OUTPUT, fail, print_json, print_table
+from services.scenarios.run import load_story
+from services.scenarios.script import ScriptError
+
+
+@click.command("scenarios", epilog="Example: keplab scenarios --dir experiments")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("experiments"), show_default=True)
+@OUTPUT
+def command(folder: Path, output: str) -> None:
+    """List every scenario below a folder with its first line."""
+    if not folder.is_dir():
+        fail(f"there is no folder {folder}; run this where the repository's experiments/ is, or give --dir")
+    try:
+        stories = [load_story(path) for path in sorted(folder.rglob("*.txt"))]
+    except ScriptError as error:
+        fail(str(error))
+    if output == "json":
+        print_json(
+            [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in stories]
+        )
+        return
+    print_table(["file", "story"], [(s.path, s.title) for s in stories], left=2)
+
+
+COMMAND = command

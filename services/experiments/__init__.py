@@ -1,0 +1,1 @@
+"""One story, several arms, the same seeds: what differs, pod by pod, and a page that shows it."""

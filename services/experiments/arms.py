@@ -1,0 +1,48 @@
+"""Arms of an experiment: a name and the switches it sets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.api.switches import SwitchError, Value, find
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One alternative. An arm without switches is the story as it stands (an A/A comparison has two)."""
+
+    name: str
+    switches: Mapping[str, Value]
+
+    @property
+    def assignments(self) -> tuple[str, ...]:
+        """`NAME=VALUE` texts, sorted."""
+        return tuple(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in sorted(self.switches.items()))
+
+
+def parse_arm(text: str) -> Arm:
+    """Read `NAME`, `NAME:SWITCH=VALUE` or `NAME:SWITCH=VALUE,SWITCH=VALUE`.
+
+    Raises: SwitchError naming the arm and what was wrong with it.
+    """
+    name, _, rest = text.partition(":")
+    if not name or not name.replace("-", "").replace("_", "").isalnum():
+        raise SwitchError(f"arm {text!r}: want NAME:SWITCH=VALUE[,SWITCH=VALUE]")
+    values: dict[str, Value] = {}
+    for part in filter(None, rest.split(",")):
+        switch, sign, value = part.partition("=")
+        if not sign:
+            raise SwitchError(f"arm {name}: {part!r}: want SWITCH=VALUE")
+        values[switch.strip()] = find(switch.strip()).parse(value.strip())
+    return Arm(name, values)
+
+
+def parse_arms(texts: tuple[str, ...]) -> tuple[Arm, ...]:
+    """Read several arms with different names. Raises: SwitchError."""
+    arms = tuple(parse_arm(text) for text in texts)
+    names = [arm.name for arm in arms]
+    for name in names:
+        if names.count(name) > 1:
+            raise SwitchError(f"two arms are called {name!r}")
+    return arms

@@ -1,0 +1,191 @@
+"""One self-contained HTML page about a comparison: figures, plots, pods that differ. Opens without a network.
+
+Pure: a comparison in, text out. Plots are inline SVG; there is no script. Everything that came from a
+cluster is escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from services.experiments.compare import Comparison
+from services.scenarios.history import Sample
+from services.scenarios.run import RunResult
+
+MEASURES: tuple[tuple[str, str, str], ...] = (
+    ("pods_created", "Pods created", "{:.0f}"),
+    ("pods_failed", "Pods failed", "{:.0f}"),
+    ("failed_per_min", "Failed pods per minute", "{:.0f}"),
+    ("pods_running_at_end", "Pods Running at the end", "{:.0f}"),
+    ("unbinds", "Unbinds", "{:.0f}"),
+    ("first_running_s", "First pod Running after", "{:.2f} s"),
+    ("time_to_running_p50_s", "Time to Running, p50", "{:.2f} s"),
+    ("time_to_running_p99_s", "Time to Running, p99", "{:.2f} s"),
+    ("api_writes", "API writes (without heartbeats)", "{:.0f}"),
+    ("api_writes_per_running_pod", "API writes per finally running pod", "{:.0f}"),
+)
+"""`(key, label, format)` in the order tables show them."""
+
+_COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
+_WIDTH, _HEIGHT, _PAD = 560, 220, 42
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #fbfaf7; --line: #d8d4c8; --soft: #6b7280; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7e5df; --paper: #16191d; --line: #3a3f46; --soft: #9aa0a8; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
+  max-width: 76rem; padding: 0 1.25rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p.about { color: var(--soft); max-width: 60rem; white-space: pre-line; margin-top: 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right; }
+th:first-child, td:first-child { text-align: left; } td.text, th.text { text-align: left; }
+.plots { display: flex; flex-wrap: wrap; gap: 1.5rem; } figure { margin: 0; }
+figcaption { font-weight: 600; } figcaption small { font-weight: 400; color: var(--soft); }
+svg text { fill: var(--soft); font: 11px system-ui, sans-serif; } svg .axis { stroke: var(--line); }
+.bad { color: #b3382c; font-weight: 600; } .good { color: #2f7d4f; } code { font-size: .9em; }
+.scroll { overflow-x: auto; }
+"""
+
+
+def shown(form: str, value: float | None) -> str:
+    """Return a measure as tables show it; a dash when there is none."""
+    return "–" if value is None else form.format(value)
+
+
+def median(values: list[float | None]) -> float | None:
+    """Return the middle of what is there, or None."""
+    ordered = sorted(v for v in values if v is not None)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """Return the comparison table: label, then the median over seeds for each arm."""
+    table = []
+    for key, label, form in MEASURES:
+        table.append((label, [shown(form, median([r.measures[key] for r in runs])) for _, runs in comparison.arms]))
+    return table
+
+
+def page(comparison: Comparison, title: str, about: str) -> str:
+    """Return the whole page."""
+    seeds = len(comparison.arms[0][1]) if comparison.arms else 0
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f"<h1>{escape(title)}</h1><p class=about>{escape(about)}</p>",
+        (
+            f"<p>Scenario <code>{escape(comparison.scenario)}</code>, {escape(comparison.mode)}, "
+            f"{seeds} {'seed' if seeds == 1 else 'seeds'} an arm. Figures are medians over seeds.</p>"
+        ),
+        _figures(comparison),
+        "<h2>Pods by phase</h2><div class=plots>",
+        *(_plot(arm.name, ", ".join(arm.assignments), runs[0], comparison) for arm, runs in comparison.arms),
+        "</div>",
+        _verdicts(comparison),
+        _differences(comparison),
+        "</html>",
+    ]
+    return "\n".join(parts)
+
+
+def _figures(comparison: Comparison) -> str:
+    head = "".join(f"<th>{escape(arm.name)}" for arm, _ in comparison.arms)
+    body = "".join(
+        f"<tr><td>{escape(label)}" + "".join(f"<td>{escape(cell)}" for cell in cells)
+        for label, cells in rows(comparison)
+    )
+    return f"<h2>Figures</h2><div class=scroll><table><tr><th>{head}{body}</table></div>"
+
+
+def _ticks(top: float) -> list[float]:
+    step = 10 ** max(0, len(str(int(top))) - 1)
+    while top / step > 5:
+        step *= 2
+    while top / step < 2 and step > 1:
+        step /= 2
+    return [i * step for i in range(int(top / step) + 1)]
+
+
+def _plot(name: str, switches: str, run: RunResult, comparison: Comparison) -> str:
+    """Draw pods by phase over time. Every arm has its own vertical scale: a runaway dwarfs its cure."""
+    samples = run.samples or [Sample(0, 0, 0, 0, 0)]
+    end = max((r.virtual_s for _, runs in comparison.arms for r in runs[:1]), default=1.0) or 1.0
+    top = max(1, *(max(s.pending, s.running, s.failed) for s in samples))
+
+    def x(t: float) -> float:
+        return _PAD + (_WIDTH - _PAD - 70) * min(t / end, 1.0)
+
+    def y(v: float) -> float:
+        return _HEIGHT - 26 - (_HEIGHT - 44) * v / top
+
+    parts = [
+        f"<figure><figcaption>{escape(name)} <small>{escape(switches)}</small></figcaption>",
+        (
+            f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' width={_WIDTH} role=img "
+            f"aria-label='pods by phase over time in arm {escape(name, quote=True)}'>"
+        ),
+    ]
+    for tick in _ticks(top):
+        parts.append(f"<line class=axis x1={_PAD} x2={_WIDTH - 70} y1={y(tick):.1f} y2={y(tick):.1f} />")
+        parts.append(f"<text x={_PAD - 6} y={y(tick) + 4:.1f} text-anchor=end>{tick:g}</text>")
+    for tick in _ticks(end):
+        parts.append(f"<text x={x(tick):.1f} y={_HEIGHT - 8} text-anchor=middle>{tick:g} s</text>")
+    labels: list[float] = []
+    for phase in ("failed", "running", "pending"):
+        points = " ".join(f"{x(s.at_s):.1f},{y(getattr(s, phase)):.1f}" for s in _thin(samples))
+        colour = _COLOURS[phase]
+        parts.append(f"<polyline fill=none stroke='{colour}' stroke-width=2 points='{points}' />")
+        at = y(getattr(samples[-1], phase)) + 4
+        while any(abs(at - other) < 12 for other in labels):
+            at -= 12
+        labels.append(at)
+        parts.append(
+            f"<text x={_WIDTH - 64} y={at:.1f} style='fill:{colour}'>{phase} {getattr(samples[-1], phase)}</text>"
+        )
+    parts.append("</svg></figure>")
+    return "".join(parts)
+
+
+def _thin(samples: list[Sample], most: int = 400) -> list[Sample]:
+    step = max(1, len(samples) // most)
+    return samples[::step] if samples[-1] in samples[::step] else [*samples[::step], samples[-1]]
+
+
+def _verdicts(comparison: Comparison) -> str:
+    lines = []
+    for arm, runs in comparison.arms:
+        broken = sum(run.violation_count for run in runs)
+        verdict = f"<span class=bad>{broken} violations</span>" if broken else "<span class=good>no violation</span>"
+        lines.append(
+            f"<tr><td>{escape(arm.name)}<td class=text>{verdict}<td class=text><code>{runs[0].digest[:16]}</code>"
+        )
+        for violation in [v for run in runs for v in run.violations][:20]:
+            what = f"{violation.invariant} at {violation.at:.3f} s: {', '.join(violation.objects)}: {violation.detail}"
+            lines.append(f"<tr><td><td class='text bad' colspan=2>{escape(what)}")
+        for run in runs:
+            if run.error:
+                lines.append(f"<tr><td><td class='text bad' colspan=2>seed {run.seed}: {escape(run.error)}")
+    return (
+        "<h2>Invariants</h2><table><tr><th>Arm<th class=text>Verdict<th class=text>Digest of the first seed"
+        f"{''.join(lines)}</table>"
+    )
+
+
+def _differences(comparison: Comparison, most: int = 200) -> str:
+    if not comparison.arms[1:]:
+        return ""
+    first = comparison.arms[0][0].name
+    if not comparison.difference_count:
+        return "<h2>Pod by pod</h2><p>No pod's fate differs.</p>"
+    body = "".join(
+        f"<tr><td>{escape(d.pod)}<td>{d.seed}<td class=text>{escape(d.first or 'was never created')}"
+        f"<td class=text>{escape(d.arm)}: {escape(d.other or 'was never created')}"
+        for d in comparison.differences[:most]
+    )
+    more = comparison.difference_count - min(most, len(comparison.differences))
+    rest = f"<p>{more} more are in the JSON document.</p>" if more > 0 else ""
+    return (
+        f"<h2>Pod by pod</h2><p>{comparison.difference_count} pods differ. Pods are matched by owner and order of "
+        f"creation.</p><div class=scroll><table><tr><th>Pod<th>Seed<th class=text>{escape(first)}"
+        f"<th class=text>other arm{body}</table></div>{rest}"
+    )
