@@ -1,0 +1,49 @@
+from services.api.meta import Key
+from services.client.recorder import COMBINED, Correlator
+from services.reconcile.actions import RecordEvent
+
+
+def said(message: str, reason: str = "FailedCreate", pod: str = "web") -> RecordEvent:
+    return RecordEvent("Pod", "v1", Key("default", pod), "u-" + pod, reason, message)
+
+
+def test_the_same_event_again_raises_the_count_of_the_first():
+    correlator = Correlator()
+
+    _, first = correlator.observe(said("no"), "web.1", 0.0, 100.0)
+    _, again = correlator.observe(said("no"), "web.2", 5.0, 105.0)
+
+    assert again is first
+    assert (again.count, again.name, again.first_s, again.last_s) == (2, "web.1", 100.0, 105.0)
+
+
+def test_more_than_ten_similar_messages_are_combined_into_one_event():
+    correlator = Correlator()
+
+    seen = [correlator.observe(said(f"no {i}"), f"web.{i}", float(i), 0.0) for i in range(13)]
+
+    assert [r.message for _, r in seen[:10]] == [f"no {i}" for i in range(10)]
+    combined = {r.name for _, r in seen[10:]}
+    assert combined == {"web.10"}
+    assert seen[12][1].message == COMBINED + "no 12"
+    assert seen[12][1].count == 3
+
+
+def test_similar_messages_of_different_objects_are_not_combined():
+    correlator = Correlator()
+
+    seen = [correlator.observe(said("no", pod=f"p{i}"), f"p{i}.x", 0.0, 0.0) for i in range(15)]
+
+    assert {r.message for _, r in seen} == {"no"}
+    assert len({r.name for _, r in seen}) == 15
+
+
+def test_one_object_has_a_burst_of_25_then_one_event_in_five_minutes():
+    correlator = Correlator()
+
+    passed = [correlator.observe(said("no"), "n", 0.0, 0.0) is not None for _ in range(40)]
+    assert passed == [True] * 25 + [False] * 15
+
+    assert correlator.observe(said("no"), "n", 299.0, 0.0) is None
+    _, later = correlator.observe(said("no"), "n", 301.0, 0.0)
+    assert later.count == 42  # what was limited still counts

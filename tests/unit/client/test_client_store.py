@@ -1,0 +1,185 @@
+import hashlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.api.kinds.pod import Pod
+from services.api.meta import Key
+from services.client.store import TOMBSTONE_S, Item, Store
+
+
+def body(name: str, rv: int, *, node: str = "", owner: str = "") -> bytes:
+    metadata = {"name": name, "namespace": "default", "resourceVersion": str(rv)}
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner, "kind": "ReplicaSet", "name": "web"}]
+    return msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": node}, "unknown": 1})
+
+
+def key(name: str) -> Key:
+    return Key("default", name)
+
+
+@pytest.fixture
+def store() -> Store[Pod]:
+    return Store(Pod, kind="Pod", indexes={"node": lambda pod: (pod.spec.node_name,)})
+
+
+def test_an_older_state_never_replaces_a_newer_one(store):
+    store.put(key("a"), 7, body("a", 7, node="n2"))
+
+    assert store.put(key("a"), 5, body("a", 5, node="n1")) is None
+    assert store.get(key("a")).spec.node_name == "n2"
+
+
+def test_a_state_older_than_the_deletion_does_not_bring_the_object_back(store):
+    store.put(key("a"), 5, body("a", 5))
+    store.remove(key("a"), 9)
+
+    assert store.put(key("a"), 8, body("a", 8)) is None
+    assert store.get(key("a")) is None
+    assert store.put(key("a"), 10, body("a", 10)).old is None
+
+
+def test_tombstones_are_kept_for_the_window_only():
+    clock = [0.0]
+    store = Store(Pod, now=lambda: clock[0])
+    store.remove(key("a"), 9)
+    clock[0] = TOMBSTONE_S + 1
+    store.remove(key("b"), 12)
+
+    assert store.put(key("a"), 8, body("a", 8)) is not None
+
+
+def test_a_change_carries_old_new_and_the_writers_traceparent(store):
+    seen = []
+    store.on_change(seen.append)
+    store.put(key("a"), 1, body("a", 1), "00-t1")
+    store.put(key("a"), 2, body("a", 2, node="n1"), "00-t2")
+    store.remove(key("a"), 3, "00-t3")
+
+    assert [(c.old is None, c.new is None, c.rv, c.traceparent) for c in seen] == [
+        (True, False, 1, "00-t1"),
+        (False, False, 2, "00-t2"),
+        (False, True, 3, "00-t3"),
+    ]
+
+
+def test_a_relist_reports_vanished_objects_with_final_state_unknown(store):
+    store.put(key("a"), 1, body("a", 1))
+    store.put(key("b"), 2, body("b", 2))
+
+    changes = store.replace([Item(key("b"), 2, body("b", 2)), Item(key("c"), 6, body("c", 6))], 8)
+
+    assert [(c.object.metadata.name, c.final_state_unknown) for c in changes] == [("c", False), ("a", True)]
+    assert store.reached_rv == 8
+    assert sorted(store.keys()) == [key("b"), key("c")]
+
+
+def test_a_relist_does_not_undo_a_direct_reply_newer_than_itself(store):
+    store.replace([Item(key("a"), 3, body("a", 3))], 5)
+    store.offer(body("a", 9, node="n1"))
+
+    store.replace([Item(key("a"), 3, body("a", 3))], 8)
+
+    assert store.get(key("a")).spec.node_name == "n1"
+
+
+def test_a_server_whose_history_began_anew_replaces_everything(store):
+    store.replace([Item(key("a"), 90, body("a", 90, node="old"))], 100)
+
+    store.replace([Item(key("a"), 2, body("a", 2, node="new"))], 3)
+
+    assert store.get(key("a")).spec.node_name == "new"
+    assert store.put(key("a"), 4, body("a", 4)) is not None
+
+
+def test_a_late_reply_about_an_object_the_stream_deleted_is_refused(store):
+    store.put(key("a"), 5, body("a", 5))
+    store.remove(key("a"), 9)
+    store.reached_rv = 9
+
+    assert store.offer(body("a", 7)) is None
+    assert store.get(key("a")) is None
+
+
+def test_an_offered_object_that_left_the_selector_is_removed():
+    store = Store(Pod, matches=lambda document: document["spec"]["nodeName"] == "n1")
+    store.put(key("a"), 5, body("a", 5, node="n1"))
+
+    change = store.offer(body("a", 6, node=""))
+
+    assert change.new is None
+    assert store.get(key("a")) is None
+
+
+def test_an_undecodable_body_is_skipped_and_counted_and_the_last_good_state_stays(store):
+    store.put(key("a"), 1, body("a", 1, node="n1"))
+
+    assert store.put(key("a"), 2, b'{"spec": {"nodeName": 7}}') is None
+    assert store.undecodable_total == 1
+    assert store.get(key("a")).spec.node_name == "n1"
+
+
+def test_indexes_follow_every_change(store):
+    store.put(key("a"), 1, body("a", 1, node="n1", owner="u1"))
+    store.put(key("b"), 2, body("b", 2, node="n1"))
+    store.put(key("a"), 3, body("a", 3, node="n2"))
+
+    assert [p.metadata.name for p in store.by_index("node", "n1")] == ["b"]
+    assert [p.metadata.name for p in store.by_index("node", "n2")] == ["a"]
+    assert store.owned_by("u1") == []
+    store.remove(key("b"), 4)
+    assert store.by_index("node", "n1") == []
+    assert store.all("default") == store.all()
+
+
+def test_documents_keep_fields_no_view_knows(store):
+    store.put(key("a"), 1, body("a", 1))
+
+    assert store.document(key("a"))["unknown"] == 1
+    store.document(key("a"))["unknown"] = 2
+    assert store.document(key("a"))["unknown"] == 1
+
+
+OPERATIONS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30)
+
+
+@given(OPERATIONS)
+def test_the_state_hash_is_that_of_the_objects_held(operations):
+    store = Store(Pod, kind="Pod")
+    for i, (name, is_put) in enumerate(operations):
+        if is_put:
+            store.put(key(name), i + 1, body(name, i + 1))
+        else:
+            store.remove(key(name), i + 1)
+        if i % 7 == 3:
+            store.state_hash()
+
+    expected = sum(
+        int.from_bytes(
+            hashlib.sha256(b"Pod\0default\0" + k.name.encode() + b"\0" + body(k.name, store.rv(k))).digest(), "big"
+        )
+        for k in store.keys()  # noqa: SIM118
+    )
+    assert store.state_hash() == f"{expected % (1 << 256):064x}"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 20), st.booleans()), max_size=25))
+def test_whatever_the_order_of_arrival_the_highest_version_wins(arrivals):
+    store = Store(Pod)
+    newest: dict[str, tuple[int, bool]] = {}
+    for name, rv, is_put in arrivals:
+        known = newest.get(name, (0, False))
+        if rv == known[0]:
+            continue  # one version is one change
+        if is_put:
+            store.put(key(name), rv, body(name, rv))
+        else:
+            store.remove(key(name), rv)
+        if rv > known[0]:
+            newest[name] = (rv, is_put)
+
+    for name, (rv, is_put) in newest.items():
+        assert store.rv(key(name)) == (rv if is_put else 0)
