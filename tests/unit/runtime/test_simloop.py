@@ -1,0 +1,76 @@
+"""The virtual loop: time jumps, one seed gives one order, nothing real gets in."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from services.runtime.simloop import Deadlock, RealityLeak, run
+
+
+async def _three_sleepers(days):
+    order = []
+
+    async def sleeper(name):
+        for _ in range(days):
+            await asyncio.sleep(86_400)
+            order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name in "abc":
+            group.create_task(sleeper(name))
+    return order, asyncio.get_running_loop().time()
+
+
+def test_days_pass_at_once_and_end_at_the_virtual_time():
+    order, end = run(_three_sleepers(3), seed=1)
+
+    assert end == 3 * 86_400
+    assert len(order) == 9
+
+
+def test_one_seed_gives_one_order():
+    assert run(_three_sleepers(20), seed=5) == run(_three_sleepers(20), seed=5)
+
+
+def test_thirty_seeds_give_many_different_orders():
+    orders = {tuple(run(_three_sleepers(20), seed=seed)[0]) for seed in range(30)}
+
+    assert len(orders) == 30
+
+
+def test_tasks_that_wait_for_each_other_are_a_deadlock_not_a_hang():
+    async def stuck():
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        run(stuck())
+
+
+@pytest.mark.parametrize("reach", [lambda: time.time(), lambda: time.monotonic(), lambda: random.random()])
+def test_the_real_clock_and_real_randomness_raise(reach):
+    async def leak():
+        return reach()
+
+    with pytest.raises(RealityLeak):
+        run(leak())
+
+
+def test_the_real_clock_works_again_after_a_run():
+    async def nothing():
+        return 1
+
+    assert run(nothing()) == 1
+    assert time.time() > 0
+
+
+def test_a_timeout_fires_at_its_virtual_time():
+    async def late():
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return asyncio.get_running_loop().time()
+
+    assert run(late()) == 5.0

@@ -1,0 +1,73 @@
+"""Reading a scenario: what it means, and what it says when it means nothing."""
+
+import pytest
+
+from services.scenarios.script import ScriptError, parse_duration, parse_names, parse_story
+
+VERBS = frozenset({"pod", "kill", "as"})
+
+STORY = """# The title
+# and why.
+set kubelet.on_reject=unbind
+limit 90s
+nodes n1..n3 cpu=4 labels=zone:a
+pod web cpu=1 run="exit 0 after 5s"
+kill kubelet/n1 down=2s
+expect within 5s count pods phase=Running|Failed == 1
+"""
+
+
+def test_a_story_is_read_into_setting_and_steps():
+    story = parse_story(STORY, "dir/tale.txt", VERBS)
+
+    assert ("tale", "The title", "and why.", 90.0) == (story.name, story.title, story.about, story.limit_s)
+    assert ("kubelet.on_reject=unbind",) == story.switches
+    assert ("n1", "n2", "n3") == story.nodes[0].names
+    assert {"cpu": "1", "run": "exit 0 after 5s"} == story.steps[0].options
+    assert ("kubelet/n1",) == story.steps[1].args
+    assert ("within", 5.0, "count", "pods") == (
+        story.steps[2].expectation.mode,
+        story.steps[2].expectation.duration_s,
+        story.steps[2].expectation.what,
+        story.steps[2].expectation.resource,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("dance", "no verb 'dance'"),
+        ("pod web cpu=1 cpu=2", "option cpu is given twice"),
+        ("expect count nothings == 1", "no resource is called 'nothings'"),
+        ("expect count pods phase == x", "compares with a whole number"),
+        ("expect within soon count pods == 1", "'soon' is no duration"),
+        ("expect each pods == 1", "wants a path"),
+        ("expect count pods ~~ 1", "'~~' is no comparison"),
+        ("nodes n4..m9 cpu=1", "is no range"),
+    ],
+)
+def test_a_line_that_means_nothing_is_named_with_its_place(line, message):
+    with pytest.raises(ScriptError, match=r"t\.txt:2: .*") as caught:
+        parse_story(f"# t\n{line}\npod x\n", "t.txt", VERBS)
+
+    assert message in str(caught.value)
+
+
+def test_setting_belongs_before_the_first_act():
+    with pytest.raises(ScriptError, match="belongs before the first act"):
+        parse_story("pod x\nset a=b\n", "t.txt", VERBS)
+
+
+def test_a_story_without_acts_is_refused():
+    with pytest.raises(ScriptError, match="nothing happens"):
+        parse_story("# only words\nnodes n1 cpu=1\n", "t.txt", VERBS)
+
+
+def test_a_node_declared_twice_is_refused_with_both_places():
+    with pytest.raises(ScriptError, match="t.txt:2: node n1 is already declared on line 1"):
+        parse_story("node n1 cpu=1\nnodes n1..n2 cpu=1\npod x\n", "t.txt", VERBS)
+
+
+def test_names_and_durations_are_spelled_briefly():
+    assert ("n08", "n09", "n10", "x") == parse_names("n08..n10,x")
+    assert [0.2, 5.0, 120.0] == [parse_duration(text) for text in ("200ms", "5s", "2m")]
