@@ -6,8 +6,8 @@ add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else ha
 Everything behind this door is plain functions of documents and a `WriteContext`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
-(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`; `validate`;
-`authorization.admit`; commit. `validate` includes the rules of metadata.
+(strictness) and `schemas.conform` (types, after which rules may trust them); `authorization.admit`
+(it judges what was asked for); `prepare_*`; `validate`; commit. `validate` includes the rules of metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from services.api.errors import BadRequest
+from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.seams import Random
@@ -57,9 +57,14 @@ class TokenBucket:
 
 @dataclass
 class ServerMemory:
-    """What the server remembers between writes and may forget at a restart: rate limiters."""
+    """What the server remembers between writes and may forget at a restart.
+
+    `buckets`: rate limiters. `renewed_s`: when each lease `namespace/name` was last renewed, by the server's own
+    monotonic clock; nobody's wall clock decides whether a holder lives.
+    """
 
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
+    renewed_s: dict[str, float] = field(default_factory=dict)
 
     def bucket(self, name: str, burst: float, now_s: float) -> TokenBucket:
         """Return the bucket of that name; a new one is full."""
@@ -160,6 +165,46 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
     return old if changed == meta else {**old, "metadata": changed}
 
 
+def require_open_namespace(lookup: Lookup, resource: str, namespace: str, name: str) -> None:
+    """Refuse to create an object in a namespace that is missing (404) or being removed (403).
+
+    Source: controllers 11; admission plugin NamespaceLifecycle.
+    """
+    found = lookup("namespaces", "", namespace)
+    if found is None:
+        raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": "namespaces"})
+    if found["metadata"].get("deletionTimestamp") or (found.get("status") or {}).get("phase") == "Terminating":
+        text = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": text}
+        raise Forbidden(
+            f'{resource} "{name}" is forbidden: {text}',
+            details={"name": name, "kind": resource.partition(".")[0], "causes": [cause]},
+        )
+
+
+def drop_status(new: Document, ctx: WriteContext) -> None:
+    """Take what a creator says of the status away: only the status subresource writes it (S21)."""
+    if "status" in new:
+        new["status"] = {}
+
+
+def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Put the stored status back into a write of the object itself (S21)."""
+    if "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)
+
+
+def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Put everything but the status back into a write of the status (S21)."""
+    for name in [name for name in new if name != "status" and name not in old]:
+        del new[name]
+    for name, value in old.items():
+        if name != "status":
+            new[name] = value
+
+
 def _nothing_to_prepare_create(new: Document, ctx: WriteContext) -> None:
     pass
 
@@ -176,17 +221,17 @@ def _nothing_to_validate(old: Document | None, new: Document, ctx: WriteContext)
 class Strategy:
     """The rules of one kind; every part is optional.
 
-    `prepare_*` change `new` in place (it is the registry's own fresh copy): defaults, and fields that
-    this writer may not change put back (S21, S22). `validate` returns what is wrong, all of it.
-    `before_delete` returns what remains: None, or the document to store (`is old`: nothing to write).
-    `*_status` are the same for writes through the `status` subresource.
+    `prepare_*` change `new` in place by assigning its top-level members (what lies deeper may be
+    shared with `old`): defaults, and fields that this writer may not change put back (S21, S22).
+    `validate` returns what is wrong, all of it. `before_delete` returns what remains: None, or the
+    document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
     """
 
     prepare_create: Callable[[Document, WriteContext], None] = _nothing_to_prepare_create
     prepare_update: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
     validate: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
-    prepare_status: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
+    prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
 
 
@@ -196,11 +241,13 @@ class SubresourceResult:
 
     `document`: the object to store, complete with its final `metadata.generation` (the registry sets
     only `resourceVersion`); None: no change. `delete`: delete the object with these options (after
-    storing `document`, in the same commit). `response`: the answer; None: the object as it is then.
+    storing `document`, in the same commit). `also`: other objects to store in the same commit, as
+    `(resource, document)`. `response`: the answer; None: `read` of the object as it is then.
     """
 
     document: Document | None = None
     delete: DeleteOptions | None = None
+    also: tuple[tuple[str, Document], ...] = ()
     response: Document | None = None
     code: int = 200
 
@@ -209,7 +256,8 @@ class SubresourceResult:
 class Subresource:
     """One subresource verb of one resource (`pods`) or of all (`*`).
 
-    `apply(stored, body, ctx)` runs inside the commit and raises ApiError. For `create` and `update`
+    `apply(stored, body, ctx)` runs inside the commit and raises ApiError; `stored` is None when there
+    is no such object, which `apply` answers itself. For `create` and `update`
     the body is the decoded request; for `patch` it is the patched *read form* (`read`), so that one
     `apply` serves both. `read(stored)` is the document that `get` returns.
     """
