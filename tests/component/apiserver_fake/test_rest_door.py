@@ -1,0 +1,376 @@
+"""The REST door over a table of objects: what HTTP adds, without a store."""
+
+import asyncio
+import contextlib
+
+import aiohttp
+import msgspec
+import pytest
+
+from apiserver_fake.rest_server import RestSettings, serve
+from services.api.errors import Expired, NotFound, TooManyRequests, Unauthorized
+from services.api.identity import ADMIN, ANONYMOUS
+from services.api.wire import Response, WatchEvent
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "namespace": "d", "resourceVersion": "5"},
+    "spec": {"containers": [{"name": "c"}], "nodeName": "n"},
+}
+NODE = {
+    "kind": "Node",
+    "apiVersion": "v1",
+    "metadata": {"name": "n"},
+    "status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
+    },
+}
+
+
+class AnApi:
+    """Answers gets from a table, echoes writes, and plays back the watch it was given."""
+
+    def __init__(self, objects, batches=(), refusal=None):
+        self.objects, self.batches, self.refusal, self.calls = objects, batches, refusal, []
+
+    async def call(self, request):
+        self.calls.append(request)
+        if self.refusal:
+            return Response(code=self.refusal.code, body=msgspec.json.encode(self.refusal.status()))
+        if request.verb == "get":
+            found = self.objects.get((request.resource, request.name))
+            if found is None:
+                error = NotFound(f'{request.resource} "{request.name}" not found')
+                return Response(code=404, body=msgspec.json.encode(error.status()))
+            return Response(code=200, rv=5, body=found if isinstance(found, bytes) else msgspec.json.encode(found))
+        code = 201 if request.verb == "create" else 200
+        return Response(code=code, body=request.body or b"{}", warnings=('unknown field "a"',))
+
+    async def watch(self, request):
+        self.calls.append(request)
+        if self.refusal:
+            raise self.refusal
+        for batch in self.batches:
+            yield batch
+
+
+class AServer:
+    is_ready = True
+
+    def __init__(self, api):
+        self.api, self.seen = api, []
+
+    def door(self, identity):
+        self.seen.append(identity)
+        return self.api
+
+    def authenticate(self, bearer):
+        if bearer != "secret":
+            raise Unauthorized("Unauthorized")
+        return ADMIN
+
+
+class AClock:
+    def now(self):
+        return 0.0
+
+    def wall(self):
+        return 1_800_000_000.0
+
+
+class ASpan:
+    traceparent = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    trace_id = "1" * 32
+
+    def set(self, **attributes):
+        pass
+
+    def end(self, error=""):
+        pass
+
+
+class ATracer:
+    def __init__(self):
+        self.started = []
+
+    def start(self, name, *, parent="", links=(), **attributes):
+        self.started.append((name, parent))
+        return ASpan()
+
+
+@contextlib.asynccontextmanager
+async def a_door(api, **settings):
+    server, tracer = AServer(api), ATracer()
+    settings.setdefault("without_credentials", ADMIN)
+    runner, port = await serve(server, "127.0.0.1", 0, clock=AClock(), tracer=tracer, settings=RestSettings(**settings))
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        client.server, client.tracer, client.port = server, tracer, port
+        try:
+            yield client
+        finally:
+            await runner.cleanup()
+
+
+def run(scenario):
+    return asyncio.run(asyncio.wait_for(scenario, 20))
+
+
+async def status_of(client, method, path, **options):
+    async with client.request(method, path, **options) as answer:
+        return answer.status, await answer.json()
+
+
+def test_a_get_returns_the_stored_bytes_untouched():
+    stored = b'{"kind":"Pod",   "apiVersion":"v1"}'
+
+    async def scenario():
+        path = "/api/v1/namespaces/d/pods/p"
+        async with a_door(AnApi({("pods", "p"): stored})) as client, client.get(path) as answer:
+            return await answer.read(), answer.headers["Content-Type"]
+
+    assert run(scenario()) == (stored, "application/json")
+
+
+def test_a_span_named_by_its_template_travels_with_the_call():
+    parent = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+    async def scenario():
+        api = AnApi({})
+        async with a_door(api) as client:
+            await status_of(client, "POST", "/api/v1/namespaces/d/pods", json={}, headers={"traceparent": parent})
+            return api.calls[0].traceparent, client.tracer.started
+
+    assert run(scenario()) == (ASpan.traceparent, [("POST /api/v1/namespaces/{namespace}/pods", parent)])
+
+
+def test_kubectl_requests_7_every_refusal_is_a_status_of_its_form():
+    async def scenario():
+        async with a_door(AnApi({})) as client:
+            return [
+                await status_of(client, "GET", "/api/v1/namespaces/d/pods/p"),
+                await status_of(client, "GET", "/api/v1/nosuch"),
+                await status_of(client, "POST", "/api/v1/nodes/n", json={}),
+                await status_of(client, "GET", "/api/v1/nodes", headers={"Accept": "text/html"}),
+                await status_of(client, "POST", "/api/v1/nodes", data=b"a", headers={"Content-Type": "text/plain"}),
+                await status_of(client, "PATCH", "/api/v1/nodes/n", json={}),
+            ]
+
+    answers = run(scenario())
+
+    assert [(code, body["reason"]) for code, body in answers] == [
+        (404, "NotFound"),
+        (404, "NotFound"),
+        (405, "MethodNotAllowed"),
+        (406, "NotAcceptable"),
+        (415, "UnsupportedMediaType"),
+        (415, "UnsupportedMediaType"),
+    ]
+    assert all(body["kind"] == "Status" and body["code"] == code for code, body in answers)
+
+
+def test_kubectl_requests_7_an_unserved_group_is_a_plain_404_page():
+    async def scenario():
+        async with a_door(AnApi({})) as client, client.get("/apis/nosuch/v1/things") as answer:
+            return answer.status, answer.content_type, await answer.text()
+
+    assert run(scenario()) == (404, "text/plain", "404 page not found\n")
+
+
+def test_l_body_a_body_above_three_mebibytes_is_413_and_never_reaches_the_server():
+    async def scenario():
+        api = AnApi({})
+        async with a_door(api) as client:
+            code, body = await status_of(client, "POST", "/api/v1/nodes", data=b" " * (3 * 1024 * 1024 + 1))
+            return code, body["reason"], api.calls
+
+    assert run(scenario()) == (413, "RequestEntityTooLarge", [])
+
+
+@pytest.mark.parametrize(
+    ("headers", "method", "expected"),
+    [
+        ({"Host": "evil.example:80"}, "GET", 403),
+        ({"Host": "mesh.test"}, "GET", 200),
+        ({"Host": "localhost:1234"}, "GET", 200),
+        ({"Origin": "http://evil.example"}, "POST", 403),
+        ({"Origin": "http://evil.example"}, "GET", 200),
+    ],
+)
+def test_x_web_foreign_hosts_and_origins_are_refused(headers, method, expected):
+    async def scenario():
+        async with a_door(AnApi({("nodes", "n"): NODE}), allowed_hosts=("mesh.test",)) as client:
+            path = "/api/v1/nodes/n" if method == "GET" else "/api/v1/nodes"
+            async with client.request(method, path, headers=headers) as answer:
+                assert "Access-Control-Allow-Origin" not in answer.headers
+                return answer.status
+
+    assert run(scenario()) == expected
+
+
+def test_x_web_the_own_origin_may_change_things():
+    async def scenario():
+        async with a_door(AnApi({})) as client:
+            own = {"Origin": f"http://127.0.0.1:{client.port}"}
+            return (await status_of(client, "POST", "/api/v1/nodes", json={}, headers=own))[0]
+
+    assert run(scenario()) == 201
+
+
+def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
+    async def scenario():
+        async with a_door(AnApi({}), without_credentials=ANONYMOUS) as client:
+            found = {}
+            for path in (
+                "/healthz",
+                "/livez",
+                "/readyz",
+                "/version",
+                "/readyz?verbose",
+                "/api",
+                "/openapi/v3",
+                "/metrics",
+            ):
+                async with client.get(path) as answer:
+                    found[path] = answer.status
+            return found
+
+    assert run(scenario()) == {
+        "/healthz": 200, "/livez": 200, "/readyz": 200, "/version": 200,
+        "/readyz?verbose": 403, "/api": 403, "/openapi/v3": 403, "/metrics": 403,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("authorization", ["Bearer secret", "Basic eDpzZWNyZXQ="])
+def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
+    async def scenario():
+        async with a_door(AnApi({("nodes", "n"): NODE}), without_credentials=ANONYMOUS) as client:
+            await status_of(client, "GET", "/api/v1/nodes/n", headers={"Authorization": authorization})
+            return client.server.seen
+
+    assert run(scenario()) == [ADMIN]
+
+
+@pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic !!", "Digest x"])
+def test_a_wrong_credential_is_unauthorized(authorization):
+    async def scenario():
+        async with a_door(AnApi({})) as client:
+            return await status_of(client, "GET", "/api/v1/nodes/n", headers={"Authorization": authorization})
+
+    assert run(scenario())[0] == 401
+
+
+def test_warnings_become_headers_that_cannot_be_broken_out_of():
+    async def scenario():
+        async with a_door(AnApi({})) as client, client.post("/api/v1/nodes", json={}) as answer:
+            return answer.headers.getall("Warning")
+
+    assert run(scenario()) == ['299 - "unknown field \\"a\\""']
+
+
+def test_a_refusal_that_says_when_to_come_back_says_it_in_a_header():
+    async def scenario():
+        api = AnApi({}, refusal=TooManyRequests("slow down", retry_after_s=7))
+        async with a_door(api) as client, client.get("/api/v1/nodes") as answer:
+            return answer.status, answer.headers["Retry-After"]
+
+    assert run(scenario()) == (429, "7")
+
+
+def test_discovery_is_answered_304_when_the_client_has_it_already():
+    aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
+
+    async def scenario():
+        async with a_door(AnApi({})) as client:
+            async with client.get("/apis", headers=aggregated) as first:
+                etag, kind = first.headers["ETag"], (await first.json(content_type=None))["kind"]
+            async with client.get("/apis", headers={**aggregated, "If-None-Match": etag}) as second:
+                code = second.status
+            async with client.get("/apis/", headers={"If-None-Match": etag}) as plain:
+                return kind, code, plain.status, plain.headers["Vary"], (await plain.json())["kind"]
+
+    assert run(scenario()) == ("APIGroupDiscoveryList", 304, 200, "Accept", "APIGroupList")
+
+
+def watch_lines(api, path="/api/v1/namespaces/d/pods?watch=1", headers=None):
+    async def scenario():
+        async with a_door(api) as client, client.get(path, headers=headers) as answer:
+            text = await answer.text()
+            return answer.status, [msgspec.json.decode(line) for line in text.splitlines()]
+
+    return run(scenario())
+
+
+def events(*kinds):
+    return [[WatchEvent(type=kind, resource="pods", rv=5, body=msgspec.json.encode(POD)) for kind in kinds]]
+
+
+def test_a_watch_is_one_json_object_a_line_and_ends_cleanly():
+    code, lines = watch_lines(AnApi({}, events("ADDED", "DELETED")))
+
+    assert (code, [(e["type"], e["object"]) for e in lines]) == (200, [("ADDED", POD), ("DELETED", POD)])
+
+
+def test_guarantees_w12_the_bookmark_that_ends_the_initial_events_is_annotated():
+    bookmark = WatchEvent(type="BOOKMARK", resource="pods", rv=9, initial_events_end=True)
+    _, [line] = watch_lines(AnApi({}, [[bookmark]]))
+
+    assert line["object"]["metadata"]["resourceVersion"] == "9"
+    assert line["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+def test_only_the_first_table_of_a_watch_carries_columns():
+    _, lines = watch_lines(AnApi({}, events("ADDED", "MODIFIED")), headers=TABLE)
+
+    assert [bool(e["object"]["columnDefinitions"]) for e in lines] == [True, False]
+    assert [e["object"]["rows"][0]["cells"][0] for e in lines] == ["p", "p"]
+
+
+def test_an_error_in_a_watch_stays_a_status_for_clients_that_take_tables():
+    gone = WatchEvent(type="ERROR", body=msgspec.json.encode(Expired("too old").status()))
+    code, [line] = watch_lines(AnApi({}, [[gone]]), headers=TABLE)
+
+    assert (code, line["type"], line["object"]["kind"], line["object"]["code"]) == (200, "ERROR", "Status", 410)
+
+
+def test_a_refused_watch_is_refused_before_the_stream_begins():
+    code, [status] = watch_lines(AnApi({}, refusal=TooManyRequests("too many watches")))
+
+    assert (code, status["reason"]) == (429, "TooManyRequests")
+
+
+def test_a_log_names_the_node_whose_kubelet_does_not_answer():
+    async def scenario():
+        async with a_door(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
+            return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log")
+
+    code, body = run(scenario())
+    assert code == 503
+    assert 'node "n" at 127.0.0.1:1 does not answer' in body["message"]
+
+
+def test_a_log_of_a_pod_whose_node_is_gone_says_so():
+    async def scenario():
+        async with a_door(AnApi({("pods", "p"): POD})) as client:
+            return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log")
+
+    code, body = run(scenario())
+    assert code == 404
+    assert 'bound to node "n", which does not exist' in body["message"]
+
+
+def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_door_open():
+    class Broken(AnApi):
+        async def call(self, request):
+            raise RuntimeError("bug")
+
+    async def scenario():
+        async with a_door(Broken({})) as client:
+            return [
+                (await status_of(client, "GET", "/api/v1/nodes"))[0],
+                (await status_of(client, "GET", "/version"))[0],
+            ]
+
+    assert run(scenario()) == [500, 200]
