@@ -75,10 +75,15 @@ Action = Create | Patch | Update | Delete | RecordEvent
 
 @dataclass(frozen=True)
 class Query:
-    """A live read that a rule wants before it acts (C9)."""
+    """A live read that a rule wants before it acts (C9).
+
+    A key without a name lists its namespace (all of a kind without namespaces). `resource`: wire name,
+    for a view that does not say its kind (`AnyObject`).
+    """
 
     view: type[View]
     key: Key
+    resource: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,26 +52,35 @@ class Listers(Protocol):
     """The caches of all kinds a controller declared."""
 
     def of(self, view: type[V]) -> Lister[V]: ...
+    def any(self, resource: str) -> Lister[Any]:
+        """Return the cache of a resource by wire name; its objects have at least `metadata`."""
+        ...
 
 
 @dataclass(frozen=True)
 class Moment:
     """When and with what a reconcile runs. `now_s` is monotonic, `wall_s` for timestamps.
 
-    `live` holds the answers to `Result.refresh`: None means the object does not exist.
+    `live` holds the answers to `Result.refresh`: None means the object does not exist. `listed` holds
+    the answers to queries without a name, in the order of the server.
     """
 
     now_s: float
     wall_s: float
     live: Mapping[Query, View | None] = field(default_factory=dict)
+    listed: Mapping[Query, tuple[View, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Watch(Generic[V]):
-    """Changes of `view` lead to the keys that `keys` names; it may also note things in memory."""
+    """Changes of `view` lead to the keys that `keys` names; it may also note things in memory.
+
+    `resource`: wire name, for a view that does not say its kind (`AnyObject`).
+    """
 
     view: type[V]
     keys: Callable[[Change[V], Listers], Iterable[Key]]
+    resource: str = ""
 
 
 Reconcile = Callable[[Key, Listers, Moment], Result]
