@@ -75,12 +75,11 @@ class Moment:
 class Watch(Generic[V]):
     """Changes of `view` lead to the keys that `keys` names; it may also note things in memory.
 
-    `resource`: wire name, for a view that does not say its kind (`AnyObject`).
+    `AnyObject` means all kinds but events.
     """
 
     view: type[V]
     keys: Callable[[Change[V], Listers], Iterable[Key]]
-    resource: str = ""
 
 
 Reconcile = Callable[[Key, Listers, Moment], Result]

@@ -40,6 +40,8 @@ GATE_MAX_S = 60.0
 """A key is not held longer than this for its own writes; a cache that slow is reported."""
 YIELD_EVERY = 20
 """Reconciles without a wait in a row before other tasks get a turn."""
+UNOWNED = "events"
+"""Not read as `AnyObject`: there are many, they own nothing and nothing owns them."""
 SCAN = Key("", "")
 """The key of a controller's periodic scan."""
 
@@ -159,7 +161,7 @@ class _Caches(Listers):
         self._any: _AnyLister | None = None
         if AnyObject in views:
             for name in resources():
-                if name not in self.by_resource:
+                if name not in self.by_resource and name != UNOWNED:
                     self.by_resource[name] = informer_of(AnyObject, name, keep_documents=False)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
         self.informers: list[Informer[Any]] = list(self.by_resource.values())
@@ -169,6 +171,11 @@ class _Caches(Listers):
         if view is AnyObject and self._any is not None:
             return cast("Lister[V]", self._any)
         lister: Lister[V] = self._by_view[view].lister
+        return lister
+
+    def any(self, resource: str) -> Lister[Any]:
+        """Return the cache of a resource by wire name. Raises: KeyError for one that was not declared."""
+        lister: Lister[Any] = self.by_resource[resource].lister
         return lister
 
     def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
@@ -184,6 +191,17 @@ class _Caches(Listers):
     def newest_rv(self) -> int:
         """The newest version that any cache has reached."""
         return max((informer.last_rv for informer in self.informers), default=0)
+
+
+def _resource_of(query: Query) -> str:
+    return query.resource or resource_of_view(query.view).name
+
+
+def _decode(query: Query, body: bytes | msgspec.Raw) -> View:
+    try:
+        return msgspec.json.decode(body, type=query.view)
+    except msgspec.DecodeError as error:
+        raise ApiError(f"{_resource_of(query)} {query.key} cannot be decoded: {error}") from error
 
 
 def _as_any(resource: Resource, view: View) -> AnyObject:
@@ -473,24 +491,29 @@ class _Loop:
     async def _decide(self, key: Key) -> Result:
         """Return what to do, with the live reads the rule asked for. Raises: ApiError, UnknownOutcome."""
         live: dict[Query, View | None] = {}
+        listed: dict[Query, tuple[View, ...]] = {}
         for _ in range(REFRESHES_MAX):
-            moment = Moment(self._clock.now(), self._clock.wall(), live)
+            moment = Moment(self._clock.now(), self._clock.wall(), live, listed)
             result = self._controller.reconcile(key, self._caches, moment)
             if not result.refresh:
                 return result
             for query in result.refresh:
-                live[query] = await self._read(query)
+                if query.key.name:
+                    live[query] = await self._read(query)
+                else:
+                    listed[query] = await self._list(query)
         raise ApiError(f"{self._controller.name} {key}: still asks for live reads after {REFRESHES_MAX} rounds")
 
     async def _read(self, query: Query) -> View | None:
         try:
-            body = await self._reader.get_raw(resource_of_view(query.view).name, query.key)
+            body = await self._reader.get_raw(_resource_of(query), query.key)
         except NotFound:
             return None
-        try:
-            return msgspec.json.decode(body, type=query.view)
-        except msgspec.DecodeError as error:
-            raise ApiError(f"{query.view.__name__} {query.key} cannot be decoded: {error}") from error
+        return _decode(query, body)
+
+    async def _list(self, query: Query) -> tuple[View, ...]:
+        items, _ = await self._reader.list_raw(_resource_of(query), namespace=query.key.namespace)
+        return tuple(_decode(query, item) for item in items)
 
     def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
         """Put the key back as the verdict asks; return in how many seconds, None when it is not."""
