@@ -39,6 +39,10 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
+class MeshError(Exception):
+    """A mesh of processes cannot start or be reached; one line that says why."""
+
+
 class HelpRequested(Exception):
     """`--help` was asked for; carries the text."""
 

@@ -55,12 +55,20 @@ def host_identity(host: str) -> Identity:
     return Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
 
 
-def make(directory: Path, *, hosts: Sequence[str], controllers: Iterable[str], random: Random) -> Credentials:
+def make(
+    directory: Path,
+    *,
+    hosts: Sequence[str],
+    controllers: Iterable[str],
+    random: Random,
+    others: Iterable[Identity] = (),
+) -> Credentials:
     """Write token files for a whole mesh and return where they are.
 
-    `hosts`: names of kubelet host processes, `host-1`; `controllers`: names as in
-    `system:controller:<name>`. A directory that has credentials keeps them, so that a mesh which comes
-    back is still known to those who hold its kubeconfig; what is new is added. Raises: OSError.
+    `hosts`: names of kubelet host processes, `h0`; `controllers`: names as in
+    `system:controller:<name>`; `others`: users who get a token and no file. A directory that has
+    credentials keeps them, so that a mesh which comes back is still known to those who hold its
+    kubeconfig; what is new is added. Raises: OSError.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     known = _read(directory / SERVER_FILE)
@@ -85,6 +93,8 @@ def make(directory: Path, *, hosts: Sequence[str], controllers: Iterable[str], r
     for host in hosts:
         identity = host_identity(host)
         files[f"kubelet/{host}"] = {identity.user: token(identity)}
+    for identity in others:
+        token(identity)
     server = _ServerFile(
         tokens=[*tokens.values(), *(t for t in known.tokens if t.user not in tokens)],
         node_key=known.node_key or f"{random.getrandbits(256):064x}",
@@ -94,6 +104,14 @@ def make(directory: Path, *, hosts: Sequence[str], controllers: Iterable[str], r
     for process, content in files.items():
         _put(made.of(process), msgspec.json.encode(content))
     return made
+
+
+def token_of(made: Credentials, user: str) -> str:
+    """Return the token of one user. Raises: KeyError that names the user."""
+    for token in _read(made.server).tokens:
+        if token.user == user:
+            return token.token
+    raise KeyError(f"this mesh has no token for {user}")
 
 
 def _read(path: Path) -> _ServerFile:

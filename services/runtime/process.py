@@ -191,9 +191,9 @@ class _Process:
         return end.code
 
     def _make_transport(self) -> Transport:
-        if not self._config.token_file or self._service == "apiserver":
-            # The API server's token file is the list of everybody's tokens, not its own credentials.
-            return NoTransport() if self._service == "apiserver" else self._rpc({})
+        if self._service.startswith("apiserver"):
+            # Its token file is the list of everybody's tokens, not credentials of its own.
+            return NoTransport()
         return self._rpc(load_tokens(self._config.token_file))
 
     def _rpc(self, tokens: dict[str, str]) -> Transport:

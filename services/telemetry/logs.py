@@ -22,9 +22,10 @@ def _json(_logger: Any, _method: str, event: Any) -> str:
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
 
 
-def set_up(component: str, level: str = "info", *, stream: TextIO | None = None) -> None:
+def set_up(component: str, level: str = "info", *, stream: TextIO | None = None, is_plain: bool = False) -> None:
     """Make every logger of this process write one line an event, from `level` upwards.
 
+    `is_plain`: a command that people read writes words, not JSON, when piped too.
     Raises: ValueError when there is no such level.
     """
     if level not in LEVELS:
@@ -36,8 +37,9 @@ def set_up(component: str, level: str = "info", *, stream: TextIO | None = None)
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    last: Any = structlog.dev.ConsoleRenderer(colors=True) if out.isatty() else _json
-    if out.isatty():
+    is_console = out.isatty() or is_plain
+    last: Any = structlog.dev.ConsoleRenderer(colors=out.isatty()) if is_console else _json
+    if is_console:
         shared.remove(structlog.processors.format_exc_info)
     structlog.configure(
         processors=[*shared, last],

@@ -1,0 +1,1 @@
+"""`keplab`: what people type. Each file of `commands/` is one command; the folder is the register."""

@@ -1,0 +1,83 @@
+"""`keplab COMMAND`: finds the command's file, runs it, and turns how it ended into an exit code.
+
+0 all well; 1 an expectation, invariant or goal failed; 2 wrong usage or bad input; 3 the mesh could not
+start; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from services.api.switches import SwitchError
+from services.cli import commands
+from services.cli.output import EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
+from services.runtime.config import MeshError
+
+
+class _Folder(click.Group):
+    """A group whose commands are the files of a folder; only the one that is asked for is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, or None."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
+        command = getattr(module, "COMMAND", None)
+        return command if isinstance(command, click.Command) else None
+
+
+@click.command(cls=_Folder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="keplab", prog_name="keplab")
+def cli() -> None:
+    r"""Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.
+
+    \b
+    Start with:
+      keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
+      keplab status
+      keplab down
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one command."""
+    try:
+        code = cli.main(args=None if arguments is None else list(arguments), prog_name="keplab", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        return EXIT_USAGE
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except SwitchError as error:
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_USAGE
+    except MeshError as error:
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_NOT_STARTED
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        return EXIT_OK
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`keplab switches`: the register of design choices."""
+
+from __future__ import annotations
+
+import click
+
+from services.api.switches import REGISTER, Switch
+from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
+
+
+@click.command("switches")
+@click.argument("pattern", required=False, default="")
+@output_option
+def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
+    r"""List every switch: what can be chosen between designs, its default, and the KEP or spec it comes from.
+
+    PATTERN keeps those whose name or meaning contains it.
+
+    \b
+    Examples:
+      keplab switches
+      keplab switches unbind
+      keplab switches -o json
+    """
+    wanted = pattern.lower()
+    found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
+    if output == "json":
+        print_json({"switches": [_document(s) for s in found]})
+    elif found:
+        print_table(
+            ("NAME", "DEFAULT", "VALUES", "MEANING", "SOURCE"),
+            [(s.name, _text(s.default), _values(s), s.meaning, s.source) for s in found],
+        )
+    else:
+        click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
+    return EXIT_OK if found else EXIT_FAILED
+
+
+def _document(switch: Switch) -> dict[str, object]:
+    return {
+        "name": switch.name,
+        "type": switch.type,
+        "default": switch.default,
+        "values": list(switch.values),
+        "minimum": switch.minimum,
+        "maximum": switch.maximum,
+        "meaning": switch.meaning,
+        "source": switch.source,
+    }
+
+
+def _values(switch: Switch) -> str:
+    if switch.type == "flag":
+        return "true|false"
+    if switch.values:
+        return "|".join(switch.values)
+    low = "" if switch.minimum is None else f"{switch.minimum:g}"
+    high = "" if switch.maximum is None else f"{switch.maximum:g}"
+    return f"{switch.type} {low}..{high}" if low or high else switch.type
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

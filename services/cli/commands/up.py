@@ -1,0 +1,171 @@
+"""`keplab up`: the mesh as processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from services.api.switches import Switches
+from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
+from services.runtime.supervisor import AlreadyRunning, MeshError, MeshOptions, Supervisor, holder, read_state
+from services.telemetry import logs
+
+DETACHED_READY_MAX_S = 120.0
+POLL_S = 0.05
+
+
+@click.command("up")
+@click.option("--nodes", type=click.IntRange(0, 20_000), default=3, show_default=True, help="emulated nodes")
+@click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
+@click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
+@data_option
+@click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
+@click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")
+@set_option
+@click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="of the processes' log files")  # fmt: skip
+@click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
+@output_option
+def COMMAND(**given: Any) -> int:  # noqa: N802
+    r"""Start a mesh on this machine: API server, scheduler, controllers and emulated kubelets.
+
+    It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
+    with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
+
+    \b
+    Examples:
+      keplab up
+      keplab up --nodes 1000 --engine memory
+      keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
+      keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
+    """
+    Switches.parse(given["assignments"])
+    return _detach(given) if given["detach"] else _attend(given)
+
+
+def _attend(given: dict[str, Any]) -> int:
+    logs.set_up("keplab", "warning", is_plain=True)
+    options = MeshOptions(
+        data_dir=given["data"],
+        nodes=given["nodes"],
+        hosts=given["hosts"],
+        engine=given["engine"],
+        rest_port=given["rest_port"],
+        grpc_port=given["grpc_port"],
+        switches=tuple(given["assignments"]),
+        log_level=given["log_level"],
+        arguments={"kubelet": [text for latency in given["latency"] for text in ("--latency", latency)]},
+    )
+    return asyncio.run(_run(Supervisor(options), given["output"]))
+
+
+async def _run(supervisor: Supervisor, output: str) -> int:
+    stopping = asyncio.Event()
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, on_signal, number)
+    start = asyncio.create_task(supervisor.start())
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([start, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not start.done():
+            click.echo("interrupted: stopping what was started", err=True)
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
+            return EXIT_INTERRUPTED
+        start.result()
+        status = supervisor.status()
+        if output == "json":
+            print_json(status)
+        else:
+            _tell(status, is_detached=False)
+        sys.stdout.flush()
+        await waiting
+        if output != "json":
+            click.echo("stopping")
+        await supervisor.stop()
+    finally:
+        waiting.cancel()
+    return EXIT_INTERRUPTED if received and received[0] == signal.SIGINT else EXIT_OK
+
+
+def _tell(status: dict[str, Any], *, is_detached: bool) -> None:
+    kubeconfig = os.path.relpath(status["kubeconfig"])
+    click.echo(f"mesh is up: {len(status['processes'])} processes")
+    click.echo(f"  kubeconfig   {kubeconfig}")
+    click.echo(f"  REST         {status['rest_url']}")
+    click.echo(f"  gRPC         {status['grpc_target']}")
+    click.echo(f"  logs         {os.path.relpath(status['data_dir'])}/logs")
+    click.echo(f"  try          kubectl --kubeconfig {kubeconfig} get nodes")
+    data = os.path.relpath(status["data_dir"])
+    stop = "keplab down" + ("" if data == ".keplab" else f" --data {data}")
+    click.echo(f"  stop with    {stop if is_detached else 'Ctrl-C'}")
+
+
+def _detach(given: dict[str, Any]) -> int:
+    """Start ourselves again in the background and return when that mesh is ready."""
+    data: Path = given["data"]
+    pid = holder(data) if data.is_dir() else 0
+    if pid:
+        raise AlreadyRunning(f"a mesh already runs on {data} (pid {pid}); stop it with `keplab down`")
+    arguments = ["--data", str(data.absolute()), "--output", "json"]
+    for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level"):
+        arguments += [f"--{name.replace('_', '-')}", str(given[name])]
+    for flag, texts in (("--set", given["assignments"]), ("--latency", given["latency"])):
+        for text in texts:
+            arguments += [flag, text]
+    log_path = data / "logs" / "supervisor.log"
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        log = log_path.open("wb")
+    except OSError as error:
+        raise MeshError(f"{error.filename or data}: {error.strerror}") from None
+    with log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "services.cli", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        status = _wait_until_ready(child, data, log_path)
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+    if given["output"] == "json":
+        print_json(status)
+    else:
+        _tell(status, is_detached=True)
+    return EXIT_OK
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes], data: Path, log_path: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + DETACHED_READY_MAX_S
+    while True:
+        if child.poll() is not None:
+            lines = [line for line in log_path.read_text("utf-8", "replace").splitlines() if line.strip()]
+            raise MeshError(lines[-1].removeprefix("Error: ") if lines else f"the mesh ended with {child.returncode}")
+        state = read_state(data)
+        if state is not None and state.get("ready") and state.get("supervisor_pid") == child.pid:
+            return state
+        if time.monotonic() > deadline:
+            raise MeshError(f"the mesh is not ready after {DETACHED_READY_MAX_S:g} s; see {log_path}")
+        time.sleep(POLL_S)

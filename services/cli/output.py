@@ -1,0 +1,74 @@
+"""How commands speak: tables and colour on a terminal, plain lines when piped, one document with `-o json`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_STARTED = 3
+EXIT_INTERRUPTED = 130
+
+DATA_DIR_DEFAULT = ".keplab"
+
+
+def output_option(command: F) -> F:
+    """Give a command `-o json`; the parameter is called `output`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="how to print"
+    )(command)
+
+
+def data_option(command: F) -> F:
+    """Give a command `--data DIR`; the parameter is called `data`."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(DATA_DIR_DEFAULT),
+        show_default=True,
+        help="directory of the mesh: state, logs, kubeconfig",
+    )(command)
+
+
+def set_option(command: F) -> F:
+    """Give a command repeatable `--set NAME=VALUE`; the parameter is called `assignments`."""
+    return click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="set a switch; may be repeated (`keplab switches` lists them)",
+    )(command)
+
+
+def print_json(document: Any) -> None:
+    """Print one document, indented, keys in their order."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
+    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=title or None, box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in texts:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(len(row[i]) for row in [list(columns), *texts]) for i in range(len(columns))]
+    for row in [list(columns), *texts]:
+        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,557 @@
+"""A whole mesh as processes of this machine: started, watched, restarted, stopped.
+
+Everything lives below one data directory: credentials, kubeconfig, the state file `mesh.json`, one
+log, event log and span file a process. Children die with their supervisor, even if it is SIGKILLed, and
+a lock on the directory says whether a mesh runs there, so no stale file can lie about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from services.api.identity import Identity
+from services.client.rpc import RpcTransport
+from services.runtime import credentials
+from services.runtime.config import EXIT_BUG, EXIT_IO, EXIT_OK, PREFIX, MeshError
+from services.runtime.process import PARENT_VARIABLE
+from services.runtime.real import RealClock, seeded_random, write_atomically
+from services.telemetry import logs
+
+READY_MAX_S = 60.0
+STOP_MAX_S = 12.0
+POLL_S = 0.02
+STATE_PERIOD_S = 2.0
+RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
+HOSTS_DEFAULT = 3
+
+LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
+
+__all__ = ["AlreadyRunning", "MeshError", "MeshOptions", "Supervisor", "holder", "lock", "read_state"]
+
+STATE_FILE = "mesh.json"
+LOCK_FILE = "mesh.lock"
+KUBECONFIG_FILE = "kubeconfig"
+
+_OURS = str(Path(__file__).resolve().parents[2])
+_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers"}
+
+
+class AlreadyRunning(MeshError):
+    """Another supervisor holds this data directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshOptions:
+    """What to run.
+
+    `nodes`: number of equal nodes dealt out to `hosts` kubelet processes (0: at most three), or
+    `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
+    `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
+    for every host. `identities`: who else gets a token, beside the processes and the administrator.
+    `without`: processes not to start, so that somebody else can run them.
+    """
+
+    data_dir: Path
+    nodes: int = 0
+    hosts: int = 0
+    definitions: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
+    engine: str = "sqlite"
+    rest_port: int = 0
+    grpc_port: int = 0
+    switches: tuple[str, ...] = ()
+    seed: int | None = None
+    log_level: str = "info"
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    identities: tuple[Identity, ...] = ()
+    without: frozenset[str] = frozenset()
+
+
+class _Child:
+    """One process we keep alive: its command line and what became of it so far."""
+
+    def __init__(self, name: str, arguments: list[str], log: Path, ready_file: Path) -> None:
+        self.name, self.arguments, self.log, self.ready_file = name, arguments, log, ready_file
+        self.process: asyncio.subprocess.Process | None = None
+        self.keeper: asyncio.Task[None] | None = None
+        self.ports: dict[str, int] = {}
+        self.is_ready = False
+        self.is_wanted = False
+        self.failed_for_good = False
+        self.started_at = 0.0
+        self.restarts = 0
+        self.restart_times: deque[float] = deque()
+        self.next_down_s: float | None = None
+        self.last_error = ""
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 while there is none."""
+        return self.process.pid if self.process is not None and self.process.returncode is None else 0
+
+
+class Supervisor:
+    """Runs a mesh. `start` and `stop` once each; the rest in between."""
+
+    def __init__(self, options: MeshOptions) -> None:
+        self._options = options
+        self._data = options.data_dir.absolute()
+        self._clock = RealClock()
+        self._random = seeded_random(None)
+        self._log = logs.get()
+        self._children: dict[str, _Child] = {}
+        self._lock_fd = -1
+        self._state_task: asyncio.Task[None] | None = None
+        self._credentials: credentials.Credentials | None = None
+        self._is_ready = False
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when every process is ready; after an error or a cancellation nothing is left running.
+
+        Raises: AlreadyRunning; MeshError with the line of the process that could not start.
+        """
+        try:
+            self._prepare()
+            apiserver = self._add("apiserver", self._apiserver_arguments())
+            await self._start_all([apiserver])
+            # From now on restarts must find the same ports: clients hold on to them.
+            apiserver.arguments += ["--grpc-port", str(apiserver.ports["grpc"])]
+            apiserver.arguments += ["--rest-port", str(apiserver.ports["rest"])]
+            self._write_kubeconfig()
+            rest = [self._add(name, ["--token-file", self._token_file(name)]) for name in ("scheduler", "controllers")]
+            rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
+            await self._start_all([child for child in rest if child.name not in self._options.without])
+            self._is_ready = True
+            self._write_state()
+            self._state_task = asyncio.create_task(self._keep_state())
+        except OSError as error:
+            await self.stop()
+            raise MeshError(f"{error.filename or self._data}: {error.strerror}") from None
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(self.stop()))
+            raise
+
+    async def stop(self) -> None:
+        """Stop every process, last started first, the API server last of all; release the directory."""
+        if self._state_task is not None:
+            self._state_task.cancel()
+        for child in self._children.values():
+            child.is_wanted = False
+        others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
+        # Kubelets and controllers may say their last words to a server that still listens.
+        await asyncio.gather(*(self._stop_child(child) for child in others))
+        if "apiserver" in self._children:
+            await self._stop_child(self._children["apiserver"])
+        if self._lock_fd >= 0:
+            (self._data / STATE_FILE).unlink(missing_ok=True)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def kill(self, name: str, number: int = signal.SIGKILL, *, down_s: float | None = None) -> None:
+        """Send a signal. A process that dies of it comes back after the back-off, or after `down_s`.
+
+        Raises: KeyError when there is no such process; MeshError when it is not running.
+        """
+        child = self._child(name)
+        if not child.pid:
+            raise MeshError(f"{name} is not running")
+        child.next_down_s = down_s
+        os.kill(child.pid, number)
+
+    async def restart(self, name: str) -> None:
+        """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
+        child = self._child(name)
+        await self._stop_child(child)
+        child.failed_for_good = False
+        await self._start_all([child])
+        child.restarts += 1
+
+    def _child(self, name: str) -> _Child:
+        if name not in self._children:
+            raise KeyError(f"no process is called {name}; there are {', '.join(self._children)}")
+        return self._children[name]
+
+    # -- what others want to know ---------------------------------------------------------------------
+
+    @property
+    def grpc_target(self) -> str:
+        """HOST:PORT of the mesh's own door."""
+        return f"127.0.0.1:{self._children['apiserver'].ports['grpc']}"
+
+    @property
+    def rest_url(self) -> str:
+        """URL of the door that kubectl knows."""
+        return f"http://127.0.0.1:{self._children['apiserver'].ports['rest']}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of the administrator."""
+        return self._data / KUBECONFIG_FILE
+
+    @property
+    def events_dir(self) -> Path:
+        """Where the processes' event logs are."""
+        return self._data / "events"
+
+    @property
+    def spans_dir(self) -> Path:
+        """Where the processes' span files are."""
+        return self._data / "spans"
+
+    def names(self) -> list[str]:
+        """Return the names of all processes, in the order they were started."""
+        return list(self._children)
+
+    def status(self) -> dict[str, Any]:
+        """Return the document that `keplab status -o json` prints."""
+        now = self._clock.now()
+        is_known = "apiserver" in self._children and self._children["apiserver"].ports
+        return {
+            "kubeconfig": str(self.kubeconfig),
+            "rest_url": self.rest_url if is_known else "",
+            "grpc_target": self.grpc_target if is_known else "",
+            "ready": self._is_ready and all(child.is_ready for child in self._children.values()),
+            "supervisor_pid": os.getpid(),
+            "data_dir": str(self._data),
+            "processes": [
+                {
+                    "name": child.name,
+                    "pid": child.pid,
+                    "port": child.ports.get("grpc", child.ports.get("health", 0)),
+                    "ports": child.ports,
+                    "ready": child.is_ready,
+                    "uptime_s": round(now - child.started_at, 1) if child.pid else 0.0,
+                    "restarts": child.restarts,
+                    "last_error": child.last_error,
+                    "log": str(child.log),
+                }
+                for child in self._children.values()
+            ],
+        }
+
+    def client_transport(self, identity: str = "") -> RpcTransport:
+        """Return a new connection as one identity, "" for the administrator; close it when done.
+
+        Raises: KeyError when this mesh has no token for that identity.
+        """
+        assert self._credentials is not None, "the mesh is not started"
+        token = credentials.token_of(self._credentials, identity or "system:mesh-admin")
+        return RpcTransport(
+            self.grpc_target,
+            {identity or "system:mesh-admin": token},
+            clock=self._clock,
+            random=seeded_random(None),
+        )
+
+    # -- before the first process ---------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        for folder in ("logs", "events", "spans", "run"):
+            (self._data / folder).mkdir(parents=True, exist_ok=True)
+        self._lock_fd = lock(self._data)
+        hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
+        self._credentials = credentials.make(
+            self._data / "credentials",
+            hosts=hosts,
+            controllers=_controllers(),
+            random=seeded_random(None),
+            others=self._options.identities,
+        )
+
+    def _token_file(self, process: str) -> str:
+        assert self._credentials is not None
+        return str(self._credentials.of(process))
+
+    def _apiserver_arguments(self) -> list[str]:
+        assert self._credentials is not None
+        return [
+            "--engine", self._options.engine,
+            "--data-dir", str(self._data / "apiserver"),
+            "--token-file", str(self._credentials.server),
+            "--grpc-port", str(self._options.grpc_port),
+            "--rest-port", str(self._options.rest_port),
+        ]  # fmt: skip
+
+    def _dealt(self) -> list[tuple[str, tuple[int, int]]]:
+        """Return (host, (first node, number of nodes)): nodes dealt out in blocks."""
+        nodes = self._options.nodes
+        if not nodes:
+            return []
+        hosts = min(self._options.hosts or HOSTS_DEFAULT, nodes)
+        size = -(-nodes // hosts)
+        blocks = [(i * size, min(size, nodes - i * size)) for i in range(hosts) if i * size < nodes]
+        return [(f"h{i}", block) for i, block in enumerate(blocks)]
+
+    def _kubelet_arguments(self) -> list[tuple[str, list[str]]]:
+        found: list[tuple[str, list[str]]] = []
+        if self._options.definitions:
+            for host, definitions in self._options.definitions.items():
+                path = self._data / "run" / f"nodes-{host}.json"
+                write_atomically(path, msgspec.json.encode(list(definitions)))
+                found.append((host, ["--nodes-file", str(path)]))
+        else:
+            for host, (first, count) in self._dealt():
+                found.append((host, ["--nodes", str(count), "--first", str(first)]))
+        data = self._data / "kubelet"
+        return [
+            (host, [*arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host)])
+            for host, arguments in found
+        ]
+
+    def _add(self, name: str, arguments: list[str]) -> _Child:
+        """Register a process; its full command line is this plus what every process gets."""
+        plain = name.replace("/", "_")
+        ready_file = self._data / "run" / f"{plain}.ready"
+        common = [
+            "--name", name,
+            "--events-dir", str(self.events_dir),
+            "--spans-dir", str(self.spans_dir),
+            "--ready-file", str(ready_file),
+            "--log-level", self._options.log_level,
+            "--die-with-parent",
+        ]  # fmt: skip
+        if name != "apiserver":
+            common += ["--server", self.grpc_target]
+        if self._options.seed is not None:
+            common += ["--seed", str(self._options.seed)]
+        for assignment in self._options.switches:
+            common += ["--set", assignment]
+        extra = [*self._options.arguments.get(name.partition("/")[0], ()), *self._options.arguments.get(name, ())]
+        child = _Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
+        if name not in self._options.without:
+            self._children[name] = child
+        return child
+
+    # -- one process ----------------------------------------------------------------------------------
+
+    async def _start_all(self, children: Sequence[_Child]) -> None:
+        """Return when all of them are ready. Raises: MeshError as soon as one cannot be."""
+        for child in children:
+            child.is_wanted = True
+            child.is_ready = False
+            child.keeper = asyncio.create_task(self._keep(child))
+        deadline = self._clock.now() + READY_MAX_S
+        while waiting := [child for child in children if not child.is_ready]:
+            for child in waiting:
+                if child.failed_for_good:
+                    raise MeshError(child.last_error or f"{child.name} did not start; see {child.log}")
+                if child.keeper is not None and child.keeper.done() and not child.keeper.cancelled():
+                    child.keeper.result()
+            if self._clock.now() > deadline:
+                names = ", ".join(child.name for child in waiting)
+                raise MeshError(f"{names} not ready within {READY_MAX_S:g} s; see {waiting[0].log}")
+            await asyncio.sleep(POLL_S)
+
+    async def _keep(self, child: _Child) -> None:
+        """Run the process again and again while it is wanted and P14 allows."""
+        while child.is_wanted:
+            await self._spawn(child)
+            assert child.process is not None
+            watcher = asyncio.create_task(self._wait_until_ready(child))
+            try:
+                code = await child.process.wait()
+            finally:
+                watcher.cancel()
+            child.is_ready = False
+            if not child.is_wanted:
+                return
+            child.last_error = self._why(child, code)
+            if not self._may_restart(child, code):
+                child.failed_for_good = True
+                self._log.error("child.given_up", child=child.name, error=child.last_error)
+                self._write_state()
+                return
+            delay_s, child.next_down_s = child.next_down_s, None
+            if delay_s is None:
+                delay_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (len(child.restart_times) - 1))
+            self._log.warning("child.restarting", child=child.name, error=child.last_error, after_s=delay_s)
+            self._write_state()
+            await asyncio.sleep(delay_s)
+            child.restarts += 1
+
+    async def _spawn(self, child: _Child) -> None:
+        child.ready_file.unlink(missing_ok=True)
+        module = _MODULES.get(child.name, child.name.partition("/")[0])
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        environment[PARENT_VARIABLE] = str(os.getpid())
+        # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
+        with child.log.open("ab") as log:
+            child.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", module, *child.arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                # A Ctrl-C on the terminal is for us: we stop them, in order.
+                start_new_session=True,
+            )  # fmt: skip
+        child.started_at = self._clock.now()
+
+    async def _wait_until_ready(self, child: _Child) -> None:
+        while True:
+            try:
+                note = msgspec.json.decode(child.ready_file.read_bytes())
+                break
+            except FileNotFoundError:
+                await asyncio.sleep(POLL_S)
+        child.ports = dict(note["ports"])
+        child.is_ready = True
+        if self._is_ready:
+            self._write_state()
+
+    def _may_restart(self, child: _Child, code: int) -> bool:
+        """P14: after 70, 74 and signals, at most 5 times in 60 s; never after 64, 75, 78.
+
+        An end in good order that nobody asked us for counts as a signal: somebody sent SIGTERM.
+        """
+        if not (code in (EXIT_OK, EXIT_BUG, EXIT_IO) or code < 0):
+            return False
+        now = self._clock.now()
+        while child.restart_times and child.restart_times[0] < now - RESTART_WINDOW_S:
+            child.restart_times.popleft()
+        if child.next_down_s is not None:
+            return True  # whoever killed it on purpose also said when it comes back
+        child.restart_times.append(now)
+        return len(child.restart_times) <= RESTARTS_MAX
+
+    def _why(self, child: _Child, code: int) -> str:
+        """Return one line: the signal, or the last thing the process said."""
+        if code < 0:
+            return f"{child.name} was ended by {signal.Signals(-code).name}"
+        said = _last_line(child.log)
+        return f"{said} (exit {code})" if said else f"{child.name} ended with exit code {code}"
+
+    async def _stop_child(self, child: _Child) -> None:
+        child.is_wanted = False
+        process = child.process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                # A stopped process would keep its SIGTERM for later.
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+            try:
+                async with asyncio.timeout(STOP_MAX_S):
+                    await process.wait()
+            except TimeoutError:
+                self._log.warning("child.killed", child=child.name, after_s=STOP_MAX_S)
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if child.keeper is not None:
+            child.keeper.cancel()
+            await asyncio.gather(child.keeper, return_exceptions=True)
+            # It may have been just between two lives.
+            late = child.process
+            if late is not None and late is not process and late.returncode is None:
+                late.kill()
+                await late.wait()
+        child.is_ready = False
+        child.ready_file.unlink(missing_ok=True)
+
+    # -- files ----------------------------------------------------------------------------------------
+
+    async def _keep_state(self) -> None:
+        while True:
+            await asyncio.sleep(STATE_PERIOD_S)
+            self._write_state()
+
+    def _write_state(self) -> None:
+        if self._lock_fd >= 0:
+            write_atomically(self._data / STATE_FILE, msgspec.json.encode(self.status()), mode=0o600)
+
+    def _write_kubeconfig(self) -> None:
+        assert self._credentials is not None
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "keplab", "cluster": {"server": self.rest_url}}],
+            "users": [{"name": "admin", "user": {"token": self._credentials.admin_token}}],
+            "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
+            "current-context": "keplab",
+        }
+        write_atomically(self.kubeconfig, yaml.safe_dump(document, sort_keys=False).encode(), mode=0o600)
+
+
+def lock(data_dir: Path) -> int:
+    """Return the descriptor that holds the directory for as long as it is open. Raises: AlreadyRunning, OSError."""
+    fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for tries_left in reversed(range(LOCK_TRIES)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if tries_left:
+                # Perhaps only `holder`, having a look.
+                time.sleep(LOCK_PERIOD_S)
+                continue
+            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            raise AlreadyRunning(f"a mesh already runs on {data_dir} (pid {pid}); stop it with `keplab down`") from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def holder(data_dir: Path) -> int:
+    """Return the pid of the supervisor that runs a mesh on this directory; 0 when none does."""
+    try:
+        fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0)
+        return int(text) if text.strip().isdigit() else -1
+    finally:
+        os.close(fd)
+    return 0
+
+
+def read_state(data_dir: Path) -> dict[str, Any] | None:
+    """Return the status of the mesh that runs on this directory; None when none does or it is not ready yet."""
+    if not holder(data_dir):
+        return None
+    try:
+        state: dict[str, Any] = msgspec.json.decode((data_dir / STATE_FILE).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    return state
+
+
+def _controllers() -> list[str]:
+    """Return the names that need a token: one a file of `services.controllers`, without importing any."""
+    found = importlib.util.find_spec(_MODULES["controllers"])
+    folders = list(found.submodule_search_locations or ()) if found is not None else []
+    files = sorted(path.stem for folder in folders for path in Path(folder).glob("[a-z]*.py"))
+    return [name.replace("_", "-") for name in files]
+
+
+def _last_line(log: Path) -> str:
+    """Return the last thing a process said that was meant for people: its plain line, or its last error."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16384))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    for line in reversed(lines):
+        if not line.startswith("{"):
+            return line.strip()
+        with contextlib.suppress(msgspec.DecodeError):
+            record = msgspec.json.decode(line)
+            if record.get("level") == "error":
+                return f"{record.get('comp')}: {record.get('event')}: {record.get('error', '')}"
+    return ""
