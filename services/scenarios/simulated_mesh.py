@@ -16,7 +16,6 @@ from kubelet.config import KubeletConfig, NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-
 from services.api.identity import SCHEDULER, Identity
 from services.api.seams import Room, Seams
 from services.api.wire import Api
