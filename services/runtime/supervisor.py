@@ -476,10 +476,13 @@ class Supervisor:
 
     def _write_kubeconfig(self) -> None:
         assert self._credentials is not None
+        # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
+        # the REST door reads that password as the token. Other clients send the token itself.
+        server = self.rest_url.replace("http://", f"http://admin:{self._credentials.admin_token}@")
         document = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "keplab", "cluster": {"server": self.rest_url}}],
+            "clusters": [{"name": "keplab", "cluster": {"server": server}}],
             "users": [{"name": "admin", "user": {"token": self._credentials.admin_token}}],
             "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
             "current-context": "keplab",
