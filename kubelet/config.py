@@ -1,0 +1,196 @@
+"""What a kubelet host can be told: which nodes it emulates, what they consist of, how long things take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from kubelet.latency import LatencyModel
+from services.api.quantity import amount
+from services.api.taints import Taint
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+
+TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+NUMA_NODES_MAX = 8
+"""More NUMA nodes than this and a kubelet with a topology policy refuses to start (kubelet 5.3)."""
+
+
+class _Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base: camelCase on the wire, unknown fields are an error that names them."""
+
+
+class NumaNode(_Definition, frozen=True):
+    """One NUMA node: hardware threads, memory (quantity; "" shares the node's evenly), devices by resource."""
+
+    cpus: int = 0
+    memory: str = ""
+    devices: dict[str, int] = {}
+
+
+class NodeDefinition(_Definition, frozen=True):
+    """One emulated node. Quantities as text; `numa` may be written `2x8` (two NUMA nodes of eight CPUs).
+
+    `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA
+    distances as ACPI gives them; empty means 10 to itself and 20 to every other.
+    """
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    cpu: str = ""
+    memory: str = "32Gi"
+    ephemeral_storage: str = "100Gi"
+    pods: int = 110
+    extended: dict[str, int] = {}
+    numa: tuple[NumaNode, ...] = ()
+    topology_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
+    topology_scope: Literal["container", "pod"] = "container"
+    prefer_closest_numa: bool = False
+    distances: tuple[tuple[int, ...], ...] = ()
+    cpu_policy: Literal["", "none", "static"] = ""
+    threads_per_core: int = 1
+    full_pcpus_only: bool = False
+    reserved_cpus: int = 0
+    zone: str = ""
+    region: str = ""
+
+    @classmethod
+    def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
+        """Return the definition a JSON object describes. Raises: ValueError naming node and field."""
+        shape: dict[str, Any] = dict(document)
+        name = shape.get("name", "?")
+        try:
+            if isinstance(shape.get("numa"), str):
+                shape["numa"] = _numa(str(shape["numa"]))
+            # Options of a scenario are texts; numbers in them are meant as numbers.
+            definition = msgspec.convert(shape, cls, strict=False)
+            definition.check()
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ValueError(f"node {name}: {error}") from None
+        return definition
+
+    def check(self) -> None:
+        """Raise ValueError when the definition cannot be a node."""
+        amount("cpu", self.cpu_text)
+        amount("memory", self.memory)
+        amount("ephemeral-storage", self.ephemeral_storage)
+        if len(self.numa) > NUMA_NODES_MAX and self.topology_policy != "none":
+            raise ValueError(f"numa: {len(self.numa)} NUMA nodes, a topology policy allows {NUMA_NODES_MAX}")
+        if self.threads_per_core < 1:
+            raise ValueError(f"threadsPerCore: {self.threads_per_core}, want at least 1")
+        if not 0 <= self.reserved_cpus <= max(self.cpus, 0):
+            raise ValueError(f"reservedCpus: {self.reserved_cpus} of {self.cpus} CPUs")
+        if self.distances and len(self.distances) != len(self.numa):
+            raise ValueError(f"distances: {len(self.distances)} rows for {len(self.numa)} NUMA nodes")
+
+    @property
+    def cpus(self) -> int:
+        """Hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
+        return sum(n.cpus for n in self.numa) or amount("cpu", self.cpu or "8") // 1000
+
+    @property
+    def cpu_text(self) -> str:
+        """The capacity as a quantity."""
+        return self.cpu or str(self.cpus)
+
+    @property
+    def has_static_cpus(self) -> bool:
+        """Whether Guaranteed pods with whole CPUs get exclusive ones."""
+        return self.cpu_policy == "static" or (self.cpu_policy == "" and self.topology_policy != "none")
+
+    def capacity(self) -> dict[str, str]:
+        """Return all resources as quantities."""
+        found = {
+            "cpu": self.cpu_text,
+            "memory": self.memory,
+            "ephemeral-storage": self.ephemeral_storage,
+            "pods": str(self.pods),
+        }
+        extended = dict(self.extended)
+        for numa in self.numa:
+            for resource, count in numa.devices.items():
+                extended[resource] = extended.get(resource, 0) + count
+        return found | {name: str(count) for name, count in sorted(extended.items())}
+
+    def allocatable(self) -> dict[str, str]:
+        """Return the capacity less what is reserved for the system."""
+        milli = amount("cpu", self.cpu_text) - 1000 * self.reserved_cpus
+        return self.capacity() | {"cpu": str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"}
+
+
+def _numa(text: str) -> list[dict[str, int]]:
+    nodes, sign, cpus = text.partition("x")
+    if not (sign and nodes.isdigit() and cpus.isdigit()):
+        raise ValueError(f"numa: {text!r}, want for example 2x8: two NUMA nodes of eight CPUs")
+    return [{"cpus": int(cpus)}] * int(nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeletConfig(CommonConfig):
+    """One process that hosts emulated nodes."""
+
+    nodes: int = setting(0, "number of equal nodes to emulate")
+    name_prefix: str = setting("node-", "names of these nodes: the prefix and a number")
+    first: int = setting(0, "number of the first of these nodes")
+    cpu: str = setting("8", "CPUs of each of these nodes")
+    memory: str = setting("32Gi", "memory of each of these nodes")
+    pods: int = setting(110, "most pods on each of these nodes")
+    zones: int = setting(0, "spread these nodes over so many zones; 0: no zone labels")
+    nodes_file: str = setting("", "JSON list of node definitions, in addition")
+    definitions: tuple[NodeDefinition, ...] = setting((), "a node definition as JSON, in addition; may be repeated")
+    address: str = setting("127.0.0.1", "address the nodes advertise for logs")
+    port: int = setting(0, "port the nodes advertise for logs; 0: health_port")
+    latency: tuple[str, ...] = setting(
+        (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
+    )
+    status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
+    pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
+    node_watch: bool = setting(True, "watch each own Node, so that admission sees its newest labels and taints")
+
+    def node_definitions(self) -> tuple[NodeDefinition, ...]:
+        """Return all nodes this process hosts. Raises: StartError naming the file and the node."""
+        found: list[NodeDefinition] = []
+        try:
+            for given in self.definitions:
+                found.append(given if isinstance(given, NodeDefinition) else NodeDefinition.parse(_object(given)))
+            for index in range(self.first, self.first + self.nodes):
+                zone = f"zone-{index % self.zones}" if self.zones else ""
+                name = f"{self.name_prefix}{index}"
+                found.append(NodeDefinition(name=name, cpu=self.cpu, memory=self.memory, pods=self.pods, zone=zone))
+            if self.nodes_file:
+                found += _read_file(self.nodes_file)
+            for definition in found:
+                definition.check()
+        except ValueError as error:
+            raise StartError(str(error), EXIT_USAGE) from None
+        names = [d.name for d in found]
+        if len(set(names)) != len(names):
+            twice = next(n for i, n in enumerate(names) if n in names[:i])
+            raise StartError(f"node {twice} is defined twice", EXIT_USAGE)
+        return tuple(found)
+
+    def latency_model(self, seed: int) -> LatencyModel:
+        """Return how long each stage takes. Raises: StartError for a malformed `latency`."""
+        try:
+            return LatencyModel.parse(self.latency, seed)
+        except ValueError as error:
+            raise StartError(f"--latency {error}", EXIT_USAGE) from None
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"--definitions {text[:60]!r}: {error}") from None
+
+
+def _read_file(path: str) -> list[NodeDefinition]:
+    try:
+        items = msgspec.json.decode(Path(path).read_bytes(), type=list[dict[str, object]])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ValueError(f"--nodes-file {path}: {error}") from None
+    return [NodeDefinition.parse(item) for item in items]

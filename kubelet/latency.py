@@ -1,0 +1,151 @@
+"""How long each stage of a pod's life on a node takes: distributions, seeded by node and pod.
+
+A draw depends on the seed, the node, the pod and the stage alone, never on how many draws came before;
+so adding a pod to an experiment does not change the luck of the others. Pure.
+Source: kubelet 8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+STAGES = ("worker", "mount", "sandbox", "image", "create", "stop")
+"""From the watch event to a worker; volumes; sandbox and network; image check; container create and
+start; from SIGTERM to the exit of a container whose script does not say."""
+
+DEFAULTS = {
+    "worker": "lognormal:0.005,0.25",
+    "mount": "lognormal:0.1,0.25",
+    "sandbox": "lognormal:0.3,0.25",
+    "image": "lognormal:0.005,0.25",
+    "create": "lognormal:0.15,0.25",
+    "stop": "lognormal:0.1,0.25",
+}
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def _mix(value: int) -> int:
+    """Return splitmix64's finaliser: 64 well mixed bits."""
+    value &= _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def _unit(bits: int) -> float:
+    """Return a number in (0, 1)."""
+    return ((bits >> 11) + 0.5) / (1 << 53)
+
+
+def pod_seed(seed: int, node: str, uid: str) -> int:
+    """Return the 64-bit seed of one pod on one node."""
+    text = f"{seed}\0{node}\0{uid}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """`kind` with its parameters, all in seconds: constant:S, uniform:MIN,MAX, normal:MEAN,SD,
+    lognormal:MEDIAN,SIGMA, pareto:MINIMUM,ALPHA, empirical:S,S,… (each as likely)."""
+
+    kind: str
+    parameters: tuple[float, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Distribution:
+        """Return the distribution `text` names. Raises: ValueError."""
+        kind, _, rest = text.partition(":")
+        wants = {"constant": 1, "uniform": 2, "normal": 2, "lognormal": 2, "pareto": 2, "empirical": 0}
+        if kind not in wants:
+            raise ValueError(f"{text!r}: no distribution {kind!r}; there are: {', '.join(wants)}")
+        try:
+            parameters = tuple(float(part) for part in rest.split(","))
+        except ValueError:
+            raise ValueError(f"{text!r}: parameters must be numbers of seconds") from None
+        if any(not math.isfinite(p) or p < 0 for p in parameters):
+            raise ValueError(f"{text!r}: parameters must be finite and not negative")
+        if wants[kind] and len(parameters) != wants[kind]:
+            raise ValueError(f"{text!r}: {kind} takes {wants[kind]} parameters, not {len(parameters)}")
+        if kind == "pareto" and parameters[1] == 0:
+            raise ValueError(f"{text!r}: alpha must be above 0")
+        return cls(kind, parameters)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every draw is 0."""
+        return self.kind == "constant" and self.parameters[0] == 0.0
+
+    def draw(self, bits: int) -> float:
+        """Return seconds, never negative, from 64 random bits."""
+        p = self.parameters
+        match self.kind:
+            case "constant":
+                return p[0]
+            case "uniform":
+                return p[0] + (p[1] - p[0]) * _unit(bits)
+            case "normal":
+                return max(0.0, p[0] + p[1] * _gauss(bits))
+            case "lognormal":
+                return p[0] * math.exp(p[1] * _gauss(bits))
+            case "pareto":
+                return float(p[0] / _unit(bits) ** (1.0 / p[1]))
+            case _:
+                return p[bits % len(p)]
+
+
+def _gauss(bits: int) -> float:
+    """Return a standard normal number (Box and Muller)."""
+    radius = math.sqrt(-2.0 * math.log(_unit(bits)))
+    return radius * math.cos(2.0 * math.pi * _unit(_mix(bits + _GOLDEN)))
+
+
+class LatencyModel:
+    """A distribution a stage, and the seed of all draws."""
+
+    def __init__(self, stages: dict[str, Distribution], seed: int) -> None:
+        self._stages = stages
+        self._seed = seed
+
+    @classmethod
+    def parse(cls, texts: Iterable[str], seed: int) -> LatencyModel:
+        """Return the model of `STAGE=DISTRIBUTION` texts over the defaults; stage `all` sets every one.
+
+        Raises: ValueError naming the text.
+        """
+        stages = {stage: Distribution.parse(text) for stage, text in DEFAULTS.items()}
+        for text in texts:
+            stage, sign, rest = text.partition("=")
+            if not sign or (stage != "all" and stage not in STAGES):
+                raise ValueError(f"{text!r}: want STAGE=DISTRIBUTION with a stage of {', '.join(STAGES)} or all")
+            distribution = Distribution.parse(rest)
+            for name in STAGES if stage == "all" else (stage,):
+                stages[name] = distribution
+        return cls(stages, seed)
+
+    def for_pod(self, node: str, uid: str) -> PodLatency:
+        """Return the draws of one pod on one node."""
+        return PodLatency(self._stages, self._seed, node, uid)
+
+
+class PodLatency:
+    """The durations of one pod's stages on one node; asking twice gives the same answer."""
+
+    __slots__ = ("_node", "_seed", "_stages", "_start", "_uid")
+
+    def __init__(self, stages: dict[str, Distribution], seed: int, node: str, uid: str) -> None:
+        self._stages, self._seed, self._node, self._uid = stages, seed, node, uid
+        self._start: int | None = None
+
+    def of(self, stage: str, nth: int = 0) -> float:
+        """Return the seconds the `nth` occurrence of a stage takes."""
+        distribution = self._stages[stage]
+        if distribution.kind == "constant":
+            return distribution.parameters[0]
+        if self._start is None:
+            self._start = pod_seed(self._seed, self._node, self._uid)
+        return distribution.draw(_mix(self._start + _GOLDEN * (1 + STAGES.index(stage) + len(STAGES) * nth)))

@@ -1,0 +1,714 @@
+"""One pod's life on one node, for one binding: start, run, restart, stop. A pure machine.
+
+`advance` carries the machine to a moment, one due thing after the other and each at its own time, so a
+kubelet that was away catches up exactly. The machine never waits: it asks for its record to be made
+durable (`Persist`) before a container counts as started, and is told when that is so.
+Source: kubelet 3.2 to 3.4; guarantees N2, N3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubelet.fake_cri import INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
+from kubelet.latency import PodLatency
+from kubelet.resource_managers import Allocation
+from kubelet.script import script_of
+from kubelet.timers import EARLY_S
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document
+from services.api.times import format_time
+
+CRASHLOOP_RESET_S = 600.0
+REMOVED_GRACE_S = 1.0
+"""The object vanished: its containers get this long (kubelet 3.4)."""
+
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """Settings all workers of a host share. Seconds."""
+
+    crashloop_initial_s: float = 10.0
+    crashloop_max_s: float = 300.0
+    start_fence: bool = False
+
+
+class WallTimes:
+    """Spells monotonic moments as wall-clock text; the shell keeps `offset_s` right."""
+
+    def __init__(self, offset_s: float = 0.0) -> None:
+        self.offset_s = offset_s
+        self._second, self._text = -1, ""
+
+    def text(self, at_s: float) -> str:
+        """Return whole seconds in RFC 3339."""
+        second = int(at_s + self.offset_s)
+        if second != self._second:
+            self._second, self._text = second, format_time(second)
+        return self._text
+
+
+# --- what a worker asks for ---
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Make the worker's record durable, then call `persisted(seq)`."""
+
+    seq: int
+
+
+class LogStart(msgspec.Struct, frozen=True):
+    """The pod's first container starts now."""
+
+    container: str
+
+
+class LogStop(msgspec.Struct, frozen=True):
+    """The pod's last container has stopped."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Tell people (an Event)."""
+
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A stage of the start ended; for traces."""
+
+    stage: str
+
+
+class Poke(msgspec.Struct, frozen=True):
+    """The status is worth writing."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """Nothing of the pod runs or is held any more."""
+
+
+Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished
+
+_POKE = Poke()
+
+
+class Termination(msgspec.Struct):
+    """Why and until when a pod is being stopped. `reason` and `message` go into the final status.
+
+    `is_disruption`: publish DisruptionTarget together with the terminal phase.
+    """
+
+    cause: str
+    kill_at_s: float
+    reason: str = ""
+    message: str = ""
+    is_disruption: bool = False
+
+
+class _Condition(msgspec.Struct):
+    status: str
+    since: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodWorker:
+    """The machine of one (uid, binding generation).
+
+    `state`: held (a predecessor of the same name or uid still runs), starting, running, terminating,
+    stopped (record not durable yet), terminated. Invariant: it only moves forward, and `Finished` is
+    returned exactly once, on reaching terminated.
+    """
+
+    __slots__ = (
+        "_cursor", "_durable", "_latency", "_order", "_out", "_policy", "_restarting", "_seq", "_stage",
+        "_stage_due", "_start_acked", "_times", "allocation", "conditions", "containers", "ever_started",
+        "generation", "has_ip", "host_ip", "key", "node", "pod", "pod_ip", "started_s", "state", "termination",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        pod: KubeletPod,
+        key: WorkerKey,
+        *,
+        node: str,
+        host_ip: str,
+        pod_ip: str,
+        allocation: Allocation,
+        latency: PodLatency,
+        policy: Policy,
+        times: WallTimes,
+        now: float,
+    ) -> None:
+        self.pod, self.key, self.node = pod, key, node
+        self.host_ip, self.pod_ip = host_ip, pod_ip
+        self.allocation = allocation
+        self.started_s = now
+        self.state = "starting"
+        self.termination: Termination | None = None
+        self.ever_started = False
+        self.has_ip = False
+        self.conditions: dict[str, _Condition] = {}
+        self.generation = pod.metadata.generation
+        self._latency, self._policy, self._times = latency, policy, times
+        self._out: list[Action] = []
+        self._seq = self._durable = 0
+        self._stage = "worker"
+        self._stage_due: float | None = now + latency.of("worker")
+        self._start_acked = not policy.start_fence
+        self._cursor = 0
+        self._restarting = False
+        self.containers: list[Container] = []
+        for spec in pod.spec.init_containers:
+            kind = SIDECAR if spec.restart_policy == "Always" else INIT
+            self.containers.append(Container(spec.name, kind, spec.image, script_of(pod, spec, is_init=True)))
+        for spec in pod.spec.containers:
+            self.containers.append(Container(spec.name, MAIN, spec.image, script_of(pod, spec, is_init=False)))
+        self._refresh(now)
+
+    # --- what may happen to it ---
+
+    def begin(self, now: float) -> list[Action]:
+        """Start, or take the next due steps."""
+        return self.advance(now)
+
+    def advance(self, now: float) -> list[Action]:
+        """Do everything that is due by `now`, each thing at its own time."""
+        while (due := self.due_s) is not None and due <= now + EARLY_S:
+            self._step(due)
+        return self._flush(now)
+
+    def hold(self) -> None:
+        """Wait until a predecessor is gone (kubelet 3.1: same name, other uid)."""
+        self.state = "held"
+
+    def unhold(self, now: float) -> list[Action]:
+        """The predecessor is gone: start now."""
+        self.state = "starting"
+        self._stage_due = now + self._latency.of("worker")
+        return self.advance(now)
+
+    def persisted(self, seq: int, now: float) -> list[Action]:
+        """The record up to `seq` is durable: containers waiting for that run."""
+        self._durable = max(self._durable, seq)
+        for container in self.containers:
+            if container.state == "recording" and container.record_seq <= self._durable:
+                self._started(container, now)
+        if self.state == "stopped" and self._seq <= self._durable:
+            self._terminated(now)
+        return self.advance(now)
+
+    def start_acked(self, now: float) -> list[Action]:
+        """A status with `startTime` was acknowledged (switch kubelet.start_fence)."""
+        if not self._start_acked:
+            self._start_acked = True
+            self._next_container(now)
+        return self.advance(now)
+
+    def update(self, pod: KubeletPod, now: float) -> list[Action]:
+        """Take a newer view of the pod; only what a running pod may change is looked at."""
+        self.pod = pod
+        self.generation = max(self.generation, pod.metadata.generation)
+        if pod.metadata.deletion_timestamp is not None:
+            grace = pod.metadata.deletion_grace_period_seconds
+            return self.terminate(now, 30.0 if grace is None else float(grace), "deleted")
+        self._refresh(now)
+        return self.advance(now)
+
+    def terminate(
+        self, now: float, grace_s: float, cause: str, *, reason: str = "", message: str = "", disruption: bool = False
+    ) -> list[Action]:
+        """Stop everything within `grace_s`; a later call can only shorten."""
+        kill_at_s = now + max(grace_s, REMOVED_GRACE_S)
+        if self.state in ("stopped", "terminated"):
+            return self._flush(now)
+        self.advance_quietly(now)
+        if self.termination is not None:
+            if kill_at_s < self.termination.kill_at_s:
+                self.termination.kill_at_s = kill_at_s
+                for container in self.containers:
+                    if container.is_running and container.stop_at_s is not None:
+                        self._stop(container, now)
+            return self.advance(now)
+        if self.state in ("stopped", "terminated"):
+            return self._flush(now)
+        self.termination = Termination(cause, kill_at_s, reason, message, disruption)
+        self.state = "terminating"
+        self._stage_due = None
+        for container in self.containers:
+            match container.state:
+                case "image" | "create" | "waiting":
+                    container.due_s = None
+                    if container.ended is not None:
+                        container.state = "exited"
+                case "backoff":
+                    container.state, container.due_s = "exited", None
+        self._stop_next(now)
+        return self.advance(now)
+
+    def advance_quietly(self, now: float) -> None:
+        """Take the due steps; their actions come with the next call that returns some."""
+        while (due := self.due_s) is not None and due <= now + EARLY_S:
+            self._step(due)
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next thing happens by itself."""
+        if self.state == "held":
+            return None
+        due = self._stage_due
+        for container in self.containers:
+            at = container.due_s
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
+
+    # --- the start sequence (kubelet 3.3) ---
+
+    def _step(self, t: float) -> None:
+        if self._stage_due is not None and self._stage_due <= t:
+            self._next_stage(t)
+            return
+        container = min(
+            (c for c in self.containers if c.due_s is not None), key=lambda c: c.due_s if c.due_s is not None else t
+        )
+        match container.state:
+            case "image":
+                self._tell("Pulled", f'Container image "{container.image}" already present on machine')
+                self._reached(f"image {container.name}")
+                container.state, container.due_s = "create", t + self._draw("create", container)
+            case "create":
+                self._created(container, t)
+            case "running":
+                self._running_step(container, t)
+            case "backoff":
+                self._begin(container, t)
+            case _:
+                container.due_s = None
+
+    def _next_stage(self, t: float) -> None:
+        self._reached(self._stage)
+        match self._stage:
+            case "worker":
+                self._stage, self._stage_due = "mount", t + self._latency.of("mount")
+            case "mount":
+                self._stage, self._stage_due = "sandbox", t + self._latency.of("sandbox")
+            case _:
+                self._stage, self._stage_due = "containers", None
+                self.has_ip = True
+                self._refresh(t)
+                self._next_container(t)
+
+    def _next_container(self, t: float) -> None:
+        """Begin the next container, if the one before it allows."""
+        if self._stage != "containers" or not self._start_acked or self.state not in ("starting", "running"):
+            return
+        while self._cursor < len(self.containers):
+            container = self.containers[self._cursor]
+            match container.state:
+                case "waiting":
+                    self._begin(container, t)
+                    return
+                case "exited" if container.kind != INIT or container.exit_code == 0:
+                    self._cursor += 1
+                case "running" | "backoff" if container.kind != INIT:
+                    self._cursor += 1
+                case _:
+                    return
+        self._refresh(t)
+
+    def _draw(self, stage: str, container: Container) -> float:
+        # Containers draw apart from each other, restarts apart from first starts.
+        place = self.containers.index(container)
+        return self._latency.of(stage, place + len(self.containers) * container.created_total)
+
+    def _begin(self, container: Container, t: float) -> None:
+        container.state = "image"
+        container.due_s = t + self._draw("image", container)
+        if container.ended is None:
+            container.waiting_reason = ""
+
+    def _created(self, container: Container, t: float) -> None:
+        """The runtime has it; it starts once the record says so durably (N2)."""
+        self._tell("Created", f"Created container: {container.name}")
+        container.created_total += 1
+        container.state, container.due_s = "recording", None
+        container.started_s = t
+        container.stop_at_s = None
+        if container.ended is not None:
+            container.last, container.ended = container.ended, None
+            container.restarts += 1
+        self._persist()
+        container.record_seq = self._seq
+
+    def _started(self, container: Container, now: float) -> None:
+        if not self.ever_started:
+            self.ever_started = True
+            self._out.append(LogStart(container.name))
+        container.run(container.started_s)
+        self._tell("Started", f"Started container {container.name}")
+        self._reached(f"create {container.name}")
+        if self.state == "starting" and container.kind == MAIN:
+            self.state = "running"
+        self._refresh(now)
+        if self.termination is not None:
+            self._stop(container, now)
+        else:
+            self._next_container(now)
+
+    # --- running, restarting (kubelet 1, 3.3) ---
+
+    def _running_step(self, container: Container, t: float) -> None:
+        end = container.exit_at()
+        if end is not None and end[0] <= t:
+            self._exited(container, t, end[1], end[2])
+            return
+        container.turn(t)
+        self._refresh(t)
+
+    def _exited(self, container: Container, t: float, code: int, reason: str) -> None:
+        container.end(t, code, reason, self._times.text)
+        if self.termination is not None:
+            self._refresh(t)
+            self._stop_next(t)
+            return
+        if self._must_restart(container, code):
+            self._back_off(container, t)
+            self._refresh(t)
+            if container.kind != INIT:
+                self._next_container(t)
+            return
+        if container.kind == INIT and code != 0:
+            self._complete(t)
+        elif container.kind == INIT:
+            self._next_container(t)
+            self._refresh(t)
+        elif all(c.state == "exited" for c in self.containers if c.kind == MAIN):
+            self._complete(t)
+        else:
+            self._refresh(t)
+            self._next_container(t)
+
+    def _must_restart(self, container: Container, code: int) -> bool:
+        if container.kind == SIDECAR:
+            return True
+        policy = self.pod.spec.restart_policy
+        if container.kind == INIT:
+            return code != 0 and policy != "Never"
+        return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+    def _back_off(self, container: Container, t: float) -> None:
+        initial = min(self._policy.crashloop_initial_s, self._policy.crashloop_max_s)
+        if container.backoff_s == 0.0 or t - container.started_s >= CRASHLOOP_RESET_S:
+            container.backoff_s = initial
+        else:
+            container.backoff_s = min(container.backoff_s * 2, self._policy.crashloop_max_s)
+        container.state, container.due_s = "backoff", t + container.backoff_s
+        meta = self.pod.metadata
+        container.waiting_reason = "CrashLoopBackOff"
+        container.waiting_message = (
+            f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
+            f"pod={meta.name}_{meta.namespace}({meta.uid})"
+        )
+        self._tell(
+            "BackOff",
+            f"Back-off restarting failed container {container.name} in pod {meta.name}_{meta.namespace}({meta.uid})",
+            "Warning",
+        )
+
+    def _complete(self, t: float) -> None:
+        """All that was to run has run: stop the sidecars."""
+        self.termination = Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds))
+        self.state = "terminating"
+        for container in self.containers:
+            if container.state in ("image", "create", "backoff"):
+                container.due_s = None
+                container.state = "exited" if container.ended is not None else "waiting"
+        self._stop_next(t)
+
+    # --- stopping (kubelet 3.4) ---
+
+    def _stop(self, container: Container, t: float) -> None:
+        assert self.termination is not None
+        kill_at = max(self.termination.kill_at_s, t)
+        container.stop(t, kill_at, kill_at - t, self._draw("stop", container))
+
+    def _stop_next(self, t: float) -> None:
+        """Stop main and init containers at once, then sidecars one by one in reverse order."""
+        assert self.termination is not None
+        if any(c.state == "recording" for c in self.containers):
+            return
+        running = [c for c in self.containers if c.is_running]
+        if not running:
+            self._stopped(t)
+            return
+        first = [c for c in running if c.kind != SIDECAR] or running[-1:]
+        for container in first:
+            if container.stop_at_s is None:
+                if container.kind == SIDECAR:
+                    # What the main containers left of the grace period; never nothing.
+                    self.termination.kill_at_s = max(self.termination.kill_at_s, t + REMOVED_GRACE_S)
+                self._tell("Killing", f"Stopping container {container.name}")
+                self._stop(container, t)
+
+    def _stopped(self, t: float) -> None:
+        if self.state in ("stopped", "terminated"):
+            return
+        self.state = "stopped"
+        if self.ever_started:
+            self._out.append(LogStop())
+            self._persist()
+        else:
+            self._terminated(t)
+
+    def _terminated(self, now: float) -> None:
+        self.state = "terminated"
+        self._refresh(now)
+        self._out.append(Finished())
+
+    # --- records ---
+
+    def _persist(self) -> None:
+        self._seq += 1
+        self._out.append(Persist(self._seq))
+
+    def record(self) -> PodRecord:
+        """Return what must survive this process."""
+        return PodRecord(
+            self.node,
+            self.key.uid,
+            self.key.generation,
+            self.pod.metadata.namespace,
+            self.pod.metadata.name,
+            self.pod_ip,
+            self.started_s,
+            [c.record() for c in self.containers if c.has_run or c.state == "recording"],
+            self.allocation,
+            self.state in ("stopped", "terminated"),
+        )
+
+    def adopt(self, record: PodRecord, now: float) -> list[Action]:
+        """Continue what a record says was started before this process was (N4); nothing starts twice."""
+        self.started_s = record.start_s
+        self.pod_ip = record.pod_ip or self.pod_ip
+        recorded: dict[str, ContainerRecord] = {c.name: c for c in record.containers}
+        reported = {s.name: s for s in (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)}
+        for container in self.containers:
+            found = recorded.get(container.name)
+            if found is None:
+                continue
+            container.restarts, container.created_total = found.restarts, found.restarts + 1
+            if (status := reported.get(container.name)) and (gone := status.last_state.terminated):
+                container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
+            container.run(found.started_s)
+            if found.exit_code >= 0:
+                container.end(found.finished_s, found.exit_code, "", self._times.text)
+            else:
+                container.turn(min(now, found.started_s))
+        self.ever_started = bool(recorded)
+        self.has_ip = True
+        self._stage, self._stage_due = "containers", None
+        self._start_acked = True
+        for condition in self.pod.status.conditions:
+            self.conditions[condition.type] = _Condition(
+                condition.status, condition.last_transition_time or "", condition.reason, condition.message
+            )
+        if record.is_finished:
+            self.termination = Termination("completed", now)
+            self.state = "stopped"
+            self._terminated(now)
+            return self._flush(now)
+        if any(c.kind == MAIN and c.has_run for c in self.containers):
+            self.state = "running"
+        self._next_container(now)
+        return self.advance(now)
+
+    # --- status ---
+
+    def _reached(self, stage: str) -> None:
+        self._out.append(Reached(stage))
+
+    def _tell(self, reason: str, message: str, event_type: str = "Normal") -> None:
+        self._out.append(Told(reason, message, event_type))
+
+    def _flush(self, now: float) -> list[Action]:
+        """Return what is asked for. A status is only worth a write where the machine has come to wait for
+        time to pass: what follows at once is written with what it leads to.
+        """
+        out, self._out = self._out, []
+        if not any(c.state == "recording" for c in self.containers) and self.state != "stopped":
+            out.append(_POKE)
+        return out
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
+        mains = [c for c in self.containers if c.kind == MAIN]
+        if self.state == "terminated":
+            if self.termination is not None and self.termination.reason:
+                return "Failed"
+            done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
+            return "Succeeded" if done else "Failed"
+        if any(c.is_running or c.has_run for c in mains):
+            return "Running"
+        return "Pending"
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether every init container has done its part."""
+        return all(
+            (c.state == "exited" and c.exit_code == 0) if c.kind == INIT else c.has_run
+            for c in self.containers
+            if c.kind != MAIN
+        )
+
+    def _refresh(self, t: float) -> None:
+        """Bring the conditions up to date at `t`; transition times are those of real transitions."""
+        self._condition(t, "PodReadyToStartContainers", self.has_ip and self.state != "terminated")
+        phase = self.phase
+        terminal = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
+        initialized = self.is_initialized and self.has_ip
+        if initialized:
+            self._condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
+        else:
+            missing = [c.name for c in self.containers if c.kind != MAIN and not (c.has_run and c.state != "backoff")]
+            self._condition(
+                t, "Initialized", False, "ContainersNotInitialized",
+                f"containers with incomplete status: [{' '.join(missing)}]",
+            )  # fmt: skip
+        if terminal:
+            for kind in ("ContainersReady", "Ready"):
+                self._condition(t, kind, False, terminal)
+            return
+        unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
+        why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+        self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
+        met = {c.type for c in self.pod.status.conditions if c.status == "True"}
+        gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
+        if not unready and gates:
+            why, text = "ReadinessGatesNotReady", "; ".join(f'corresponding condition of pod readiness gate "{g}" '
+                                                            "does not exist." for g in gates)  # fmt: skip
+        is_ready = not unready and not gates
+        self._condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
+
+    def _condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
+        status = "True" if is_true else "False"
+        held = self.conditions.get(kind)
+        if held is None or held.status != status:
+            self.conditions[kind] = _Condition(status, self._times.text(t), reason, message)
+        elif held.reason != reason or held.message != message:
+            held.reason, held.message = reason, message
+
+    def render(self) -> Document:
+        """Return the status fields a kubelet owns, as they are now."""
+        phase = self.phase
+        status: Document = {
+            "phase": phase,
+            "observedGeneration": self.generation,
+            "hostIP": self.host_ip,
+            "hostIPs": [{"ip": self.host_ip}],
+            "startTime": self._times.text(self.started_s),
+            "conditions": self._render_conditions(phase),
+        }
+        if self.has_ip and self.pod_ip:
+            status["podIP"] = self.pod_ip
+            status["podIPs"] = [{"ip": self.pod_ip}]
+        inits = [self._render_container(c) for c in self.containers if c.kind != MAIN]
+        if inits:
+            status["initContainerStatuses"] = inits
+        status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
+        if self.termination is not None and phase == "Failed" and self.termination.reason:
+            status["reason"] = self.termination.reason
+            status["message"] = self.termination.message
+        return status
+
+    def _render_conditions(self, phase: str) -> list[Document]:
+        listed: list[Document] = []
+        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+            listed.append(self._one_condition(kind, self.conditions[kind]))
+        if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
+            since = self._times.text(self.started_s)
+            listed.append(self._one_condition("PodScheduled", _Condition("True", since)))
+        if self.termination is not None and self.termination.is_disruption and phase in ("Succeeded", "Failed"):
+            since = self.conditions["Ready"].since
+            listed.append(
+                self._one_condition(
+                    "DisruptionTarget", _Condition("True", since, "TerminationByKubelet", self.termination.message)
+                )
+            )
+        return listed
+
+    def _one_condition(self, kind: str, condition: _Condition) -> Document:
+        made: Document = {
+            "type": kind,
+            "status": condition.status,
+            "lastProbeTime": None,
+            "lastTransitionTime": condition.since,
+            "observedGeneration": self.generation,
+        }
+        if condition.reason:
+            made["reason"] = condition.reason
+        if condition.message:
+            made["message"] = condition.message
+        return made
+
+    def _render_container(self, container: Container) -> Document:
+        state: dict[str, Any]
+        match container.state:
+            case "running":
+                state = {"running": {"startedAt": self._times.text(container.started_s)}}
+            case "exited" if container.ended is not None:
+                state = {"terminated": _terminated(container.ended)}
+            case "backoff":
+                state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
+            case _:
+                state = {"waiting": {"reason": self._waiting_reason(container)}}
+        if "waiting" in state and self.state == "terminated" and container.kind == MAIN and self.is_initialized:
+            # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
+            text = "The container could not be located when the pod was terminated"
+            state = {"terminated": {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text,
+                                    "startedAt": None, "finishedAt": None}}  # fmt: skip
+        last = container.ended if container.state in ("backoff", "image", "create") else container.last
+        made: Document = {
+            "name": container.name,
+            "state": state,
+            "lastState": {"terminated": _terminated(last)} if last is not None else {},
+            "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
+            "restartCount": container.restarts,
+            "image": container.image,
+            "imageID": "",
+            "started": container.is_running,
+        }
+        if container.has_run:
+            made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
+        return made
+
+    def _waiting_reason(self, container: Container) -> str:
+        if container.ended is not None:
+            return container.waiting_reason or "CrashLoopBackOff"
+        has_init = any(c.kind != MAIN for c in self.containers)
+        return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
+
+
+def _is_done(container: Container) -> bool:
+    return container.state == "exited" and container.exit_code == 0
+
+
+def _terminated(ended: Ended) -> Document:
+    return {
+        "exitCode": ended.exit_code,
+        "reason": ended.reason,
+        "startedAt": ended.started_at,
+        "finishedAt": ended.finished_at,
+    }
+
+
+def _go_duration(seconds: float) -> str:
+    """Return whole seconds as Go prints a duration: 10s, 1m20s, 5m0s."""
+    whole = int(seconds)
+    return f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60}s"

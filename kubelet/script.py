@@ -1,0 +1,152 @@
+"""What an emulated container does once it runs, read from annotations or from its command. Pure.
+
+The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab.dev/run.<container>` for
+one (init containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or seconds:
+
+    forever                         run until told to stop (the default of main containers and sidecars)
+    exit CODE [after D]             end with that code (the default of init containers: exit 0 after 0s)
+    crash [after D]                 exit 1
+    oom [after D]                   end as the kernel ends it: 137, OOMKilled
+    ready after D                   readiness comes D after the start (default: at once)
+    flap D N                        once ready, readiness turns N times, every D
+    on SIGTERM exit CODE [after D]  how it ends when asked to (default: exit 0 after the stop latency)
+    on SIGTERM ignore               it does not; SIGKILL ends it with 137
+    prestop D                       the preStop hook takes D
+
+Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from services.api.kinds.pod import Container, Pod
+
+ANNOTATION = "keplab.dev/run"
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One container's behaviour. Times in seconds from its start; `exit_after_s` None: runs until stopped."""
+
+    exit_after_s: float | None = None
+    exit_code: int = 0
+    reason: str = ""
+    ready_after_s: float = 0.0
+    flap_every_s: float = 0.0
+    flaps: int = 0
+    term_exit_code: int = 0
+    term_after_s: float | None = None
+    """None: after the stage `stop` of the latency model."""
+    ignores_term: bool = False
+    prestop_s: float = 0.0
+
+
+FOREVER = Script()
+DONE = Script(exit_after_s=0.0)
+
+
+class ScriptError(ValueError):
+    """A clause that cannot be read; the message names it."""
+
+
+def duration_s(text: str) -> float:
+    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number. Raises: ScriptError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ScriptError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
+    return float(match[1]) * _UNIT_S[match[2]]
+
+
+def _code(text: str) -> int:
+    if not (text.isdigit() and int(text) <= 255):
+        raise ScriptError(f"exit code {text!r}: want 0 to 255")
+    return int(text)
+
+
+def _after(words: list[str], clause: str) -> float:
+    if not words:
+        return 0.0
+    if len(words) != 2 or words[0] != "after":
+        raise ScriptError(f"clause {clause!r}: want `after DURATION` at its end")
+    return duration_s(words[1])
+
+
+@lru_cache(maxsize=1024)
+def parse_script(text: str) -> Script:
+    """Return the behaviour `text` describes. Raises: ScriptError naming the clause."""
+    script = FOREVER
+    for clause in filter(None, (part.strip() for part in text.split(";"))):
+        script = _clause(script, clause)
+    return script
+
+
+def _clause(script: Script, clause: str) -> Script:
+    match clause.split():
+        case ["forever"]:
+            return msgspec.structs.replace(script, exit_after_s=None)
+        case ["exit", code, *rest]:
+            return msgspec.structs.replace(script, exit_code=_code(code), exit_after_s=_after(rest, clause))
+        case ["crash", *rest]:
+            return msgspec.structs.replace(script, exit_code=1, exit_after_s=_after(rest, clause))
+        case ["oom", *rest]:
+            return msgspec.structs.replace(script, exit_code=137, reason="OOMKilled", exit_after_s=_after(rest, clause))
+        case ["ready", "after", delay]:
+            return msgspec.structs.replace(script, ready_after_s=duration_s(delay))
+        case ["flap", every, count] if count.isdigit() and int(count) <= 10_000:
+            return msgspec.structs.replace(script, flap_every_s=duration_s(every), flaps=int(count))
+        case ["on", "SIGTERM", "ignore"]:
+            return msgspec.structs.replace(script, ignores_term=True)
+        case ["on", "SIGTERM", "exit", code, *rest]:
+            return msgspec.structs.replace(script, term_exit_code=_code(code), term_after_s=_after(rest, clause))
+        case ["prestop", delay]:
+            return msgspec.structs.replace(script, prestop_s=duration_s(delay))
+        case _:
+            raise ScriptError(f"clause {clause!r} is not understood; see kubelet/script.py for the grammar")
+
+
+@lru_cache(maxsize=1024)
+def _of_command(words: tuple[str, ...], default: Script) -> Script:
+    """Return what a few well known commands do; anything else does what `default` says."""
+    if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash", "ash") and words[1] == "-c":
+        line = " ".join(words[2:])
+    else:
+        line = " ".join(words)
+    total, code, seen = 0.0, 0, False
+    for part in re.split(r"\s*(?:;|&&)\s*", line.strip()):
+        match part.split():
+            case ["sleep", "infinity" | "inf"]:
+                return FOREVER
+            case [("sleep" | "/bin/sleep"), length] if _DURATION.fullmatch(length):
+                total, seen = total + duration_s(length), True
+            case ["exit", text] if text.isdigit():
+                return Script(exit_after_s=total, exit_code=int(text) & 255)
+            case ["true"]:
+                seen = True
+            case ["false"]:
+                code, seen = 1, True
+            case ["echo", *_]:
+                pass
+            case _:
+                return default
+    return Script(exit_after_s=total, exit_code=code) if seen else default
+
+
+def script_of(pod: Pod, container: Container, *, is_init: bool) -> Script:
+    """Return what this container does; one whose annotation cannot be read does what it would without."""
+    default = DONE if is_init and container.restart_policy != "Always" else FOREVER
+    annotations = pod.metadata.annotations
+    text = annotations.get(f"{ANNOTATION}.{container.name}")
+    if text is None and not is_init:
+        text = annotations.get(ANNOTATION)
+    if text is not None:
+        try:
+            return parse_script(text)
+        except ScriptError:
+            return default
+    words = container.command + container.args
+    return _of_command(words, default) if words else default

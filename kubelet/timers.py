@@ -1,0 +1,40 @@
+"""One timer heap for a whole process: thousands of nodes wait in one list, not in thousands of tasks. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+EARLY_S = 1e-6
+"""A timer this close is due: below it, float rounding could make a loop wait for ever for nothing."""
+
+
+class Timers(Generic[T]):
+    """What is due when. Setting never cancels: whoever is called looks whether it is still meant."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, T]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, at_s: float, what: T) -> bool:
+        """Remember `what` for `at_s`; return whether it is now the earliest."""
+        self._count += 1
+        heapq.heappush(self._heap, (at_s, self._count, what))
+        return self._heap[0][1] == self._count
+
+    def due(self, now: float) -> list[T]:
+        """Return and forget everything due at `now`, earliest first."""
+        found: list[T] = []
+        while self._heap and self._heap[0][0] <= now + EARLY_S:
+            found.append(heapq.heappop(self._heap)[2])
+        return found
+
+    @property
+    def next_at_s(self) -> float | None:
+        """When the earliest is due."""
+        return self._heap[0][0] if self._heap else None
