@@ -181,5 +181,5 @@ def decode(body: bytes) -> Document:
                 "application/json, application/yaml"
             )
         return {"apiVersion": api_version, "kind": kind, **_message(name, raw, 0)}
-    except (ValueError, IndexError, OverflowError, RecursionError, struct.error, msgspec.DecodeError) as error:
+    except (ValueError, IndexError, OSError, OverflowError, RecursionError, struct.error, msgspec.DecodeError) as error:
         raise BadRequest(f"the body is not a protobuf message of its kind: {error}") from error
