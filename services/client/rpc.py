@@ -216,6 +216,8 @@ class _Calls:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:
+        # A write to a stream without a connection succeeds and is lost; before this line nothing was sent.
+        await stream.wait_for_connection()
         while True:
             while not self._outbox:
                 self._has_work.clear()
@@ -373,6 +375,7 @@ class _Watches:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:
+        await stream.wait_for_connection()
         while True:
             while not self._to_open and not self._to_close:
                 self._has_work.clear()
