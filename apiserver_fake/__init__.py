@@ -1,1 +1,1 @@
-"""The API server: one registry behind two doors, a versioned store, and rules a kind a file."""
+"""The API server: the only place where state lives (walls 4)."""

@@ -1,0 +1,25 @@
+"""What an API server process can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.runtime.config import CommonConfig, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiServerConfig(CommonConfig):
+    """Configuration of the API server."""
+
+    engine: str = setting("sqlite", "where state is kept: memory or sqlite")
+    grpc_host: str = setting("127.0.0.1", "address of the mesh's own door")
+    grpc_port: int | None = setting(7443, "its port; 0: any free one, none: no such door")
+    rest_host: str = setting("127.0.0.1", "address of the door for kubectl")
+    rest_port: int | None = setting(7080, "its port; 0: any free one, none: no such door")
+    state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
+    window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")
+    window_changes: int = setting(20_000, "changes that are kept in any case")
+    objects_max: int = setting(200_000, "objects in all")
+    objects_per_namespace_max: int = setting(50_000, "objects of one kind in one namespace")
+    watch_queue_events: int = setting(1_000, "events that may wait for one watcher before it is cut")
+    watch_queue_bytes: int = setting(1 << 20, "bytes that may wait for one watcher before it is cut")

@@ -1,0 +1,1 @@
+"""The mesh's own door: placeholder body follows."""

@@ -1,0 +1,555 @@
+"""The API server as one object: every door is a way to its `start` and `open_watch`.
+
+It joins the parts: registry (what a request means), writer (the one order of commits), store, journal, hub of
+watches. Here are also the seams' duties: spans, event log lines, counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.cursors import Cursors
+from apiserver_fake.journal import Journal, Recovered
+from apiserver_fake.registry import Limits, NotYet, Registry, find_resource
+from apiserver_fake.store import (
+    DELETED,
+    INDEXED_FIELDS,
+    WINDOW_CHANGES,
+    WINDOW_S,
+    Change,
+    Entry,
+    Gap,
+    Selection,
+    Store,
+    record_of,
+    restore,
+)
+from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Signal, Watcher, batches
+from apiserver_fake.writer import BATCH_CHANGES, Operation, Writer, answers_of, refusal
+from services.api.errors import ApiError, BadRequest, NotFound
+from services.api.identity import ADMIN, Identity
+from services.api.meta import Document
+from services.api.resources import resources
+from services.api.seams import Seams, Span
+from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.runtime.config import EXIT_CONFIG, StartError
+from services.telemetry.eventlog import NullEventLog
+
+log = structlog.get_logger()
+
+DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
+NODE_TOKENS = "nodetokens"
+EVENTS = "events"
+EVENTS_TTL_S = 3_600.0
+EVENTS_MAX = 50_000
+EVENTS_SWEEP_S = 30.0
+EVENTS_SWEEP_MAX = 500
+MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection"))
+SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
+    *(
+        ("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease")
+    ),
+    *(
+        (
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+                "description": text,
+            },
+        )
+        for name, value, text in (
+            (
+                "system-cluster-critical",
+                2_000_000_000,
+                "Used for system critical pods that must run in the cluster, but can be moved to another node if "
+                "necessary.",
+            ),
+            (
+                "system-node-critical",
+                2_000_001_000,
+                "Used for system critical pods that must not be moved from their current node.",
+            ),
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What an API server can be told; seconds, counts and bytes."""
+
+    state_hash: bool = True
+    window_s: float = WINDOW_S
+    window_changes: int = WINDOW_CHANGES
+    limits: Limits = Limits()
+    queue_events: int = QUEUE_EVENTS
+    queue_bytes: int = QUEUE_BYTES
+    tokens: TokenFile = TokenFile()
+
+
+class EventExpiry:
+    """When each Event was last written, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000)."""
+
+    def __init__(self, ttl_s: float = EVENTS_TTL_S, count_max: int = EVENTS_MAX) -> None:
+        self._ttl_s, self._max = ttl_s, count_max
+        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def note(self, change: Change, now_s: float) -> None:
+        """Remember a change of an Event."""
+        key = (change.record.namespace, change.record.name)
+        self._written.pop(key, None)
+        if change.type != DELETED:
+            self._written[key] = now_s
+
+    def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[tuple[str, str]]:
+        """Return `(namespace, name)` of Events that should go now, oldest first."""
+        excess = len(self._written) - self._max
+        found = []
+        for key, at_s in self._written.items():
+            if len(found) >= most or (excess <= len(found) and now_s - at_s < self._ttl_s):
+                break
+            found.append(key)
+        return found
+
+
+class ApiServer:
+    """The running API server.
+
+    Nothing is served before `run` has recovered the store; until then every call is refused with 503.
+    """
+
+    def __init__(self, seams: Seams, journal: Journal, settings: ServerSettings | None = None) -> None:
+        self._seams = seams
+        self._settings = settings or ServerSettings()
+        self._journal = journal
+        self._clock = seams.clock
+        self._events = None if isinstance(seams.events, NullEventLog) else seams.events
+        self.store = Store(
+            hashing=self._settings.state_hash,
+            window_s=self._settings.window_s,
+            window_changes=self._settings.window_changes,
+        )
+        self.hub = Hub(
+            self.store,
+            seams.clock,
+            seams.random,
+            indexed=INDEXED_FIELDS,
+            ended=self._watch_ended,
+            queue_events=self._settings.queue_events,
+            queue_bytes=self._settings.queue_bytes,
+        )
+        self.writer = Writer(self.store, journal, seams.clock, self._published)
+        self._expiry = EventExpiry()
+        self._logged_hash = 0
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._ready = asyncio.Event()
+        self._registry: Registry | None = None
+        self._authenticator: Authenticator | None = None
+        self.is_ready = False
+
+    # -- life
+
+    async def run(self) -> None:
+        """Recover, then serve until cancelled. Raises: StartError (74, 75, 78)."""
+        secret = f"{self._seams.random.getrandbits(256):064x}".encode()
+        recovered = await self._journal.open(secret)
+        try:
+            self._recover(recovered)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.writer.run())
+                group.create_task(self.hub.run())
+                group.create_task(self._expire_events())
+                self.writer.is_open = True
+                await self._create_first_objects()
+                self.is_ready = True
+                self._ready.set()
+        finally:
+            self.is_ready = self.writer.is_open = False
+            self.hub.shut_down()
+            await self._journal.close()
+
+    async def wait_until_ready(self) -> None:
+        """Return once requests are served."""
+        await self._ready.wait()
+
+    def _recover(self, recovered: Recovered) -> None:
+        store, now_s = self.store, self._clock.now()
+        if not self._journal.is_durable:
+            # Above every version an earlier life gave out, so that an old watch is told it is too old.
+            store.rv = store.window_start = int(self._clock.wall() * 1_000_000)
+            log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
+        try:
+            base = [
+                record_of(find_resource(kept.resource), msgspec.json.decode(kept.body), kept.rv, kept.body,
+                          hashing=store.hashing)
+                for kept in recovered.base
+            ]  # fmt: skip
+            if self._journal.is_durable:
+                restore(store, base, recovered.base_rv, recovered.entries, resources().get, now_s)
+        except (Gap, NotFound, msgspec.MsgspecError) as error:
+            raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
+        for key, answer in answers_of(recovered.entries, now_s):
+            self.writer.answers.keep(key, answer)
+        for record in store.select(EVENTS, Selection()).records:
+            self._expiry.note(Change(record.rv, "ADDED", record, None, record.rv), now_s)
+        self._logged_hash = store.state_hash
+        self._registry = Registry(
+            store,
+            clock=self._clock,
+            random=self._seams.random,
+            switches=self._seams.switches,
+            cursors=Cursors(recovered.secret),
+            limits=self._settings.limits,
+        )
+        tokens = self._settings.tokens
+        node_key = bytes.fromhex(tokens.node_key) if tokens.node_key else b"node\0" + recovered.secret
+        self._authenticator = Authenticator(tokens.tokens, node_key)
+        if self._events is not None:
+            data = {"durable_rv": store.rv, "replayed": len(recovered.entries), "bytes_cut": recovered.bytes_cut}
+            if store.hashing:
+                data["state_hash"] = f"{store.state_hash:064x}"
+            self._events.write("store.recovered", rv=store.rv, data=data)
+            # At most the last batch can have become durable without its lines having been written.
+            for entry in recovered.entries[-BATCH_CHANGES:]:
+                self._log_replayed(entry)
+
+    def _log_replayed(self, entry: Entry) -> None:
+        assert self._events is not None
+        data = {
+            "type": entry.type,
+            "group_end": entry.group_end,
+            "content_sha256": hashlib.sha256(entry.body).hexdigest(),
+            "prev_rv": entry.previous_rv,
+            "replayed": True,
+        }
+        kind = find_resource(entry.resource).kind
+        self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
+
+    async def _create_first_objects(self) -> None:
+        for resource, document in FIRST_OBJECTS:
+            name = document["metadata"]["name"]
+            if self.store.get(resource, "", name) is None:
+                request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
+                (await self.door(ADMIN).call(request)).unwrap()
+
+    async def _expire_events(self) -> None:
+        while True:
+            await asyncio.sleep(EVENTS_SWEEP_S)
+            for namespace, name in self._expiry.due(self._clock.now()):
+                request = Request(verb="delete", resource=EVENTS, namespace=namespace, name=name)
+                response = await self.door(ADMIN).call(request)
+                if response.code in (429, 503):
+                    break
+
+    # -- who
+
+    def authenticate(self, bearer: str) -> Identity:
+        """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
+        return self._parts()[1].identify(bearer)
+
+    def door(self, identity: Identity) -> Api:
+        """Return the server as that identity reaches it, in this process."""
+        return Door(self, identity)
+
+    def authorize(self, identity: Identity, request: Request) -> None:
+        """Refuse what the identity may not do, without doing it. Raises: Forbidden."""
+        self._parts()[0].authorize(identity, request)
+
+    def _parts(self) -> tuple[Registry, Authenticator]:
+        if self._registry is None or self._authenticator is None:
+            raise ApiError("the API server is not ready", reason="NotReady", code=503, retry_after_s=1)
+        return self._registry, self._authenticator
+
+    # -- calls
+
+    def start(self, identity: Identity, request: Request) -> Response | Awaitable[Response]:
+        """Begin a call and return its answer, or what to await for it.
+
+        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses.
+        """
+        span = self._span(request)
+        is_write = request.verb in MUTATING
+        if is_write and self._events is not None:
+            self._log_request(identity, request, span)
+        try:
+            if is_write:
+                return self._start_write(identity, request, span)
+            response = self._read(identity, request)
+        except NotYet as wait:
+            return self._read_later(identity, request, wait.rv, span)
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    def _start_write(self, identity: Identity, request: Request, span: Span) -> Response | Awaitable[Response]:
+        registry, authenticator = self._parts()
+        if request.request_id and not _REQUEST_ID.fullmatch(request.request_id):
+            raise BadRequest("x-request-id must have 1 to 64 characters of [A-Za-z0-9._-]")
+        if request.resource == NODE_TOKENS:
+            token = authenticator.node_token(identity, request.name)
+            response = Response(code=201, body=msgspec.json.encode({"token": token}))
+            self._finish(identity, request, span, response)
+            return response
+        registry.authorize(identity, request)
+        if request.verb == "deletecollection":
+            return self._delete_collection(identity, request, span)
+        # The span's traceparent, not the caller's: who reads the change is caused by this call.
+        plan = registry.prepare(identity, request, span.traceparent)
+        wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
+        return self.writer.submit(
+            Operation(
+                plan=plan,
+                done=asyncio.get_running_loop().create_future(),
+                deadline_s=self._clock.now() + wait_s,
+                told=lambda response: self._finish(identity, request, span, response),
+                identity=identity.user,
+                request_id=request.request_id,
+                fingerprint=_fingerprint(request) if request.request_id else b"",
+                size=len(request.body),
+            )
+        )
+
+    def _read(self, identity: Identity, request: Request) -> Response:
+        registry, _ = self._parts()
+        find_resource(request.resource)
+        registry.authorize(identity, request)
+        if request.verb == "get":
+            return registry.get(request)
+        if request.verb == "list":
+            return registry.list(request)
+        raise BadRequest(f"{request.verb!r} is not a verb of this server")
+
+    async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span) -> Response:
+        try:
+            await self.hub.wait_until_visible(rv)
+            response = self._read(identity, request)
+        except NotYet as still:
+            response = refusal(ApiError(str(still)))
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
+        """Delete what is selected now, each object by itself; the answer lists what was meant."""
+        registry, _ = self._parts()
+        try:
+            resource = find_resource(request.resource)
+            selection = registry.selection(resource, request)
+            meant = self.store.select(resource.name, selection).records
+            waits: list[Awaitable[Response]] = []
+            for record in meant:
+                one = msgspec.structs.replace(
+                    request, verb="delete", name=record.name, namespace=record.namespace, uid=record.uid,
+                    label_selector="", field_selector="", request_id="", traceparent=span.traceparent,
+                )  # fmt: skip
+                begun = self.start(identity, one)
+                if isinstance(begun, Response):
+                    if begun.code not in (404, 409):
+                        begun.unwrap()
+                else:
+                    waits.append(begun)
+            for wait in waits:
+                response = await wait
+                if response.code not in (404, 409):
+                    response.unwrap()
+            body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+            response = Response(code=200, rv=self.store.rv, body=msgspec.json.encode(body))
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    def _span(self, request: Request) -> Span:
+        verb = SPAN_VERBS.get(request.subresource) or request.verb.capitalize()
+        return self._seams.tracer.start(f"mesh.v1.ApiServer/{verb}", parent=request.traceparent)
+
+    def _finish(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
+        """Count, log and close one call; before its answer leaves."""
+        place = (request.verb, request.resource, response.code)
+        self._requests[place] = self._requests.get(place, 0) + 1
+        if self._events is not None and (request.verb in MUTATING or response.code >= 400):
+            self._log_response(identity, request, span, response)
+        if span.trace_id:
+            span.set(resource=request.resource, namespace=request.namespace, name=request.name, code=response.code)
+        span.end(str(response.code) if response.code >= 500 else "")
+
+    def _log_request(self, identity: Identity, request: Request, span: Span) -> None:
+        assert self._events is not None
+        data: Document = {"verb": request.verb, "path": _path(request)}
+        if request.uid:
+            data["uid"] = request.uid
+        if request.resource_version:
+            data["resourceVersion"] = request.resource_version
+        self._events.write(
+            "api.request", req_id=request.request_id, identity=identity.user, trace_id=span.trace_id, data=data
+        )
+
+    def _log_response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
+        assert self._events is not None
+        data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
+        if response.code >= 400:
+            data["reason"] = response.error().reason
+        data["definite"] = response.code != 504 or request.verb not in MUTATING
+        self._events.write(
+            "api.response",
+            rv=response.rv or None,
+            req_id=request.request_id,
+            identity=identity.user,
+            trace_id=span.trace_id,
+            data=data,
+        )
+
+    # -- commits
+
+    def _published(self, changes: Sequence[Change]) -> None:
+        if self._events is not None:
+            self._log_commits(changes)
+        now_s = self._clock.now()
+        for change in changes:
+            if change.record.resource == EVENTS:
+                self._expiry.note(change, now_s)
+        self.hub.publish(changes)
+
+    def _log_commits(self, changes: Sequence[Change]) -> None:
+        assert self._events is not None
+        known = resources()
+        for change in changes:
+            record, previous = change.record, change.previous
+            data: Document = {
+                "type": change.type,
+                "group_end": change.group_end,
+                "content_sha256": hashlib.sha256(record.body).hexdigest(),
+                "prev_rv": previous.rv if previous is not None else 0,
+            }
+            if self.store.hashing:
+                added = 0 if change.type == DELETED else record.digest
+                removed = previous.digest if previous is not None else 0
+                self._logged_hash = (self._logged_hash + added - removed) % (1 << 256)
+                data["state_hash"] = f"{self._logged_hash:064x}"
+            kind = known[record.resource].kind
+            trace_id = change.traceparent[3:35] if change.traceparent.endswith("01") else ""
+            self._events.write(
+                "store.commit",
+                obj=(kind, record.namespace, record.name, record.uid),
+                rv=change.rv,
+                trace_id=trace_id,
+                data=data,
+            )
+
+    # -- watches
+
+    def open_watch(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
+        """Begin a watch; `notify` is called whenever there is something to take. Raises: ApiError."""
+        registry, _ = self._parts()
+        if not self.is_ready:
+            raise ApiError("the API server is not ready", reason="NotReady", code=503, retry_after_s=1)
+        resource = find_resource(request.resource)
+        registry.authorize_watch(identity, request)
+        if request.namespace and not resource.namespaced:
+            raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
+        watcher = self.hub.open(identity, resource, request, notify)
+        if self._events is not None:
+            data = {
+                "watch": watcher.number,
+                "resource": resource.name,
+                "start_rv": watcher.start_rv,
+                **_selector(request),
+            }
+            self._events.write("watch.open", identity=identity.user, data=data)
+        return watcher
+
+    def _watch_ended(self, watcher: Watcher) -> None:
+        if self._events is not None:
+            data = {
+                "watch": watcher.number,
+                "resource": watcher.resource.name,
+                "reason": watcher.end_reason,
+                "last_rv": watcher.last_rv,
+                "queued": watcher.queued,
+            }
+            self._events.write("watch.close", identity=watcher.identity.user, data=data)
+
+    # -- figures
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges by Prometheus name."""
+        found: dict[str, float] = {}
+        for (verb, resource, code), count in sorted(self._requests.items()):
+            found[f'apiserver_request_total{{verb="{verb}",resource="{resource}",code="{code}"}}'] = count
+        for resource, watching in self.hub.counts().items():
+            found[f'apiserver_registered_watchers{{resource="{resource}"}}'] = watching
+        for resource, held in self.store.counts().items():
+            found[f'apiserver_storage_objects{{resource="{resource}"}}'] = held
+        found["apiserver_watch_events_total"] = self.hub.events_sent
+        found["apiserver_terminated_watchers_total"] = self.hub.closed_slow
+        found["keplab_store_resource_version"] = self.store.rv
+        found["keplab_store_window_start"] = self.store.window_start
+        found["keplab_store_window_bytes"] = self.store.window_bytes
+        found["keplab_store_batches_total"] = self.writer.batches
+        found["keplab_writer_queue"] = self.writer.queued
+        found["keplab_writer_failures_total"] = self.writer.failures
+        found["keplab_store_read_only"] = float(self.writer.is_read_only)
+        return found
+
+
+class Door:
+    """`Api` in this process, as one identity."""
+
+    def __init__(self, server: ApiServer, identity: Identity) -> None:
+        self._server, self.identity = server, identity
+
+    async def call(self, request: Request) -> Response:
+        """Answer one request; refusals are Responses too."""
+        begun = self._server.start(self.identity, request)
+        if isinstance(begun, Response):
+            return begun
+        # Shielded: a caller that gives up must not take its write back half way (P1).
+        return await asyncio.shield(begun)
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches of events until the server ends the watch. Raises: ApiError when it is refused."""
+        watcher = self._server.open_watch(self.identity, request, Signal())
+        try:
+            async for batch in batches(watcher):
+                yield batch
+        finally:
+            watcher.close()
+
+
+def _fingerprint(request: Request) -> bytes:
+    parts = (
+        request.verb, request.resource, request.namespace, request.name, request.subresource, request.patch_type,
+        request.uid, request.resource_version, str(request.dry_run),
+    )  # fmt: skip
+    return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()
+
+
+def _path(request: Request) -> str:
+    parts = (request.resource, request.namespace, request.name, request.subresource)
+    return "/".join(parts).rstrip("/")
+
+
+def _selector(request: WatchRequest) -> dict[str, str]:
+    found = {"namespace": request.namespace, "labels": request.label_selector, "fields": request.field_selector}
+    return {name: text for name, text in found.items() if text}
+
+
+Start = Callable[[Identity, Request], Response | Awaitable[Response]]

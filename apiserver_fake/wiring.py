@@ -1,0 +1,122 @@
+"""The picture of the room: configuration and seams in, a running API server out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from apiserver_fake import grpc_server, rest_server
+from apiserver_fake.authentication import TokenFile, read_tokens
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
+from apiserver_fake.registry import Limits
+from apiserver_fake.rest_server import RestSettings
+from apiserver_fake.server import ApiServer, ServerSettings
+from services.api.seams import Seams
+from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+
+
+class ApiServerRoom:
+    """The API server with its doors. `grpc_port` and `rest_port` say where it listens once it is ready."""
+
+    def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer) -> None:
+        self._config, self._seams = config, seams
+        self.server = server
+        self.grpc_port: int | None = None
+        self.rest_port: int | None = None
+        self._is_listening = False
+
+    async def run(self) -> None:
+        """Recover the store, open the doors, serve until cancelled. Raises: StartError."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.server.run())
+            await self.server.wait_until_ready()
+            doors = _Doors()
+            try:
+                await self._open(doors)
+                self._is_listening = True
+                await asyncio.Event().wait()
+            finally:
+                self._is_listening = False
+                await doors.close()
+
+    async def _open(self, doors: _Doors) -> None:
+        config = self._config
+        if config.grpc_port is not None:
+            doors.grpc, self.grpc_port = await grpc_server.serve(
+                self.server, config.grpc_host, config.grpc_port, clock=self._seams.clock
+            )
+        if config.rest_port is not None:
+            try:
+                doors.rest, self.rest_port = await rest_server.serve(
+                    self.server,
+                    config.rest_host,
+                    config.rest_port,
+                    clock=self._seams.clock,
+                    tracer=self._seams.tracer,
+                    settings=RestSettings(authorize=self.server.authorize, metrics=self._metrics_text),
+                )
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise StartError(
+                    f"cannot listen on {config.rest_host}:{config.rest_port}: {why}", EXIT_CONFIG
+                ) from None
+
+    def _metrics_text(self) -> str:
+        return "".join(f"{name} {value:g}\n" for name, value in self.metrics().items())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the store is recovered and the doors are open."""
+        return self._is_listening and self.server.is_ready
+
+    def metrics(self) -> dict[str, float]:
+        """Return the server's figures."""
+        return self.server.metrics()
+
+    def ports(self) -> dict[str, int]:
+        """Return the ports of the open doors."""
+        found = {"grpc": self.grpc_port, "rest": self.rest_port}
+        return {name: port for name, port in found.items() if port is not None}
+
+
+class _Doors:
+    """What has to be closed again."""
+
+    def __init__(self) -> None:
+        self.grpc: grpc_server.GrpcDoor | None = None
+        self.rest: rest_server.RestRunner | None = None
+
+    async def close(self) -> None:
+        if self.rest is not None:
+            await self.rest.cleanup()
+        if self.grpc is not None:
+            await self.grpc.close()
+
+
+def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
+    """Return the room. Raises: StartError for an engine that does not exist or a bad token file."""
+    tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
+    settings = ServerSettings(
+        state_hash=config.state_hash,
+        window_s=config.window_s,
+        window_changes=config.window_changes,
+        limits=Limits(config.objects_max, config.objects_per_namespace_max),
+        queue_events=config.watch_queue_events,
+        queue_bytes=config.watch_queue_bytes,
+        tokens=tokens,
+    )
+    return ApiServerRoom(config, seams, ApiServer(seams, _journal(config, seams), settings))
+
+
+def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
+    match config.engine:
+        case "sqlite":
+            if not config.data_dir:
+                raise StartError("engine sqlite needs --data-dir", EXIT_USAGE)
+            return SqliteJournal(Path(config.data_dir))
+        case "memory":
+            # Without doors the room stands in a simulation, whose disks can lose power.
+            has_doors = config.grpc_port is not None or config.rest_port is not None
+            return MemoryJournal() if has_doors else DiskJournal(seams.disk)
+    raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)
