@@ -104,6 +104,13 @@ def test_a_late_reply_about_an_object_the_stream_deleted_is_refused(store):
     assert store.get(key("a")) is None
 
 
+def test_a_reply_older_than_what_the_stream_has_passed_is_no_news(store):
+    store.replace([], 20)
+
+    assert store.offer(body("created-and-deleted-before-the-list", 15)) is None
+    assert len(store) == 0
+
+
 def test_an_offered_object_that_left_the_selector_is_removed():
     store = Store(Pod, matches=lambda document: document["spec"]["nodeName"] == "n1")
     store.put(key("a"), 5, body("a", 5, node="n1"))
