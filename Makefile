@@ -40,7 +40,8 @@ bench: $(READY) ## measure, and write docs/benchmarks/
 	$(BIN)/python -m benchmarks
 
 seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes, resumable
-	$(BIN)/python -m services.chaos --seeds $(SEEDS)
+	$(BIN)/keplab chaos experiments/runaway/runaway.txt --set kubelet.on_reject=unbind \
+	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/python -m deploy.compose_test

@@ -9,11 +9,12 @@ Not judged here: I6 to I11, I19, I25, I26, I29 to I31 belong to claims, jobs, ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
+from services.api.meta import Document
 from services.api.switches import Switches
 from services.telemetry.eventlog import Line
 
@@ -452,21 +453,18 @@ class Auditor:
         self.violations.append(Violation(invariant, line.mono_ns / 1e9, objects, line.trace_id, detail))
 
 
-def at_rest(documents: dict[str, list[Any]], auditor: Auditor, at: float) -> None:
-    """Judge I20 and I28 over a settled mesh: replicas equal the wish, and nothing is still on its way.
+def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
+    """Return what keeps a mesh from rest (I20): `(kind ns/name, the two numbers that disagree)` a workload.
 
-    `documents`: what is stored by resource. A workload whose story says that it cannot be satisfied is
-    judged by the story's own expectations instead, so only sets with all pods bindable belong here.
+    `documents`: what is stored by resource. Only for stories whose workloads can be satisfied.
     """
+    found = []
     for resource in ("replicasets.apps", "deployments.apps"):
         for document in documents.get(resource, ()):
             wanted = document["spec"].get("replicas", 1)
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
                 meta = document["metadata"]
-                auditor.report(
-                    "I20",
-                    at,
-                    (f"{document['kind']} {meta['namespace']}/{meta['name']}",),
-                    f"{ready} of {wanted} replicas are ready at rest",
-                )
+                what = f"{document['kind']} {meta['namespace']}/{meta['name']}"
+                found.append((what, f"{ready} of {wanted} replicas are ready at rest"))
+    return found

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
 from services.scenarios.history import PodStory, Sample, measures
 from services.scenarios.invariants import Auditor, Violation
-from services.scenarios.mesh import MeshPlan
+from services.scenarios.mesh import MeshPlan, identity_named
+from services.scenarios.process_mesh import ProcessMesh
 from services.scenarios.script import ScriptError, Story, parse_story
-from services.scenarios.teller import Judgement, Progress, Tale, tell
+from services.scenarios.simulated_mesh import SimMesh
+from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
 from services.scenarios.verbs import VERBS
 from services.scenarios.workload import node_definition
 from services.telemetry.traces import FinishedSpan
@@ -118,10 +122,13 @@ def simulate(
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
     progress: Progress | None = None,
+    disturb: Callable[[Auditor], Disturb] | None = None,
+    patience: float = 1.0,
 ) -> RunResult:
-    """Tell the story in virtual time and judge every invariant as it goes."""
-    from services.scenarios.simulated_mesh import SimMesh
+    """Tell the story in virtual time and judge every invariant as it goes.
 
+    `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
+    """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
     auditor = Auditor(plan.switches)
     started = time.perf_counter()
@@ -130,7 +137,8 @@ def simulate(
     async def told() -> Tale:
         mesh = SimMesh(plan, on_line=auditor.take)
         meshes.append(mesh)
-        return await tell(story, mesh, progress=progress)
+        trouble = disturb(auditor) if disturb is not None else None
+        return await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
 
     tale = simloop.run(told(), seed=seed)
     mesh = meshes[0]
@@ -145,6 +153,50 @@ def simulate(
         spans=mesh.spans.spans,
         failures=mesh.failures,
     )
+
+
+def run_as_processes(
+    story: Story,
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Value] | None = None,
+    progress: Progress | None = None,
+    engine: str = "memory",
+    data_dir: Path | None = None,
+) -> RunResult:
+    """Tell the story against real processes; invariants are judged from their event files, live.
+
+    Raises: MeshError when a process cannot start.
+    """
+    plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
+    auditor = Auditor(plan.switches)
+    started = time.perf_counter()
+    meshes: list[ProcessMesh] = []
+
+    async def told() -> Tale:
+        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=auditor.take)
+        meshes.append(mesh)
+        return await tell(story, mesh, progress=progress)
+
+    tale = asyncio.run(told())
+    return _result(
+        story,
+        plan,
+        tale,
+        auditor,
+        mode="processes",
+        digest="",
+        wall_s=time.perf_counter() - started,
+        spans=[],
+        failures=meshes[0].failures,
+    )
+
+
+def _identities(story: Story) -> list[Identity]:
+    """Return who the story speaks as, so that each gets a token."""
+    named = dict.fromkeys(step.rest.split(" ", 1)[0] for step in story.steps if step.verb == "as")
+    found = [identity_named(name) for name in named]
+    return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
 
 
 def _result(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,8 +85,18 @@ Progress = Callable[[Observer, str], None]
 """Called about twice a second of the mesh's time with the observer and the line being told."""
 
 
-async def tell(story: Story, mesh: Mesh, *, progress: Progress | None = None) -> Tale:
-    """Start the mesh, tell the story, stop the mesh."""
+Disturb = Callable[[Mesh, Observer], Awaitable[None]]
+"""Breaks things while the story is told, heals them, and may wait for rest afterwards; chaos is one."""
+
+
+async def tell(
+    story: Story, mesh: Mesh, *, progress: Progress | None = None, disturb: Disturb | None = None, patience: float = 1.0
+) -> Tale:
+    """Start the mesh, tell the story, stop the mesh.
+
+    `disturb` runs beside the story, and the mesh is stopped when both are done. `patience` stretches
+    the bounds of `within` expectations, for meshes that are being broken meanwhile.
+    """
     tale = Tale()
     await mesh.start()
     api = mesh.api(ADMIN)
@@ -98,13 +108,19 @@ async def tell(story: Story, mesh: Mesh, *, progress: Progress | None = None) ->
     current = [story.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     pulse = asyncio.create_task(_pulse(observer, current, progress))
+    trouble: asyncio.Future[None] | None = None
     monitors: list[_Monitor] = []
     try:
         await observer.wait_until_synced()
-        async with asyncio.timeout(story.limit_s):
+        if disturb is not None:
+            trouble = asyncio.ensure_future(disturb(mesh, observer))
+        async with asyncio.timeout(story.limit_s * patience):
             for step in story.steps:
                 current[0] = step.text
-                await _perform(telling, tale, monitors, step)
+                await _perform(telling, tale, monitors, step, patience)
+        if trouble is not None:
+            current[0] = "(waiting for rest)"
+            await trouble
     except TimeoutError:
         tale.error = f"{story.path}: told for longer than its limit of {story.limit_s:g} s, at: {current[0]}"
     except _Told as error:
@@ -115,9 +131,10 @@ async def tell(story: Story, mesh: Mesh, *, progress: Progress | None = None) ->
         tale.judgements.sort(key=lambda j: j.line)
         tale.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
-        for task in (eyes, pulse, *telling.background):
+        helpers = [eyes, pulse, *telling.background, *([trouble] if trouble is not None else [])]
+        for task in helpers:
             task.cancel()
-        await asyncio.gather(eyes, pulse, *telling.background, return_exceptions=True)
+        await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
     return tale
 
@@ -126,9 +143,9 @@ class _Told(Exception):
     """A step that could not be performed: `line: why`."""
 
 
-async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step: Step) -> None:
+async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step: Step, patience: float) -> None:
     if step.expectation is not None:
-        judgement = await _expect(telling.observer, monitors, step, step.expectation)
+        judgement = await _expect(telling.observer, monitors, step, step.expectation, patience)
         if judgement is not None:
             tale.judgements.append(judgement)
         return
@@ -145,7 +162,7 @@ async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step:
 
 
 async def _expect(
-    observer: Observer, monitors: list[_Monitor], step: Step, expectation: Expectation
+    observer: Observer, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
 ) -> Judgement | None:
     match expectation.mode:
         case "always":
@@ -156,18 +173,18 @@ async def _expect(
             await asyncio.sleep(expectation.duration_s)
             return monitor.close()
         case "within":
-            return await _within(observer, step, expectation)
+            return await _within(observer, step, expectation, expectation.duration_s * patience)
         case _:
             holds, seen = expectation.judge(observer)
             return Judgement(step.line, step.text, holds, seen, observer.now_s)
 
 
-async def _within(observer: Observer, step: Step, expectation: Expectation) -> Judgement:
+async def _within(observer: Observer, step: Step, expectation: Expectation, limit_s: float) -> Judgement:
     changed = asyncio.Event()
     observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
     holds, seen = expectation.judge(observer)
     try:
-        async with asyncio.timeout(expectation.duration_s):
+        async with asyncio.timeout(limit_s):
             while not holds:
                 await changed.wait()
                 changed.clear()

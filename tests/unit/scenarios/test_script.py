@@ -64,7 +64,7 @@ def test_a_story_without_acts_is_refused():
 
 
 def test_a_node_declared_twice_is_refused_with_both_places():
-    with pytest.raises(ScriptError, match="t.txt:2: node n1 is already declared on line 1"):
+    with pytest.raises(ScriptError, match=r"t.txt:2: node n1 is already declared on line 1"):
         parse_story("node n1 cpu=1\nnodes n1..n2 cpu=1\npod x\n", "t.txt", VERBS)
 
 

@@ -1,0 +1,117 @@
+"""Many seeds: run them over the machine's cores, remember which are done, say how to replay a failure.
+
+Progress is kept as one JSON line a seed, so an interrupted run goes on where it stopped. The same seed
+is also run in fresh interpreters with different hash seeds: its digest must not change.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.api.switches import Switches
+from services.chaos.run import run_chaos
+from services.scenarios.run import load_story
+
+
+@dataclass(frozen=True)
+class Job:
+    """One seed of one arm of one story."""
+
+    story: str
+    assignments: tuple[str, ...]
+    seed: int
+    must_rest: bool = True
+
+    @property
+    def command(self) -> str:
+        """What replays exactly this run."""
+        sets = "".join(f" --set {text}" for text in self.assignments)
+        return f"keplab chaos {self.story} --seed {self.seed} --seeds 1{sets}{'' if self.must_rest else ' --no-rest'}"
+
+
+class Outcome(msgspec.Struct):
+    """What became of one job. `problem` is empty when it passed."""
+
+    story: str
+    assignments: tuple[str, ...]
+    seed: int
+    digest: str
+    problem: str
+    wall_s: float
+    virtual_s: float
+
+
+def run_job(job: Job) -> Outcome:
+    """Run one job in this interpreter; a crash of the simulator itself is a problem too."""
+    try:
+        switches = Switches.parse(job.assignments)
+        overrides = {text.partition("=")[0]: switches[text.partition("=")[0]] for text in switches.assignments}
+        result = run_chaos(load_story(job.story), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
+    except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
+        return Outcome(job.story, job.assignments, job.seed, "", f"{type(error).__name__}: {error}", 0.0, 0.0)
+    problem = result.error or "; ".join(f"{v.invariant}: {v.detail}" for v in result.violations[:3])
+    return Outcome(
+        job.story, job.assignments, job.seed, result.digest, problem, result.wall_s, result.virtual_s
+    )  # fmt: skip
+
+
+def run_jobs(jobs: Sequence[Job], record: Path | None, done: Callable[[Outcome], None], *, workers: int = 0) -> None:
+    """Run what the record does not hold yet; call `done` for each outcome, those of the record first."""
+    known = _read(record)
+    left = []
+    for job in jobs:
+        outcome = known.get((job.story, job.assignments, job.seed))
+        if outcome is None:
+            left.append(job)
+        else:
+            done(outcome)
+    pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=get_context("spawn"))
+    try:
+        for future in as_completed([pool.submit(run_job, job) for job in left]):
+            outcome = future.result()
+            if record is not None:
+                with record.open("ab") as file:
+                    file.write(msgspec.json.encode(outcome) + b"\n")
+            done(outcome)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read(record: Path | None) -> dict[Any, Outcome]:
+    if record is None or not record.exists():
+        return {}
+    known = {}
+    for line in record.read_bytes().splitlines():
+        try:
+            outcome = msgspec.json.decode(line, type=Outcome)
+        except msgspec.DecodeError:
+            continue
+        if not outcome.problem:
+            known[(outcome.story, outcome.assignments, outcome.seed)] = outcome
+    return known
+
+
+def digest_elsewhere(job: Job, hash_seed: int) -> str:
+    """Return the job's digest from a fresh interpreter with that PYTHONHASHSEED."""
+    code = (
+        "import sys, msgspec; from services.chaos.seeds import Job, run_job;"
+        "print(run_job(msgspec.json.decode(sys.argv[1], type=Job)).digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, msgspec.json.encode(job).decode()],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,156 @@
+"""The mesh as real processes on this machine, behind the same face as the simulated one.
+
+Events are read from the processes' own files as they grow; what the auditor says of a run as
+processes it says from these lines alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from services.api.identity import ADMIN, Identity
+from services.api.kinds.node import Node
+from services.api.wire import Api
+from services.client.informer import Informer
+from services.client.rpc import RpcTransport
+from services.runtime.real import RealClock, seeded_random
+from services.runtime.supervisor import MeshOptions, Supervisor
+from services.scenarios.mesh import MeshPlan, NotPossible
+from services.scenarios.runlog import Tail
+from services.telemetry.eventlog import Line
+
+POLL_S = 0.5
+SETTLED_NS = 500_000_000
+"""Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
+NODES_READY_LIMIT_S = 60.0
+
+
+class ProcessMesh:
+    """`Mesh` over a `Supervisor`. The data directory is removed at the end unless one was given."""
+
+    def __init__(
+        self,
+        plan: MeshPlan,
+        *,
+        identities: Sequence[Identity] = (),
+        data_dir: Path | None = None,
+        on_line: Callable[[Line], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.clock = RealClock()
+        self.failures: list[str] = []
+        self._keeps_data = data_dir is not None
+        self.data_dir = data_dir or Path(tempfile.mkdtemp(prefix="keplab-"))
+        self._host_of = {str(node["name"]): host for host, nodes in plan.deal().items() for node in nodes}
+        self._supervisor = Supervisor(
+            MeshOptions(
+                data_dir=self.data_dir,
+                definitions=plan.deal(),
+                engine=plan.engine,
+                switches=plan.switches.assignments,
+                arguments={"kubelet": [word for text in plan.latencies for word in ("--latency", text)]},
+                identities=tuple(identities),
+                log_level="warning",
+            )
+        )
+        self._transports: dict[str, RpcTransport] = {}
+        self._tail = Tail(self.data_dir / "events")
+        self._on_line = on_line
+        self._auditing: asyncio.Task[None] | None = None
+
+    def components(self) -> Sequence[str]:
+        """Return the names of all processes, sorted."""
+        return sorted(self._supervisor.names())
+
+    def _name(self, component: str) -> str:
+        room, _, name = component.partition("/")
+        if room == "kubelet" and name in self._host_of:
+            component = f"kubelet/{self._host_of[name]}"
+        if component not in self._supervisor.names():
+            raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")
+        return component
+
+    async def start(self) -> None:
+        """Start all processes and wait until every node is Ready."""
+        await self._supervisor.start()
+        self._auditing = asyncio.create_task(self._audit())
+        await self._wait_until_nodes_ready()
+
+    async def _wait_until_nodes_ready(self) -> None:
+        wanted = {str(node["name"]) for node in self.plan.nodes}
+        changed = asyncio.Event()
+        informer: Informer[Node] = Informer(self.api(ADMIN), Node, clock=self.clock, random=seeded_random(None))
+        informer.on_change(lambda _: changed.set())
+        watching = asyncio.create_task(informer.run())
+        try:
+            async with asyncio.timeout(NODES_READY_LIMIT_S):
+                while not wanted <= {
+                    n.metadata.name for n in informer.lister.all() if n.is_ready and not n.spec.taints
+                }:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise RuntimeError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
+        finally:
+            watching.cancel()
+
+    def api(self, identity: Identity) -> Api:
+        """Return the server as that identity reaches it; one connection an identity."""
+        if identity.user not in self._transports:
+            try:
+                self._transports[identity.user] = self._supervisor.client_transport(identity.user)
+            except KeyError as error:
+                raise ValueError(str(error)) from None
+        return self._transports[identity.user].api()
+
+    async def kill(self, component: str, down_s: float | None) -> None:
+        """SIGKILL one process."""
+        self._supervisor.kill(self._name(component), signal.SIGKILL, down_s=down_s)
+
+    async def pause(self, component: str, duration_s: float) -> None:
+        """SIGSTOP, wait, SIGCONT."""
+        name = self._name(component)
+        self._supervisor.kill(name, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            self._supervisor.kill(name, signal.SIGCONT)
+
+    def link(
+        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+    ) -> None:
+        """Refuse: links of real processes have no faults to set."""
+        raise NotPossible("`link` needs the simulation; run this story without --processes")
+
+    def lines(self) -> Sequence[Line]:
+        """Return every line of every file so far, merged."""
+        return self._tail.everything()
+
+    async def _audit(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._feed(self._tail.poll(int(self.clock.now() * 1e9) - SETTLED_NS))
+
+    def _feed(self, lines: Sequence[Line]) -> None:
+        if self._on_line is not None:
+            for line in lines:
+                self._on_line(line)
+
+    async def stop(self) -> None:
+        """Close connections, stop all processes, judge the last lines, remove the data directory."""
+        if self._auditing is not None:
+            self._auditing.cancel()
+        for process in self._supervisor.status()["processes"]:
+            if process["last_error"]:
+                self.failures.append(f"{process['name']}: {process['last_error']}")
+        for transport in self._transports.values():
+            await transport.close()
+        await self._supervisor.stop()
+        self._feed(self._tail.poll(None))
+        if not self._keeps_data:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
