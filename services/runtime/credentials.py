@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from services.api.identity import ADMIN, NODE_HOSTS_GROUP, SCHEDULER, Identity, controller_identity
+from services.api.identity import ADMIN, NODE_HOSTS_GROUP, SCHEDULER, Identity
 from services.api.seams import Random
 from services.runtime.real import write_atomically
 
@@ -59,14 +59,14 @@ def make(
     directory: Path,
     *,
     hosts: Sequence[str],
-    controllers: Iterable[str],
+    controllers: Iterable[Identity],
     random: Random,
     others: Iterable[Identity] = (),
 ) -> Credentials:
     """Write token files for a whole mesh and return where they are.
 
-    `hosts`: names of kubelet host processes, `h0`; `controllers`: names as in
-    `system:controller:<name>`; `others`: users who get a token and no file. A directory that has
+    `hosts`: names of kubelet host processes, `h0`; `controllers`: whom the controller manager speaks
+    as; `others`: users who get a token and no file. A directory that has
     credentials keeps them, so that a mesh which comes back is still known to those who hold its
     kubeconfig; what is new is added. Raises: OSError.
     """
@@ -85,10 +85,7 @@ def make(
     files: dict[str, dict[str, str]] = {
         "admin": {ADMIN.user: admin},
         "scheduler": {SCHEDULER.user: token(SCHEDULER)},
-        "controllers": {
-            identity.user: token(identity)
-            for identity in (CONTROLLER_MANAGER, *(controller_identity(name) for name in controllers))
-        },
+        "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controllers)},
     }
     for host in hosts:
         identity = host_identity(host)
