@@ -1,0 +1,48 @@
+"""The lease that says: this scheduler can take an unbound pod back (kubelet-unbinding 4.6)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from services.api.meta import Document, Key
+from services.api.times import format_micro_time
+
+RESOURCE: Final = "leases.coordination.k8s.io"
+NAMESPACE: Final = "kube-system"
+ANNOTATION: Final = "emulation/unbind"
+VERSION: Final = "v1"
+DURATION_S: Final = 15
+RENEW_S: Final = 5.0
+
+
+def lease_key(scheduler_name: str) -> Key:
+    """Return where the lease of the pods' `spec.schedulerName` is."""
+    return Key(NAMESPACE, scheduler_name)
+
+
+def new_lease(scheduler_name: str, holder: str, wall_s: float) -> Document:
+    """Return the lease to create."""
+    stamp = format_micro_time(wall_s)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": scheduler_name, "namespace": NAMESPACE, "annotations": {ANNOTATION: VERSION}},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": DURATION_S,
+            "acquireTime": stamp,
+            "renewTime": stamp,
+        },
+    }
+
+
+def renewal(holder: str, wall_s: float) -> Document:
+    """Return the merge patch that renews, and takes over after a predecessor."""
+    return {
+        "metadata": {"annotations": {ANNOTATION: VERSION}},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": DURATION_S,
+            "renewTime": format_micro_time(wall_s),
+        },
+    }

@@ -1,0 +1,15 @@
+"""What the scheduler can be told, besides the switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.runtime.config import CommonConfig, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerConfig(CommonConfig):
+    """Places pods that name this scheduler on nodes, and takes unbound pods back."""
+
+    scheduler_name: str = setting("default-scheduler", "pods with this spec.schedulerName are ours")
+    binds_in_flight_max: int = setting(512, "binds on their way at once; further cycles wait")

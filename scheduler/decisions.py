@@ -1,0 +1,64 @@
+"""Why a pod is where it is, or nowhere: the last cycle of each pod, kept in memory for `keplab explain`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from services.api.meta import Key
+
+DECISIONS_MAX: Final = 4096
+
+
+@dataclass(slots=True)
+class Decision:
+    """One cycle. `rejected`: plugin to reason to nodes; `scores`: plugin to node to 0..100."""
+
+    uid: str
+    attempt: int
+    at_s: float
+    outcome: str
+    node: str = ""
+    message: str = ""
+    feasible: tuple[str, ...] = ()
+    feasible_count: int = 0
+    evaluated: int = 0
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    scores: dict[str, dict[str, int]] = field(default_factory=dict)
+    final: dict[str, int] = field(default_factory=dict)
+    nominated_node: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return the part of `explain pod/…` that this cycle knows (walls 10)."""
+        return {
+            "outcome": self.outcome,
+            "node": self.node,
+            "attempts": self.attempt,
+            "feasible": list(self.feasible),
+            "feasible_count": self.feasible_count,
+            "evaluated": self.evaluated,
+            "rejected": self.rejected,
+            "scores": self.scores,
+            "final": self.final,
+            "message": self.message,
+            "nominated_node": self.nominated_node,
+        }
+
+
+class Decisions:
+    """The newest decision of each pod; the longest undecided are dropped first."""
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[Key, Decision] = OrderedDict()
+
+    def keep(self, key: Key, decision: Decision) -> None:
+        """Remember it as the pod's last."""
+        self._by_key[key] = decision
+        self._by_key.move_to_end(key)
+        if len(self._by_key) > DECISIONS_MAX:
+            self._by_key.popitem(last=False)
+
+    def of(self, key: Key) -> Decision | None:
+        """Return the pod's last decision."""
+        return self._by_key.get(key)

@@ -1,0 +1,318 @@
+"""What each change seen by watch does to cache, queue and exclusions (sections 2.4; kubelet-unbinding 7.1).
+
+Level-triggered where it matters: what a pod's change means is decided by comparing the pod with what the
+cache believes, not with the event before, so that compacted, repeated or relisted changes come out right.
+Whatever has to be told to the outside is returned as effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from scheduler.cache import Cache, PodState
+from scheduler.exclusions import Exclusions
+from scheduler.framework.events import (
+    ASSIGNED_POD,
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    EXCLUSION_EXPIRED,
+    NODE,
+    NODE_ADD,
+    NODE_DELETE,
+    UNBOUND,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterEvent,
+)
+from scheduler.framework.runner import Runner
+from scheduler.framework.types import PodInfo
+from scheduler.queue import QueuedPod, SchedulingQueue
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.seams import Random
+
+BACKOFF_JITTER: Final = 0.1
+CORRUPTED: Final = (
+    "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
+    "scheduler cache is corrupted and can badly affect scheduling decisions"
+)
+"""Upstream's last words before exit status 1 (kubelet-unbinding 3.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A node gave the pod back; people are told and the next attempt waits `delay_s`."""
+
+    pod: PodInfo
+    node_name: str
+    reason: str
+    attempt: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClearNomination:
+    """The pod is nominated to a node that no longer exists (K4)."""
+
+    pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Unbinding is off and upstream's cache would end the process here."""
+
+    message: str
+
+
+Effect = Unbound | ClearNomination | Crash
+
+
+class EventHandlers:
+    """`scheduler_name`: only pods that name it are queued; all bound pods are counted.
+
+    `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        exclusions: Exclusions,
+        runner: Runner,
+        random: Random,
+        *,
+        scheduler_name: str,
+        unbinding: bool = True,
+        unbind_backoff_max_s: float = 60.0,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._exclusions = exclusions
+        self._runner = runner
+        self._random = random
+        self._scheduler_name = scheduler_name
+        self._unbinding = unbinding
+        self._unbind_backoff_max_s = unbind_backoff_max_s
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> list[Effect]:
+        """Take in an added, changed or deleted pod."""
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            # Deleted and created again between two events.
+            return [*self.on_pod(old, None, now), *self.on_pod(None, new, now, traceparent)]
+        if new is None or new.is_terminal:
+            gone = new if new is not None else old
+            return [] if gone is None else self._gone(gone, now)
+        info = PodInfo(new)
+        state = self._cache.pods.get(info.uid)
+        if new.spec.node_name:
+            return self._assigned(info, state, old, now)
+        if state is None:
+            return self._waiting(info, old, now, traceparent)
+        return self._unassigned(info, state, now, traceparent)
+
+    def _assigned(self, info: PodInfo, state: PodState | None, old: Pod | None, now: float) -> list[Effect]:
+        node = info.spec.node_name
+        if state is not None and state.node_name != node:
+            if not self._unbinding:
+                return [_crash(info, state.node_name, node)]
+            # Unbound and bound again between two events (or bound by somebody else than we thought).
+            self._leave_node(state, now)
+            state = None
+        if state is None or state.assumption is not None:
+            was_queued = self._queue.delete(info.key)
+            if was_queued is not None:
+                info.attempts = was_queued.attempts
+            self._cache.add_pod(info, node)
+            self._exclusions.learn(info.pod, now)
+            self._queue.nominator.remove(info.uid)
+            self._queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
+            return []
+        before = state.pod
+        self._cache.update_pod(info)
+        for event in _pod_changes(ASSIGNED_POD, before, info):
+            self._queue.move_all(event, before.pod, info.pod, now)
+        return []
+
+    def _unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
+        """A pod the cache counts on a node is seen without one."""
+        if state.assumption is not None and (not self._unbinding or info.unbind_count <= state.pod.unbind_count):
+            # Our bind is still under way; its outcome, not this older view, decides (K2).
+            # With unbinding off this is upstream's early return, which loses the pod (3.2).
+            queued = self._queue.get(info.key)
+            if queued is not None and queued.uid == info.uid:
+                queued.info.pod = info.pod
+            return []
+        if not self._unbinding:
+            return [_crash(info, state.node_name, "")]
+        node = state.node_name
+        info.attempts = max(info.attempts, state.pod.attempts)
+        self._leave_node(state, now)
+        return self._unbound(info, node, now, traceparent)
+
+    def _leave_node(self, state: PodState, now: float) -> None:
+        """Free what the pod held: it is no longer where the cache had it."""
+        if state.assumption is not None:
+            self._runner.unreserve(state.assumption.state, state.pod, state.node_name)
+        self._cache.remove_pod(state.pod.uid)
+        self._queue.nominator.remove(state.pod.uid)
+        self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
+
+    def _unbound(self, info: PodInfo, node: str, now: float, traceparent: str) -> list[Effect]:
+        self._exclusions.learn(info.pod, now)
+        if not self._is_ours(info):
+            return []
+        attempt = max(info.unbind_count, 1)
+        delay = min(2.0 ** min(attempt - 1, 62), self._unbind_backoff_max_s)
+        delay *= self._random.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
+        self._queue.add_after(info, now, now + delay, UNBOUND, traceparent=traceparent)
+        history = info.pod.status.unbind_history
+        reason = history[0].reason if history else "Unknown"
+        node = node or (history[0].node_name if history else "")
+        return [Unbound(info, node, reason, attempt, delay)]
+
+    def _waiting(self, info: PodInfo, old: Pod | None, now: float, traceparent: str) -> list[Effect]:
+        """A pod without a node that the cache does not count anywhere."""
+        if not self._is_ours(info):
+            return []
+        queued = self._queue.get(info.key)
+        if queued is None or queued.uid != info.uid:
+            self._exclusions.learn(info.pod, now)
+            self._queue.add(info, now, traceparent=traceparent)
+            return []
+        if self._unbinding and info.unbind_count > queued.info.unbind_count:
+            # Somebody bound it and the node gave it back before we saw either.
+            info.attempts = queued.attempts
+            return self._unbound(info, "", now, traceparent)
+        before = queued.info
+        if before.pod.metadata.resource_version == info.pod.metadata.resource_version:
+            return []
+        events = [(event, before.pod) for event in _pod_changes(UNSCHEDULED_POD, before, info)]
+        was_nominated = before.pod.status.nominated_node_name
+        self._queue.update(info, now, events, traceparent=traceparent)
+        if was_nominated and was_nominated != info.pod.status.nominated_node_name:
+            self._room_for_lesser(before, was_nominated, now)
+        return []
+
+    def _gone(self, pod: Pod, now: float) -> list[Effect]:
+        uid = pod.metadata.uid
+        self._exclusions.forget_pod(uid)
+        state = self._cache.pods.get(uid)
+        queued = self._queue.get(pod.metadata.key)
+        if queued is not None and queued.uid == uid:
+            self._queue.delete(pod.metadata.key)
+        if state is None:
+            if pod.status.nominated_node_name:
+                self._room_for_lesser(PodInfo(pod), pod.status.nominated_node_name, now)
+            return []
+        # What the node said no to may fit now (kubelet-unbinding 7.3, early expiry).
+        self._exclusions.clear_node(state.node_name)
+        self._leave_node(state, now)
+        return []
+
+    def _room_for_lesser(self, pod: PodInfo, node: str, now: float) -> None:
+        """A nomination ended: pods of at most that priority may use the room."""
+        self._queue.nominator.remove(pod.uid)
+
+        def is_lesser(queued: QueuedPod) -> bool:
+            return queued.info.priority <= pod.priority and queued.uid != pod.uid
+
+        self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(pod.pod, node), None, now, only=is_lesser)
+
+    def _is_ours(self, info: PodInfo) -> bool:
+        return info.spec.scheduler_name == self._scheduler_name
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    def on_node(self, old: Node | None, new: Node | None, now: float) -> list[Effect]:
+        """Take in an added, changed or deleted node."""
+        if new is None:
+            assert old is not None
+            name = old.metadata.name
+            self._queue.move_all(NODE_DELETE, old, None, now)
+            self._cache.remove_node(name)
+            self._exclusions.clear_node(name)
+            orphans = self._queue.nominator.of_lower_priority(name, 2**31)
+            for pod in orphans:
+                self._queue.nominator.remove(pod.uid)
+            return [ClearNomination(pod) for pod in orphans]
+        known = self._cache.nodes.get(new.metadata.name)
+        before = known.node if known is not None else None
+        self._cache.set_node(new)
+        if before is None:
+            self._exclusions.clear_node(new.metadata.name)
+            self._queue.move_all(NODE_ADD, None, new, now)
+            return []
+        events = list(_node_changes(before, new))
+        if any(event.action & CURES for event in events):
+            self._exclusions.clear_node(new.metadata.name)
+        for event in events:
+            self._queue.move_all(event, before, new, now)
+        return []
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def expire_exclusions(self, now: float) -> None:
+        """Wake pods whose exclusion ended: there is no API event for it."""
+        for uid in self._exclusions.expire(now):
+            queued = self._queue.by_uid(uid)
+            if queued is not None:
+                self._queue.move(queued.key, EXCLUSION_EXPIRED, now)
+
+
+CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
+
+
+def _crash(info: PodInfo, old: str, new: str) -> Crash:
+    return Crash(CORRUPTED.format(pod=info.key, old=old, new=new))
+
+
+def _as_bound(pod: Pod, node: str) -> Pod:
+    return pod if pod.spec.node_name == node else replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> Iterator[ClusterEvent]:
+    found = False
+    if old.metadata.labels != new.metadata.labels:
+        found = True
+        yield ClusterEvent(resource, Action.UPDATE_POD_LABEL, f"{resource}LabelUpdate")
+    if old.requests is not new.requests and _shrank(old, new):
+        found = True
+        yield ClusterEvent(resource, Action.UPDATE_POD_SCALE_DOWN, f"{resource}ScaleDown")
+    if resource == UNSCHEDULED_POD:
+        if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+            found = True
+            yield ClusterEvent(resource, Action.UPDATE_POD_GATES_ELIMINATED, f"{resource}GatesEliminated")
+        if old.spec.tolerations != new.spec.tolerations:
+            found = True
+            yield ClusterEvent(resource, Action.UPDATE_POD_TOLERATION, f"{resource}TolerationUpdate")
+    if not found:
+        yield ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")
+
+
+def _shrank(old: PodInfo, new: PodInfo) -> bool:
+    return any(new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted)
+
+
+def _node_changes(old: Node, new: Node) -> Iterator[ClusterEvent]:
+    if old.status.allocatable != new.status.allocatable:
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_ALLOCATABLE, "NodeAllocatableChange")
+    if old.metadata.labels != new.metadata.labels:
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_LABEL, "NodeLabelChange")
+    if old.spec.taints != new.spec.taints or (old.spec.unschedulable and not new.spec.unschedulable):
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_TAINT, "NodeTaintChange")
+    if _conditions(old) != _conditions(new):
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_CONDITION, "NodeConditionChange")
+    if old.metadata.annotations != new.metadata.annotations:
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange")
+    if old.status.node_info.kubelet_session != new.status.node_info.kubelet_session:
+        yield ClusterEvent(NODE, Action.UPDATE_NODE_SESSION, "NodeSessionChange")
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {c.type: c.status for c in node.status.conditions}

@@ -1,0 +1,25 @@
+"""What plugins leave each other within one cycle of one pod; thrown away afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CycleState:
+    """A dictionary by plugin name, plus what the runner itself notes.
+
+    `skip_filter` and `skip_score` name plugins that bowed out at PreFilter and PreScore. `alive` is,
+    during Filter, the nodes that passed all earlier filters.
+    """
+
+    __slots__ = ("alive", "data", "now", "skip_filter", "skip_score")
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.alive: NDArray[np.bool_] | None = None

@@ -1,0 +1,67 @@
+"""Why no node fitted: reasons by plugin and node, and the sentence made of them (sections 4.2, 12.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_NODES_AVAILABLE = "no nodes available to schedule pods"
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """`rejected`: plugin to reason to number of nodes. `unresolvable`: rows that preemption cannot help.
+
+    `rejectors` wake the pod by their events, `pending` plugins also spare it the back-off.
+    `pre_filter_message` replaces the histogram. `evaluated` is how many nodes were looked at.
+    """
+
+    node_count: int
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    rejectors: set[str] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)
+    unresolvable: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    def count(self, plugin: str, reason: str, nodes: int) -> None:
+        """Add nodes that a plugin refused for a reason."""
+        reasons = self.rejected.setdefault(plugin, {})
+        reasons[reason] = reasons.get(reason, 0) + nodes
+
+
+@dataclass(frozen=True, slots=True)
+class FitError:
+    """No node fits this pod; an expected no, so a value."""
+
+    diagnosis: Diagnosis
+
+    @property
+    def message(self) -> str:
+        """The text of the event and of the condition: `0/5 nodes are available: 2 Insufficient cpu, …`."""
+        diagnosis = self.diagnosis
+        text = f"0/{diagnosis.node_count} nodes are available:"
+        if diagnosis.pre_filter_message:
+            text += f" {diagnosis.pre_filter_message}."
+        else:
+            histogram: dict[str, int] = {}
+            for reasons in diagnosis.rejected.values():
+                for reason, nodes in reasons.items():
+                    histogram[reason] = histogram.get(reason, 0) + nodes
+            # Sorted as strings, counts included, as upstream sorts them.
+            lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
+            if lines:
+                text += f" {', '.join(lines)}."
+        if diagnosis.post_filter_message:
+            text += f" {diagnosis.post_filter_message}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class CycleError:
+    """The cycle itself failed: a plugin's error, or no node exists. `is_rejection` for the latter."""
+
+    message: str
+    is_rejection: bool = False

@@ -1,0 +1,116 @@
+"""Cluster events: what happened, in words precise enough to say whom it may help (KEP-4247).
+
+A plugin that rejected a pod names the events that could change its mind and, for each, a hint function
+that looks closer. The queue asks only the plugins that rejected the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntFlag, StrEnum
+from typing import Any
+
+from scheduler.framework.types import PodInfo
+
+
+class Action(IntFlag):
+    """What happened to the object; a registration may name several."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_SESSION = 128
+    """Ours: the node's kubelet began a new session (kubelet-unbinding 4.5)."""
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_POD_GATES_ELIMINATED = 1024
+    UPDATE_POD_TOLERATION = 2048
+    UPDATE_OTHER = 4096
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_SESSION
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_GATES_ELIMINATED
+        | UPDATE_POD_TOLERATION
+        | UPDATE_OTHER
+    )
+    ALL = ADD | DELETE | UPDATE
+
+
+ASSIGNED_POD = "AssignedPod"
+UNSCHEDULED_POD = "UnscheduledPod"
+POD = "Pod"
+"""In a registration: pods of either kind."""
+NODE = "Node"
+WILDCARD = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """One kind of change. `label` is the name that metrics and logs use."""
+
+    resource: str
+    action: Action
+    label: str = ""
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether every pod may be helped by it."""
+        return self.resource == WILDCARD
+
+    def matches(self, registered: ClusterEvent) -> bool:
+        """Whether a plugin that registered `registered` wants to hear of this event."""
+        if registered.resource == WILDCARD or self.resource == WILDCARD:
+            return True
+        if not self.action & registered.action:
+            return False
+        if registered.resource == POD:
+            return self.resource in (ASSIGNED_POD, UNSCHEDULED_POD)
+        return registered.resource == self.resource
+
+
+class Hint(StrEnum):
+    """A hint function's answer."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+HintFunction = Callable[[PodInfo, Any, Any], Hint]
+"""`(the waiting pod, old object or None, new object or None) -> Hint`; an exception counts as Queue.
+
+Objects are `Node` views for node events and `Pod` views for pod events.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """An event a plugin wants its rejected pods woken by; without a hint, always."""
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+
+
+UNSCHEDULED_POD_ADD = ClusterEvent(UNSCHEDULED_POD, Action.ADD, "UnscheduledPodAdd")
+UNSCHEDULED_POD_UPDATE = ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_OTHER, "UnscheduledPodUpdate")
+ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, Action.ADD, "AssignedPodAdd")
+ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, Action.DELETE, "AssignedPodDelete")
+NODE_ADD = ClusterEvent(NODE, Action.ADD, "NodeAdd")
+NODE_DELETE = ClusterEvent(NODE, Action.DELETE, "NodeDelete")
+SCHEDULE_ATTEMPT_FAILURE = ClusterEvent(WILDCARD, Action.ALL, "ScheduleAttemptFailure")
+BACKOFF_COMPLETE = ClusterEvent(WILDCARD, Action.ALL, "BackoffComplete")
+POP_FROM_BACKOFF = ClusterEvent(WILDCARD, Action.ALL, "PopFromBackoffQ")
+FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
+EXCLUSION_EXPIRED = ClusterEvent(WILDCARD, Action.ALL, "ExclusionExpired")
+UNBOUND = ClusterEvent(WILDCARD, Action.ALL, "Unbound")

@@ -1,0 +1,554 @@
+"""Run a profile's plugins, one extension point at a time, over all nodes at once.
+
+For plugins that are row-pure the runner remembers, for each distinct pod template, which nodes passed and
+what they scored, and asks again (one node at a time) only about rows that changed since: usually the one
+node the last pod went to. That is what makes a cycle independent of the number of nodes, except for
+finding the best.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.events import Registration
+from scheduler.framework.interface import (
+    SUCCESS,
+    BindCall,
+    BindPlugin,
+    Code,
+    EnqueueExtensions,
+    FilterPlugin,
+    Mask,
+    NormalizePlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    RowPure,
+    ScorePlugin,
+    Scores,
+    StatefulFilterPlugin,
+    Status,
+    VectorFilterPlugin,
+    VectorScorePlugin,
+)
+from scheduler.framework.types import NodeInfo, PodInfo
+
+REMEMBERED_TEMPLATES_MAX: Final = 16
+SIGNATURES_MAX: Final = 65536
+CHANGED_ROWS_MAX: Final = 48
+"""With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
+PERMIT_WAIT_MAX_S: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """A plugin of the profile with its weight in scoring."""
+
+    plugin: Any
+    weight: int = 1
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.plugin.name
+        return name
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """Answers of the row-pure plugins for one template; `cursor` is how much of the log they know."""
+
+    epoch: int
+    cursor: int
+    mask: Mask
+    raw: list[Scores]
+    total: Scores
+    """Weighted sum of the row-pure scores that need no normalisation."""
+    ranked: Scores
+    """`total` where the mask holds, -1 elsewhere: its maximum is the winner when nothing else scores."""
+    varies: list[bool]
+    """For each normalised plugin, whether its raw scores differ from 0 anywhere."""
+
+
+@dataclass(slots=True)
+class Feasible:
+    """What Filter found: rows that fit, or a diagnosis of why none does."""
+
+    mask: Mask
+    remembered: _Remembered | None
+    is_narrowed: bool
+    """Whether `mask` is a part of what is remembered."""
+    rejection: Status | None = None
+    node_names: tuple[str, ...] | None = None
+    node_names_by: tuple[str, ...] = ()
+    refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
+    nominated: tuple[tuple[int, list[PodInfo]], ...] = ()
+
+
+class Runner:
+    """The plugins of one profile, sorted by what they serve.
+
+    `nominated`: `(row, pods of at least that priority nominated there, other than the pod)`, for the rows
+    where that is not empty; such rows are filtered again as if those pods ran there.
+    """
+
+    def __init__(self, profile: Sequence[Enabled]) -> None:
+        plugins = [e.plugin for e in profile]
+        self.profile = tuple(profile)
+        self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
+        self._pre_enqueue = [p for p in plugins if isinstance(p, PreEnqueuePlugin)]
+        self._pre_filter = [p for p in plugins if isinstance(p, PreFilterPlugin)]
+        filters = [p for p in plugins if isinstance(p, VectorFilterPlugin | FilterPlugin | StatefulFilterPlugin)]
+        self._filters = filters
+        self._pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
+        self._other_filters = [p for p in filters if p not in self._pure_filters]
+        self._post_filter = [p for p in plugins if isinstance(p, PostFilterPlugin)]
+        self._pre_score = [p for p in plugins if isinstance(p, PreScorePlugin)]
+        scores = [e for e in profile if isinstance(e.plugin, VectorScorePlugin | ScorePlugin)]
+        pure = [e for e in scores if isinstance(e.plugin, RowPure) and isinstance(e.plugin, ScorePlugin)]
+        self._pure_scores = [e for e in pure if not isinstance(e.plugin, NormalizePlugin)]
+        self._normalized_pure = [e for e in pure if isinstance(e.plugin, NormalizePlugin)]
+        self._other_scores = [e for e in scores if e not in pure]
+        self._reserve = [p for p in plugins if isinstance(p, ReservePlugin)]
+        self._permit = [p for p in plugins if isinstance(p, PermitPlugin)]
+        self._pre_bind = [p for p in plugins if isinstance(p, PreBindPlugin)]
+        self._bind = [p for p in plugins if isinstance(p, BindPlugin)]
+        self._post_bind = [p for p in plugins if isinstance(p, PostBindPlugin)]
+        self._row_pure = [p for p in plugins if isinstance(p, RowPure)]
+        # Asking a protocol costs microseconds; ask once.
+        self._vector_filters = {p.name for p in plugins if isinstance(p, VectorFilterPlugin)}
+        self._vector_scores = {p.name for p in plugins if isinstance(p, VectorScorePlugin)}
+        self._normalizing = {p.name for p in plugins if isinstance(p, NormalizePlugin)}
+        sorts = [p for p in plugins if isinstance(p, QueueSortPlugin)]
+        if len(sorts) != 1 or not self._bind:
+            raise ValueError(f"a profile wants one QueueSort and a Bind plugin, has {len(sorts)} and {len(self._bind)}")
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
+        self._signatures: dict[Hashable, int] = {}
+        self._remembered: OrderedDict[int, _Remembered] = OrderedDict()
+
+    # -- queue ---------------------------------------------------------------------------------------
+
+    def registrations(self) -> dict[str, tuple[Registration, ...]]:
+        """Return, by plugin, the events that may change its no; a plugin that names none gets nothing."""
+        return {
+            e.name: tuple(e.plugin.events_to_register())
+            for e in self.profile
+            if isinstance(e.plugin, EnqueueExtensions)
+        }
+
+    def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
+        """Return the first no, or success; the plugin that gated the pod before is asked first."""
+        plugins = self._pre_enqueue
+        if first:
+            plugins = sorted(plugins, key=lambda p: p.name != first)
+        for plugin in plugins:
+            status = plugin.pre_enqueue(pod)
+            if not status.is_success:
+                return _of(status, plugin)
+        return SUCCESS
+
+    # -- PreFilter and Filter --------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, columns: Columns,
+               nominated: Iterable[tuple[int, list[PodInfo]]] = ()) -> Feasible:  # fmt: skip
+        """Return the rows where every filter says yes."""
+        names: set[str] | None = None
+        named_by: list[str] = []
+        for plugin in self._pre_filter:
+            answer = plugin.pre_filter(state, pod, columns)
+            result = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
+            if result.status.code is Code.SKIP:
+                state.skip_filter.add(plugin.name)
+            elif not result.status.is_success:
+                return Feasible(columns.full(False), None, True, rejection=_of(result.status, plugin))
+            elif result.node_names is not None:
+                named_by.append(plugin.name)
+                names = set(result.node_names) if names is None else names & set(result.node_names)
+        remembered = self._recall(state, pod, columns)
+        mask = remembered.mask
+        found = Feasible(mask, remembered, False)
+        if names is not None:
+            found.node_names, found.node_names_by = tuple(sorted(names)), tuple(named_by)
+            mask = mask & columns.mask_of(found.node_names)
+        for other in self._other_filters:
+            if other.name in state.skip_filter:
+                continue
+            state.alive = mask
+            passed = self._ask(state, pod, columns, other, mask)
+            found.refusals.append((other, passed))
+            if passed is not None:
+                mask = mask & passed
+        found.nominated = tuple(nominated)
+        for row, pods in found.nominated:
+            if mask[row] and not self.fits(state, pod, columns.nodes[row], pods):
+                mask = mask.copy() if mask is remembered.mask else mask
+                mask[row] = False
+        found.is_narrowed = mask is not remembered.mask
+        found.mask = mask
+        return found
+
+    def fits(self, state: CycleState, pod: PodInfo, node: NodeInfo | None, added: list[PodInfo]) -> bool:
+        """Whether the pod would fit beside `added` pods on the node, one plugin after the other."""
+        return node is not None and self.filter_node(state, pod, node.with_pods(added)).is_success
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return the first filter's no for one node, or success."""
+        for plugin in self._filters:
+            if plugin.name in state.skip_filter:
+                continue
+            status = _filter_one(plugin, state, pod, node)
+            if not status.is_success:
+                return _of(status, plugin)
+        return SUCCESS
+
+    def diagnose(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> Diagnosis:
+        """Return, for a pod without feasible node, who refused which nodes why.
+
+        A node is charged to the first plugin that refused it, in the profile's order.
+        """
+        diagnosis = Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
+        rejection = found.rejection
+        if rejection is not None:
+            diagnosis.pre_filter_message = rejection.message
+            _blame(diagnosis, rejection.plugin, rejection.code)
+            diagnosis.count(rejection.plugin, rejection.message, columns.count)
+            if rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                diagnosis.unresolvable = columns.valid.copy()
+            return diagnosis
+        alive = columns.valid.copy()
+        if found.node_names is not None:
+            absent = alive & ~columns.mask_of(found.node_names)
+            nodes = int(np.count_nonzero(absent))
+            if nodes:
+                by = " ".join(found.node_names_by)
+                simultaneously = " simultaneously" if len(found.node_names_by) > 1 else ""
+                reason = f"node(s) didn't satisfy plugin(s) [{by}]{simultaneously}"
+                diagnosis.count(found.node_names_by[0], reason, nodes)
+                for name in found.node_names_by:
+                    diagnosis.rejectors.add(name)
+                diagnosis.unresolvable |= absent
+                alive &= ~absent
+        masks = {plugin.name: mask for plugin, mask in found.refusals}
+        for plugin in self._filters:
+            if plugin.name in state.skip_filter:
+                continue
+            state.alive = alive
+            passed = masks[plugin.name] if plugin.name in masks else self._ask(state, pod, columns, plugin, alive)
+            if passed is None:
+                continue
+            refused = alive & ~passed
+            if refused.any():
+                self._explain(diagnosis, state, pod, columns, plugin, refused)
+                alive &= passed
+        for row, pods in found.nominated:
+            # What is still alive would fit but for the pods nominated there.
+            node = columns.nodes[row]
+            if node is not None and alive[row]:
+                self._blame_node(diagnosis, self.filter_node(state, pod, node.with_pods(pods)), row)
+        return diagnosis
+
+    def _blame_node(self, diagnosis: Diagnosis, status: Status, row: int) -> None:
+        for reason in status.reasons:
+            diagnosis.count(status.plugin, reason, 1)
+        _blame(diagnosis, status.plugin, status.code)
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            diagnosis.unresolvable[row] = True
+
+    def _explain(self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any,
+                 refused: Mask) -> None:  # fmt: skip
+        if plugin.name in self._vector_filters:
+            for refusal in plugin.explain_all(state, pod, columns, refused):
+                nodes = int(np.count_nonzero(refusal.mask))
+                if nodes:
+                    diagnosis.count(plugin.name, refusal.reason, nodes)
+                    _blame(diagnosis, plugin.name, refusal.code)
+                    if refusal.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                        diagnosis.unresolvable |= refusal.mask
+            return
+        for row in np.flatnonzero(refused):
+            node = columns.nodes[row]
+            assert node is not None
+            self._blame_node(diagnosis, _of(_filter_one(plugin, state, pod, node), plugin), int(row))
+
+    def _ask(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
+        if plugin.name in self._vector_filters:
+            passed: Mask | None = plugin.filter_all(state, pod, columns)
+            return passed
+        mask = alive.copy()
+        for row in np.flatnonzero(alive):
+            node = columns.nodes[row]
+            if node is None or not _filter_one(plugin, state, pod, node).is_success:
+                mask[row] = False
+        return mask
+
+    # -- what is remembered ------------------------------------------------------------------------------
+
+    def _signature(self, pod: PodInfo) -> int:
+        signature = pod.signature
+        if signature is None:
+            if len(self._signatures) >= SIGNATURES_MAX:
+                self._signatures.clear()
+                self._remembered.clear()
+            key = tuple(p.row_signature(pod) for p in self._row_pure)
+            signature = pod.signature = self._signatures.setdefault(key, len(self._signatures))
+        return signature
+
+    def _recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> _Remembered:
+        """Return the row-pure answers for the pod's template, brought up to date."""
+        signature = self._signature(pod)
+        known = self._remembered.get(signature)
+        log = columns.log
+        if known is not None and known.epoch == columns.epoch:
+            changed = len(log) - known.cursor
+            if changed == 0:
+                return known
+            if changed <= CHANGED_ROWS_MAX:
+                for row in dict.fromkeys(log[known.cursor :]):
+                    self._refresh(known, pod, columns, row)
+                known.cursor = len(log)
+                self._remembered.move_to_end(signature)
+                return known
+        known = self._compute(state, pod, columns)
+        self._remembered[signature] = known
+        self._remembered.move_to_end(signature)
+        if len(self._remembered) > REMEMBERED_TEMPLATES_MAX:
+            self._remembered.popitem(last=False)
+        return known
+
+    def _compute(self, state: CycleState, pod: PodInfo, columns: Columns) -> _Remembered:
+        mask = columns.valid.copy()
+        for plugin in self._pure_filters:
+            passed = self._ask(state, pod, columns, plugin, mask)
+            if passed is not None:
+                mask &= passed
+        total = np.zeros(columns.capacity)
+        raws: list[Scores] = []
+        for enabled in self._pure_scores:
+            raw = _as_array(self._raw(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
+            raws.append(raw)
+            total += raw * enabled.weight
+        varies = []
+        for enabled in self._normalized_pure:
+            raw = _as_array(self._raw(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
+            raws.append(raw)
+            varies.append(bool(raw.any()))
+        return _Remembered(
+            epoch=columns.epoch,
+            cursor=len(columns.log),
+            mask=mask,
+            raw=raws,
+            total=total,
+            ranked=np.where(mask, total, -1.0),
+            varies=varies,
+        )
+
+    def _refresh(self, known: _Remembered, pod: PodInfo, columns: Columns, row: int) -> None:
+        node = columns.nodes[row]
+        fits = node is not None
+        if node is not None:
+            for plugin in self._pure_filters:
+                if not plugin.filter(pod, node).is_success:
+                    fits = False
+                    break
+        known.mask[row] = fits
+        if node is None:
+            known.ranked[row] = -1.0
+            return
+        total, i = 0, 0
+        for enabled in self._pure_scores:
+            score = enabled.plugin.score(pod, node)
+            known.raw[i][row] = score
+            total += score * enabled.weight
+            i += 1
+        for j, enabled in enumerate(self._normalized_pure):
+            score = enabled.plugin.score(pod, node)
+            known.raw[i][row] = score
+            if score:
+                known.varies[j] = True
+            i += 1
+        known.total[row] = total
+        known.ranked[row] = total if fits else -1.0
+
+    # -- PreScore and Score --------------------------------------------------------------------------------
+
+    def score(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> tuple[Scores, Status]:
+        """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
+        mask, known = found.mask, found.remembered
+        assert known is not None
+        for plugin in self._pre_score:
+            status = plugin.pre_score(state, pod, columns, mask)
+            if status.code is Code.SKIP:
+                state.skip_score.add(plugin.name)
+            elif not status.is_success:
+                text = f'running PreScore plugin "{plugin.name}": {status.message}'
+                return known.ranked, Status(Code.ERROR, (text,), plugin.name)
+        if not any(known.varies) and all(e.name in state.skip_score for e in self._other_scores):
+            # Constant normalised scores cannot change who is best.
+            return (known.ranked if not found.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
+        total = known.total.copy()
+        for enabled, raw in zip(self._normalized_pure, known.raw[len(self._pure_scores) :], strict=True):
+            if enabled.name not in state.skip_score:
+                total += enabled.plugin.normalize(state, raw, mask) * enabled.weight
+        for enabled in self._other_scores:
+            if enabled.name in state.skip_score:
+                continue
+            scores = self._raw(state, pod, columns, enabled.plugin, mask)
+            if enabled.name in self._normalizing:
+                scores = enabled.plugin.normalize(state, scores, mask)
+            total += scores * enabled.weight
+        total[~mask] = -1.0
+        return total, SUCCESS
+
+    def scores_of(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible,
+                  rows: Sequence[int]) -> dict[str, dict[str, int]]:  # fmt: skip
+        """Return, by plugin and node name, the scores (0 to 100, before weights) of a few rows."""
+        known = found.remembered
+        assert known is not None
+        table: dict[str, dict[str, int]] = {}
+        names = [node.name for row in rows if (node := columns.nodes[row]) is not None]
+        for enabled, raw in zip((*self._pure_scores, *self._normalized_pure), known.raw, strict=True):
+            if enabled.name in state.skip_score:
+                continue
+            scores: Scores | int = raw
+            if enabled.name in self._normalizing:
+                scores = enabled.plugin.normalize(state, raw if raw.any() else 0, found.mask)
+            table[enabled.name] = _pick(scores, rows, names)
+        for enabled in self._other_scores:
+            if enabled.name in state.skip_score:
+                continue
+            scores = self._raw(state, pod, columns, enabled.plugin, found.mask)
+            if enabled.name in self._normalizing:
+                scores = enabled.plugin.normalize(state, scores, found.mask)
+            table[enabled.name] = _pick(scores, rows, names)
+        return table
+
+    def _raw(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, mask: Mask) -> Scores | int:
+        if plugin.name in self._vector_scores:
+            result: Scores | int = plugin.score_all(state, pod, columns)
+            return result
+        scores = np.zeros(columns.capacity)
+        for row in np.flatnonzero(mask):
+            node = columns.nodes[row]
+            if node is not None:
+                scores[row] = plugin.score(pod, node)
+        return scores
+
+    # -- the rest -------------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns,
+                    diagnosis: Diagnosis) -> PostFilterResult | None:  # fmt: skip
+        """Run PostFilter plugins until one succeeds or is final; None when there are none."""
+        result: PostFilterResult | None = None
+        messages: list[str] = []
+        for plugin in self._post_filter:
+            result = plugin.post_filter(state, pod, columns, diagnosis)
+            if result.status.is_success or result.status.code is Code.ERROR:
+                messages: list[str] = []
+                break
+            if result.status.message:
+                messages.append(result.status.message)
+            if result.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                break
+        diagnosis.post_filter_message = ", ".join(messages)
+        return result
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Run Reserve in order; on a no, everything is unreserved in reverse and the no returned."""
+        for plugin in self._reserve:
+            status = plugin.reserve(state, pod, node_name)
+            if not status.is_success:
+                self.unreserve(state, pod, node_name)
+                return _of(status, plugin)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo every plugin's Reserve, last first."""
+        for plugin in reversed(self._reserve):
+            plugin.unreserve(state, pod, node_name)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
+        """Return success, a no, or Wait with the seconds each waiting plugin allows."""
+        waits: dict[str, float] = {}
+        for plugin in self._permit:
+            status, timeout_s = plugin.permit(state, pod, node_name)
+            if status.code is Code.WAIT:
+                waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
+            elif not status.is_success:
+                return _of(status, plugin), {}
+        return (Status(Code.WAIT) if waits else SUCCESS), waits
+
+    def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        """Whether any PreBind plugin announces work (KEP-5278)."""
+        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in self._pre_bind)
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
+        """Run PreBind in order until one fails."""
+        for plugin in self._pre_bind:
+            if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
+                continue
+            status = await plugin.pre_bind(state, pod, node_name, client)
+            if not status.is_success:
+                return _of(status, plugin)
+        return SUCCESS
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
+        """Return the call of the first Bind plugin that does not skip."""
+        for plugin in self._bind:
+            answer = plugin.bind(state, pod, node_name)
+            if isinstance(answer, BindCall):
+                return answer
+            if answer.code is not Code.SKIP:
+                return _of(answer, plugin)
+        return Status(Code.ERROR, ("all Bind plugins skipped",))
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Tell everybody that the bind succeeded."""
+        for plugin in self._post_bind:
+            plugin.post_bind(state, pod, node_name)
+
+
+def _filter_one(plugin: Any, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    status: Status
+    status = plugin.filter_in(state, pod, node) if hasattr(plugin, "filter_in") else plugin.filter(pod, node)
+    return status
+
+
+def _of(status: Status, plugin: Any) -> Status:
+    return Status(status.code, status.reasons, plugin.name)
+
+
+def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
+    (diagnosis.pending if code is Code.PENDING else diagnosis.rejectors).add(plugin)
+
+
+def _as_array(scores: Scores | int, size: int) -> Scores:
+    return np.full(size, float(scores)) if isinstance(scores, int) else np.array(scores, np.float64)
+
+
+def _pick(scores: Scores | int, rows: Sequence[int], names: Sequence[str]) -> dict[str, int]:
+    return {n: scores if isinstance(scores, int) else int(scores[r]) for n, r in zip(names, rows, strict=True)}
+
+
+def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:
+    """Return raw scores scaled so that the best feasible one has 100 (section 6, DefaultNormalize)."""
+    best = raw if isinstance(raw, int) else int(raw[feasible].max(initial=0))
+    if best == 0:
+        return 100 if reverse else 0
+    scaled = np.floor(np.asarray(raw, np.float64) * 100.0 / best)
+    return 100.0 - scaled if reverse else scaled

@@ -1,0 +1,23 @@
+"""Bind: one Binding with the pod's uid, and the number of unbinds this decision knew of (K1)."""
+
+from __future__ import annotations
+
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.interface import BindCall, Status
+from scheduler.framework.types import PodInfo
+
+
+class DefaultBinder:
+    """`with_unbind_count` adds the precondition `expectedUnbindCount` (kubelet-unbinding 4.3)."""
+
+    name = "DefaultBinder"
+
+    def __init__(self, *, with_unbind_count: bool = True) -> None:
+        self._with_unbind_count = with_unbind_count
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
+        """Return the call to make."""
+        return BindCall(node_name, pod.unbind_count if self._with_unbind_count else None)
+
+
+PLUGIN = DefaultBinder

@@ -1,0 +1,285 @@
+"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns import NAME_FIELD, Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import (
+    SKIP,
+    SUCCESS,
+    Code,
+    Mask,
+    PreFilterResult,
+    Refusal,
+    Scores,
+    Status,
+    failed,
+    unresolvable,
+)
+from scheduler.framework.runner import default_normalize
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
+from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm
+
+REASON: Final = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
+_ALNUM: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_INSIDE: Final = _ALNUM | frozenset("-_.")
+
+
+def _integer(text: str | None) -> int | None:
+    if text is None or not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
+        return None
+    return int(text)
+
+
+def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
+    """Whether a label value (None: missing) satisfies the requirement; NotIn holds where it is missing."""
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            number = _integer(value)
+            bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+            if number is None or bound is None:
+                return False
+            return number > bound if requirement.operator == "Gt" else number < bound
+        case _:
+            return False
+
+
+def _requirements(term: NodeSelectorTerm) -> tuple[tuple[str, NodeSelectorRequirement], ...]:
+    fields = tuple((NAME_FIELD, r) for r in term.match_fields if r.key == NAME_FIELD)
+    if len(fields) != len(term.match_fields):
+        return ()
+    return (*((r.key, r) for r in term.match_expressions), *fields)
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether the node satisfies every requirement; an empty term matches nothing."""
+    requirements = _requirements(term)
+    labels = node.metadata.labels
+    return bool(requirements) and all(
+        accepts(r, node.metadata.name if key == NAME_FIELD else labels.get(key)) for key, r in requirements
+    )
+
+
+def _term_mask(term: NodeSelectorTerm, columns: Columns) -> Mask:
+    mask: Mask | None = None
+    for key, requirement in _requirements(term):
+        part = _requirement_mask(key, requirement, columns)
+        mask = part if mask is None else mask & part
+    return columns.full(False) if mask is None else mask
+
+
+def _requirement_mask(key: str, requirement: NodeSelectorRequirement, columns: Columns) -> Mask:
+    ids, values = columns.label_ids(key)
+    wanted: list[int] = [values[v] for v in requirement.values if v in values]
+    result: Mask
+    match requirement.operator:
+        case "In" if len(wanted) == 1:
+            result = ids == wanted[0]
+        case "In":
+            result = np.isin(ids, wanted)
+        case "NotIn":
+            result = ~np.isin(ids, wanted)
+        case "Exists":
+            result = ids != 0
+        case "DoesNotExist":
+            result = ids == 0
+        case _:
+            result = columns.label_mask(key, lambda value: accepts(requirement, value))
+    return result
+
+
+def _selector_term(selector: Mapping[str, str]) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=tuple(
+            NodeSelectorRequirement(key=k, operator="In", values=(v,)) for k, v in sorted(selector.items())
+        )
+    )
+
+
+def _invalid(term: NodeSelectorTerm) -> str:
+    """Return what is wrong with a preferred term that the API server let through (12.8), or ""."""
+    for requirement in term.match_expressions:
+        for value in requirement.values:
+            is_label = not value or (
+                len(value) <= 63 and set(value) <= _INSIDE and value[0] in _ALNUM and value[-1] in _ALNUM
+            )
+            if not is_label:
+                return (
+                    f'values[0][{requirement.key}]: Invalid value: "{value}": a valid label must be an empty string '
+                    "or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+                    "alphanumeric character"
+                )
+        if requirement.operator in ("Gt", "Lt") and (
+            len(requirement.values) != 1 or _integer(requirement.values[0]) is None
+        ):
+            return (
+                f"values[0][{requirement.key}]: Invalid value: {requirement.values!r}: "
+                "for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+    return ""
+
+
+class NodeAffinity:
+    """`added` is affinity that the administrator adds to every pod of the profile (`addedAffinity`)."""
+
+    name = "NodeAffinity"
+
+    def __init__(self, *, added: NodeAffinitySpec | None = None) -> None:
+        self._added = added or NodeAffinitySpec()
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """Selector and affinity."""
+        return (tuple(sorted(pod.spec.node_selector.items())), _affinity(pod))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Skip pods without any, and narrow to the names that every term's matchFields allow."""
+        affinity = _affinity(pod)
+        required = affinity.required if affinity is not None else None
+        if required is None:
+            return SKIP if not pod.spec.node_selector and self._added.required is None else SUCCESS
+        names: dict[str, None] = {}
+        for term in required.node_selector_terms:
+            named: set[str] | None = None
+            for field in term.match_fields:
+                if field.key == NAME_FIELD and field.operator == "In":
+                    named = set(field.values) if named is None else named & set(field.values)
+            if named is None:
+                return SUCCESS
+            names.update(dict.fromkeys(sorted(named)))
+        if not required.node_selector_terms:
+            return SUCCESS
+        if not names:
+            return unresolvable("pod affinity terms conflict")
+        return PreFilterResult(node_names=tuple(names))
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no when selector or required affinity does not match."""
+        if node.node is None:
+            return SUCCESS
+        if self._added.required is not None and not any(
+            term_matches(t, node.node) for t in self._added.required.node_selector_terms
+        ):
+            return unresolvable(ENFORCED_REASON)
+        return SUCCESS if _matches(pod, node.node) else unresolvable(REASON)
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows that match both."""
+        enforced, own = self._enforced(columns), _own_mask(pod, columns)
+        if enforced is None or own is None:
+            return own if enforced is None else enforced
+        return enforced & own
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """The administrator's affinity is looked at first."""
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        enforced = self._enforced(columns)
+        if enforced is None:
+            return [Refusal(REASON, refused, code)]
+        return [
+            Refusal(ENFORCED_REASON, refused & ~enforced, code),
+            Refusal(REASON, refused & enforced, code),
+        ]
+
+    def _enforced(self, columns: Columns) -> Mask | None:
+        if self._added.required is None:
+            return None
+        return _any_term(self._added.required.node_selector_terms, columns)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip without preferred terms; refuse terms that cannot be understood."""
+        terms = self._preferred(pod)
+        if not terms:
+            return SKIP
+        for _, term in terms:
+            if problem := _invalid(term):
+                return failed(problem)
+        return SUCCESS
+
+    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+        """Sum the weights of the preferred terms that match."""
+        if node.node is None:
+            return 0
+        return sum(weight for weight, term in self._preferred(pod) if weight and term_matches(term, node.node))
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Sum for every row."""
+        terms = [(weight, term) for weight, term in self._preferred(pod) if weight]
+        if not terms:
+            return 0
+        total = np.zeros(columns.capacity)
+        for weight, term in terms:
+            total[_term_mask(term, columns)] += weight
+        return total
+
+    def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
+        """The best sum gets 100."""
+        return default_normalize(raw, feasible, reverse=False)
+
+    def _preferred(self, pod: PodInfo) -> list[tuple[int, NodeSelectorTerm]]:
+        affinity = _affinity(pod)
+        own = affinity.preferred if affinity is not None else ()
+        return [(p.weight, p.preference) for p in (*self._added.preferred, *own)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A node may come, or change its labels."""
+        return (Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._matches_now),)
+
+    def _matches_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        if new is None or not self._all_match(pod, new):
+            return Hint.SKIP
+        return Hint.SKIP if old is not None and self._all_match(pod, old) else Hint.QUEUE
+
+    def _all_match(self, pod: PodInfo, node: Node) -> bool:
+        added = self._added.required
+        return (added is None or any(term_matches(t, node) for t in added.node_selector_terms)) and _matches(pod, node)
+
+
+def _affinity(pod: PodInfo) -> NodeAffinitySpec | None:
+    return pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+
+
+def _matches(pod: PodInfo, node: Node) -> bool:
+    labels = node.metadata.labels
+    for key, value in pod.spec.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    affinity = _affinity(pod)
+    if affinity is None or affinity.required is None:
+        return True
+    return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
+
+
+def _own_mask(pod: PodInfo, columns: Columns) -> Mask | None:
+    mask = _term_mask(_selector_term(pod.spec.node_selector), columns) if pod.spec.node_selector else None
+    affinity = _affinity(pod)
+    if affinity is None or affinity.required is None:
+        return mask
+    required = _any_term(affinity.required.node_selector_terms, columns)
+    return required if mask is None else mask & required
+
+
+def _any_term(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
+    mask = columns.full(False)
+    for term in terms:
+        mask |= _term_mask(term, columns)
+    return mask
+
+
+PLUGIN = NodeAffinity

@@ -1,0 +1,47 @@
+"""Filter: a pod that names its node fits no other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName:
+    """Compares `spec.nodeName`."""
+
+    name = "NodeName"
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """Only the name counts."""
+        return pod.spec.node_name
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no to every other node."""
+        return SUCCESS if pod.spec.node_name in ("", node.name) else unresolvable(REASON)
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the named node's row."""
+        return columns.mask_of((pod.spec.node_name,)) if pod.spec.node_name else None
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """All for the one reason."""
+        return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """The named node may appear."""
+        return (Registration(ClusterEvent(NODE, Action.ADD), _is_the_node),)
+
+
+def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.metadata.name == pod.spec.node_name else Hint.SKIP
+
+
+PLUGIN = NodeName

@@ -1,0 +1,58 @@
+"""Filter: two pods cannot hold the same host port of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import SKIP, SUCCESS, Mask, Refusal, Status, unschedulable
+from scheduler.framework.types import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
+from services.api.kinds.pod import Pod
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+def _conflict(a: HostPort, b: HostPort) -> bool:
+    return a[1:] == b[1:] and (a[0] == b[0] or ANY_IP in (a[0], b[0]))
+
+
+class NodePorts:
+    """Compares (IP, protocol, port); the wildcard address conflicts with every address."""
+
+    name = "NodePorts"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
+        """Skip pods without host ports."""
+        return SUCCESS if pod.ports else SKIP
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no when a wanted port is in use."""
+        if any(_conflict(want, used) for want in pod.ports for used in node.used_ports):
+            return unschedulable(REASON)
+        return SUCCESS
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows without conflict."""
+        taken = columns.port_conflicts(pod.ports)
+        return None if taken is None else ~taken
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """All for the one reason."""
+        return [Refusal(REASON, refused)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A pod that held the port may go, or a node come."""
+        return (
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _frees_a_port),
+            Registration(ClusterEvent(NODE, Action.ADD)),
+        )
+
+
+def _frees_a_port(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    freed = host_ports(old) if old is not None else ()
+    return Hint.QUEUE if any(_conflict(want, had) for want in pod.ports for had in freed) else Hint.SKIP
+
+
+PLUGIN = NodePorts

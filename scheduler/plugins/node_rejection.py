@@ -1,0 +1,105 @@
+"""Filter and Score: keep an unbound pod away from the node that gave it back, for a while.
+
+Ours. The exclusions themselves (who, where, until when) live in `scheduler.exclusions`.
+Source: kubelet-unbinding 7.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.exclusions import Exclusions
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+
+SOFT: Final = "NodeRejection.soft"
+
+
+class NodeRejection:
+    """`mode`: hard refuses, soft only ranks lowest, none does nothing, adaptive refuses while anything
+    else would fit."""
+
+    name = "NodeRejection"
+
+    def __init__(self, exclusions: Exclusions, *, mode: str = "hard") -> None:
+        self._exclusions = exclusions
+        self._mode = mode
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
+        """Skip pods that no node gave back."""
+        if self._mode == "none" or not self._exclusions.of(pod.uid):
+            return SKIP
+        return SKIP if self._mode == "soft" else SUCCESS
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
+        reason = self._exclusions.of(pod.uid).get(node.name)
+        if self._mode != "hard" or reason is None:
+            return SUCCESS
+        return unresolvable(_text(reason))
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return all rows but the excluded ones; with adaptive, all if nothing else is left."""
+        excluded = columns.mask_of(tuple(self._exclusions.of(pod.uid)))
+        if self._mode == "adaptive" and state.alive is not None and not (state.alive & ~excluded).any():
+            return None
+        if self._mode in ("soft", "none"):
+            return None
+        return ~excluded
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """One reason for each cause the nodes gave."""
+        refusals: list[Refusal] = []
+        for node, reason in self._exclusions.of(pod.uid).items():
+            mask = refused & columns.mask_of((node,))
+            refusals.append(Refusal(_text(reason), mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+        return refusals
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip unless excluded nodes may have passed the filter."""
+        if self._mode not in ("soft", "adaptive") or not self._exclusions.of(pod.uid):
+            return SKIP
+        return SUCCESS
+
+    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+        """Give an excluded node nothing."""
+        return 0 if node.name in self._exclusions.of(pod.uid) else 100
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return the same for every row."""
+        return np.where(columns.mask_of(tuple(self._exclusions.of(pod.uid))), 0.0, 100.0)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Whatever may have cured the node that said no."""
+        cured = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
+        return (
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _left_the_node),
+            Registration(ClusterEvent(NODE, Action.ADD | cured), _is_the_node),
+        )
+
+
+def _text(reason: str) -> str:
+    return f"node(s) rejected this pod earlier ({reason})"
+
+
+def _gave_back(pod: PodInfo) -> set[str]:
+    return {record.node_name for record in pod.pod.status.unbind_history}
+
+
+def _left_the_node(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    return Hint.QUEUE if old is not None and old.spec.node_name in _gave_back(pod) else Hint.SKIP
+
+
+def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.metadata.name in _gave_back(pod) else Hint.SKIP
+
+
+PLUGIN = NodeRejection

@@ -1,0 +1,127 @@
+"""Score: prefer nodes whose CPU and memory would be used to the same degree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.interface import SKIP, SUCCESS, Mask, Scores, Status
+from scheduler.framework.types import NodeInfo, PodInfo
+
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+def _balance(fractions: list[float]) -> int:
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        mean = sum(fractions) / len(fractions)
+        deviation = math.sqrt(sum((f - mean) * (f - mean) for f in fractions) / len(fractions))
+    else:
+        deviation = 0.0
+    return int((1 - deviation) * 100)
+
+
+class NodeResourcesBalancedAllocation:
+    """`formula`: v135 scores the balance with the pod; v136 by how much the pod improves it.
+
+    Uses real requests. Source: scheduler-queue-and-cycles 6.
+    """
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, *, formula: str = "v136", resources: tuple[str, ...] = ("cpu", "memory")) -> None:
+        self._formula = formula
+        self._resources = resources
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """The parsed requests, shared by pods of one template."""
+        return pod.requests
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip pods that ask for none of the resources."""
+        return SUCCESS if self._applies(pod) else SKIP
+
+    def _applies(self, pod: PodInfo) -> bool:
+        return any(pod.requests.amounts.get(resource, 0) for resource in self._resources)
+
+    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+        """Return 0 to 100; 0 for pods that PreScore skips."""
+        if not self._applies(pod):
+            return 0
+        with_pod: list[float] = []
+        without: list[float] = []
+        for resource in self._resources:
+            have = node.allocatable.get(resource, 0)
+            asked = pod.requests.amounts.get(resource, 0)
+            if have == 0 or (asked == 0 and resource not in NATIVE):
+                continue
+            used = node.requested.get(resource, 0)
+            with_pod.append(min((used + asked) / have, 1.0))
+            without.append(min(used / have, 1.0))
+        balance = _balance(with_pod)
+        if self._formula == "v135":
+            return balance
+        return 50 + (50 + balance - _balance(without)) // 2
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return the same for every row."""
+        if not self._applies(pod):
+            return 0
+        with_pod: list[tuple[Scores, Mask]] = []
+        without: list[tuple[Scores, Mask]] = []
+        for resource in self._resources:
+            have = columns.allocatable.get(resource)
+            asked = pod.requests.amounts.get(resource, 0)
+            if have is None or (asked == 0 and resource not in NATIVE):
+                continue
+            exists = have > 0
+            divisor = np.where(exists, have, 1.0)
+            used = columns.requested[resource]
+            with_pod.append((np.minimum((used + asked) / divisor, 1.0), exists))
+            without.append((np.minimum(used / divisor, 1.0), exists))
+        balance = _balance_all(with_pod, columns.capacity)
+        if self._formula == "v135":
+            return balance
+        return 50.0 + np.floor((50.0 + balance - _balance_all(without, columns.capacity)) / 2.0)
+
+
+def _balance_all(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
+    if len(fractions) == 2:
+        (a, has_a), (b, has_b) = fractions
+        deviation = np.where(has_a & has_b, np.abs((a - b) / 2), 0.0)
+    else:
+        count = np.zeros(size)
+        total = np.zeros(size)
+        for value, has in fractions:
+            count += has
+            total += np.where(has, value, 0.0)
+        mean = total / np.maximum(count, 1.0)
+        squares = np.zeros(size)
+        for value, has in fractions:
+            squares += np.where(has, (value - mean) * (value - mean), 0.0)
+        deviation = np.sqrt(squares / np.maximum(count, 1.0))
+        if len(fractions) > 2:
+            # Where exactly two of them exist, upstream halves the difference: the same up to rounding.
+            pair = count == 2
+            if pair.any():
+                deviation = np.where(pair, _half_difference(fractions, size), deviation)
+        deviation = np.where(count < 2, 0.0, deviation)
+    scores: Scores = np.trunc((1 - deviation) * 100)
+    return scores
+
+
+def _half_difference(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
+    difference, sign = np.zeros(size), np.ones(size)
+    for value, has in fractions:
+        difference += np.where(has, sign * value, 0.0)
+        sign = np.where(has, -sign, sign)
+    return np.abs(difference / 2)
+
+
+PLUGIN = NodeResourcesBalancedAllocation

@@ -1,0 +1,258 @@
+"""Filter and Score: does the pod's request fit beside what is there, and which fit is best.
+
+Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import (
+    ASSIGNED_POD,
+    NODE,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterEvent,
+    Hint,
+    Registration,
+)
+from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.quantity import amount
+
+TOO_MANY_PODS: Final = "Too many pods"
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapePoint:
+    """At `utilization` (0 to 100) the score is `score` (0 to 10)."""
+
+    utilization: int
+    score: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringStrategy:
+    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio; `resources`: (name, weight).
+
+    `pod_level` True lets an incoming pod's pod-level resources count in scoring; upstream ignores them.
+    """
+
+    type: str = "LeastAllocated"
+    resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
+    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 0), ShapePoint(100, 10))
+    pod_level: bool = False
+
+
+def broken_line(shape: tuple[ShapePoint, ...], utilization: int) -> int:
+    """Return the score (0 to 100) on the line through the points, with Go's truncating division."""
+    previous: ShapePoint | None = None
+    for point in shape:
+        if utilization <= point.utilization:
+            if previous is None:
+                return point.score * 10
+            rise = (point.score - previous.score) * 10 * (utilization - previous.utilization)
+            run = point.utilization - previous.utilization
+            return previous.score * 10 + (rise // run if rise >= 0 else -(-rise // run))
+        previous = point
+    return shape[-1].score * 10
+
+
+class NodeResourcesFit:
+    """`ignored`: extended resources that other parties manage; `ignored_groups`: their prefixes before `/`."""
+
+    name = "NodeResourcesFit"
+
+    def __init__(
+        self,
+        *,
+        strategy: ScoringStrategy = ScoringStrategy(),
+        ignored: tuple[str, ...] = (),
+        ignored_groups: tuple[str, ...] = (),
+    ) -> None:
+        self._strategy = strategy
+        self._ignored = frozenset(ignored)
+        self._ignored_groups = frozenset(ignored_groups)
+        self._curve = np.array([broken_line(strategy.shape, u) for u in range(101)], np.float64)
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """The parsed requests, shared by pods of one template."""
+        return pod.requests
+
+    def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+        wanted = pod.requests.wanted
+        if not self._ignored and not self._ignored_groups:
+            return wanted
+        return tuple((r, n) for r, n in wanted if r in NATIVE or not self._is_ignored(r))
+
+    def _is_ignored(self, resource: str) -> bool:
+        return resource in self._ignored or resource.split("/")[0] in self._ignored_groups
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Refuse what could not be parsed; everything else goes on."""
+        if pod.requests.is_malformed:
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("pod has malformed resource quantities",))
+        return SUCCESS
+
+    # -- filter --------------------------------------------------------------------------------------
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
+        allocatable, requested = node.allocatable, node.requested
+        reasons: list[str] = []
+        code = Code.UNSCHEDULABLE
+        if len(node.pods) + 1 > allocatable.get("pods", 0):
+            reasons.append(TOO_MANY_PODS)
+        for resource, need in self._wanted(pod):
+            have = allocatable.get(resource, 0)
+            if need > have - requested.get(resource, 0):
+                reasons.append(f"Insufficient {resource}")
+                if need > have:
+                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return Status(code, tuple(reasons)) if reasons else SUCCESS
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where nothing is short."""
+        mask: Mask = columns.pod_count < columns.pod_limit
+        for resource, need in self._wanted(pod):
+            have = columns.allocatable.get(resource)
+            if have is None:
+                return columns.full(False)
+            mask &= have - columns.requested[resource] >= need
+        return mask
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """Several reasons a node; all of one node carry the gravest code."""
+        hopeless = np.zeros(columns.capacity, bool)
+        short: list[tuple[str, Mask]] = []
+        crowded: Mask = refused & (columns.pod_count >= columns.pod_limit)
+        if crowded.any():
+            short.append((TOO_MANY_PODS, crowded))
+        for resource, need in self._wanted(pod):
+            reason = f"Insufficient {resource}"
+            have = columns.allocatable.get(resource)
+            if have is None:
+                hopeless |= refused
+                short.append((reason, refused))
+                continue
+            hopeless |= refused & (have < need)
+            lacking: Mask = refused & (have - columns.requested[resource] < need)
+            if lacking.any():
+                short.append((reason, lacking))
+        refusals: list[Refusal] = []
+        for reason, mask in short:
+            refusals.append(Refusal(reason, mask & ~hopeless, Code.UNSCHEDULABLE))
+            refusals.append(Refusal(reason, mask & hopeless, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+        return refusals
+
+    # -- score ---------------------------------------------------------------------------------------
+
+    def _asked(self, pod: PodInfo, resource: str) -> int:
+        if resource == "cpu":
+            return pod.requests.nonzero_cpu if self._strategy.pod_level else pod.requests.scoring_cpu
+        if resource == "memory":
+            return pod.requests.nonzero_memory if self._strategy.pod_level else pod.requests.scoring_memory
+        return pod.requests.amounts.get(resource, 0)
+
+    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+        """Return the weighted mean over resources, by the strategy, in Go's integer arithmetic."""
+        total = weights = 0
+        kind = self._strategy.type
+        for resource, weight in self._strategy.resources:
+            have = node.allocatable.get(resource, 0)
+            asked = self._asked(pod, resource)
+            if have == 0 or (asked == 0 and resource not in NATIVE):
+                continue
+            if resource == "cpu":
+                used = node.nonzero_cpu + asked
+            elif resource == "memory":
+                used = node.nonzero_memory + asked
+            else:
+                used = node.requested.get(resource, 0) + asked
+            if kind == "LeastAllocated":
+                score = (have - used) * 100 // have if used <= have else 0
+            elif kind == "MostAllocated":
+                score = min(used, have) * 100 // have
+            else:
+                score = broken_line(self._strategy.shape, used * 100 // have if used <= have else 100)
+                if score == 0:
+                    continue
+            total += score * weight
+            weights += weight
+        if weights == 0:
+            return 0
+        if kind == "RequestedToCapacityRatio":
+            return (2 * total + weights) // (2 * weights)
+        return total // weights
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return the same for every row."""
+        kind = self._strategy.type
+        total = np.zeros(columns.capacity)
+        weights = np.zeros(columns.capacity)
+        for resource, weight in self._strategy.resources:
+            have = columns.allocatable.get(resource)
+            asked = self._asked(pod, resource)
+            if have is None or (asked == 0 and resource not in NATIVE):
+                continue
+            if resource == "cpu":
+                used = columns.nonzero_cpu + asked
+            elif resource == "memory":
+                used = columns.nonzero_memory + asked
+            else:
+                used = columns.requested[resource] + asked
+            exists = have > 0
+            divisor = np.where(exists, have, 1.0)
+            counts: Mask = exists
+            if kind == "LeastAllocated":
+                score = np.floor(np.maximum(have - used, 0.0) * 100.0 / divisor)
+            elif kind == "MostAllocated":
+                score = np.floor(np.minimum(used, have) * 100.0 / divisor)
+            else:
+                utilization = np.where(used > have, 100.0, np.floor(used * 100.0 / divisor))
+                score = self._curve[utilization.clip(0, 100).astype(np.intp)]
+                counts = exists & (score != 0)
+            total += np.where(counts, score * weight, 0.0)
+            weights += counts * float(weight)
+        mean = total / np.maximum(weights, 1.0)
+        return np.floor(mean + 0.5) if kind == "RequestedToCapacityRatio" else np.floor(mean)
+
+    # -- events --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Room appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""
+        return (
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), _frees_room),
+            Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN)),
+            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._fits_empty),
+        )
+
+    def _fits_empty(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        if new is None:
+            return Hint.SKIP
+        for resource, need in self._wanted(pod):
+            if need > amount(resource, new.status.allocatable.get(resource, "0")):
+                return Hint.SKIP
+        if old is None:
+            return Hint.QUEUE
+        for resource in ("pods", *(r for r, _ in self._wanted(pod))):
+            before, after = (amount(resource, n.status.allocatable.get(resource, "0")) for n in (old, new))
+            if after > before:
+                return Hint.QUEUE
+        return Hint.SKIP
+
+
+def _frees_room(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    return Hint.QUEUE if old is not None and (old.spec.node_name or old.status.nominated_node_name) else Hint.SKIP
+
+
+PLUGIN = NodeResourcesFit

@@ -1,0 +1,60 @@
+"""Filter: a cordoned node takes only pods that tolerate being cordoned."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+from services.api.taints import NO_SCHEDULE, Taint, tolerates
+
+REASON = "node(s) were unschedulable"
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+def _tolerates_cordon(pod: PodInfo) -> bool:
+    return any(tolerates(t, CORDON) for t in pod.spec.tolerations)
+
+
+class NodeUnschedulable:
+    """Reads `spec.unschedulable`."""
+
+    name = "NodeUnschedulable"
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """Whether the pod tolerates it."""
+        return _tolerates_cordon(pod)
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no to cordoned nodes."""
+        if node.node is None or not node.node.spec.unschedulable or _tolerates_cordon(pod):
+            return SUCCESS
+        return unresolvable(REASON)
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows that are not cordoned."""
+        if not columns.unschedulable.any() or _tolerates_cordon(pod):
+            return None
+        return ~columns.unschedulable
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """All for the one reason."""
+        return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A node may be added or uncordoned, or the pod learn to tolerate."""
+        return (
+            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _is_schedulable_now),
+            Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+
+def _is_schedulable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+    return Hint.QUEUE if new is not None and not new.spec.unschedulable else Hint.SKIP
+
+
+PLUGIN = NodeUnschedulable

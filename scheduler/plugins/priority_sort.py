@@ -1,0 +1,18 @@
+"""QueueSort: higher priority first, then who has waited longer."""
+
+from __future__ import annotations
+
+from scheduler.framework.types import PodInfo
+
+
+class PrioritySort:
+    """Order of the active queue; `timestamp` is when the pod (re)entered it."""
+
+    name = "PrioritySort"
+
+    def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
+        """Return what sorts before what."""
+        return (-pod.priority, timestamp)
+
+
+PLUGIN = PrioritySort

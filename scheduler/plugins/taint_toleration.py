@@ -1,0 +1,99 @@
+"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
+from scheduler.framework.runner import default_normalize
+from scheduler.framework.types import NodeInfo, PodInfo
+from services.api.kinds.node import Node
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerates, untolerated
+
+HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class TaintToleration:
+    """`detailed_reason` names the taint, as releases before 1.35 did (12.2)."""
+
+    name = "TaintToleration"
+
+    def __init__(self, *, detailed_reason: bool = False) -> None:
+        self._detailed = detailed_reason
+
+    def row_signature(self, pod: PodInfo) -> Hashable:
+        """The tolerations."""
+        return pod.spec.tolerations
+
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no at the first NoSchedule or NoExecute taint that is not tolerated."""
+        if node.node is None or not node.node.spec.taints:
+            return SUCCESS
+        taint = untolerated(node.node.spec.taints, pod.spec.tolerations, HARD)
+        return SUCCESS if taint is None else unresolvable(self._reason(taint))
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows whose taints are tolerated; asked once for each distinct set of taints."""
+        tolerations = pod.spec.tolerations
+        return columns.taint_mask(lambda taints: untolerated(taints, tolerations, HARD) is None)
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """One reason, or with `detailed_reason` one a taint."""
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        if not self._detailed:
+            return [Refusal("node(s) had untolerated taint(s)", refused, code)]
+        refusals: list[Refusal] = []
+        for i, taints in enumerate(columns.taint_sets):
+            taint = untolerated(taints, pod.spec.tolerations, HARD)
+            if taint is not None:
+                refusals.append(Refusal(self._reason(taint), refused & (columns.taint_set == i), code))
+        return refusals
+
+    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+        """Count PreferNoSchedule taints that are not tolerated."""
+        if node.node is None or not node.node.spec.taints:
+            return 0
+        return self._count(node.node.spec.taints, pod.spec.tolerations)
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Count for every row."""
+        counts = [self._count(taints, pod.spec.tolerations) for taints in columns.taint_sets]
+        return np.array(counts, np.float64)[columns.taint_set] if any(counts) else 0
+
+    def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
+        """Fewest taints gets 100."""
+        return default_normalize(raw, feasible, reverse=True)
+
+    def _count(self, taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> int:
+        soft = [t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE and not any(tolerates(t, taint) for t in soft) for taint in taints
+        )
+
+    def _reason(self, taint: Taint) -> str:
+        if not self._detailed:
+            return "node(s) had untolerated taint(s)"
+        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A node may appear or lose taints, or the pod learn to tolerate."""
+        return (
+            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerable_now),
+            Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+
+def _tolerable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+    if new is None or untolerated(new.spec.taints, pod.spec.tolerations, HARD) is not None:
+        return Hint.SKIP
+    was_tolerable = old is not None and untolerated(old.spec.taints, pod.spec.tolerations, HARD) is None
+    return Hint.SKIP if was_tolerable else Hint.QUEUE
+
+
+PLUGIN = TaintToleration

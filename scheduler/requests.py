@@ -1,0 +1,109 @@
+"""What a pod costs, parsed once for each distinct template: real requests and those scoring assumes.
+
+Scoring pretends that a container without a request still needs 100 m CPU and 200 MiB, or best-effort
+pods would all pile up on one node (section 6). An explicit `0` stays 0.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from services.api.kinds.pod import Container, Pod, ResourceRequirements
+from services.api.podresources import Amounts, pod_requests
+
+DEFAULT_CPU: Final = "100m"
+DEFAULT_MEMORY: Final = str(200 * 2**20)
+TEMPLATES_MAX: Final = 8192
+AMOUNT_MAX: Final = 2**53 - 1
+"""Above this a column (float64) would not hold the integer exactly."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodRequests:
+    """Amounts: milli for cpu, units for all else. Compared by identity: equal templates share one.
+
+    `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
+    scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
+    """
+
+    amounts: Amounts
+    wanted: tuple[tuple[str, int], ...]
+    nonzero_cpu: int
+    nonzero_memory: int
+    scoring_cpu: int
+    scoring_memory: int
+    is_malformed: bool = False
+
+
+_templates: OrderedDict[Hashable, PodRequests] = OrderedDict()
+
+
+def _shape(resources: ResourceRequirements) -> Hashable:
+    return (tuple(resources.requests.items()), tuple(resources.limits.items()))
+
+
+def _signature(pod: Pod) -> Hashable:
+    spec = pod.spec
+    return (
+        tuple(_shape(c.resources) for c in spec.containers),
+        tuple((c.restart_policy, _shape(c.resources)) for c in spec.init_containers),
+        tuple(spec.overhead.items()),
+        None if spec.resources is None else _shape(spec.resources),
+    )
+
+
+def requests_of(pod: Pod) -> PodRequests:
+    """Return the pod's requests, shared between pods of the same template."""
+    signature = _signature(pod)
+    found = _templates.get(signature)
+    if found is None:
+        found = _parse(pod)
+        _templates[signature] = found
+        if len(_templates) > TEMPLATES_MAX:
+            _templates.popitem(last=False)
+    return found
+
+
+def _parse(pod: Pod) -> PodRequests:
+    try:
+        real = pod_requests(pod)
+        assumed = pod_requests(_with_defaults(pod))
+        incoming = pod_requests(replace(_with_defaults(pod), spec=replace(_with_defaults(pod).spec, resources=None)))
+    except ValueError:
+        # The API server refuses such quantities; one that came through must not stop all other pods.
+        return PodRequests({}, (), 0, 0, 0, 0, is_malformed=True)
+    real = {name: min(value, AMOUNT_MAX) for name, value in real.items()}
+    return PodRequests(
+        amounts=real,
+        wanted=tuple((name, real[name]) for name in sorted(real, key=_resource_order) if real[name] > 0),
+        nonzero_cpu=assumed.get("cpu", 0),
+        nonzero_memory=min(assumed.get("memory", 0), AMOUNT_MAX),
+        scoring_cpu=incoming.get("cpu", 0),
+        scoring_memory=min(incoming.get("memory", 0), AMOUNT_MAX),
+    )
+
+
+def _resource_order(name: str) -> tuple[int, str]:
+    known = ("cpu", "memory", "ephemeral-storage")
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _with_defaults(pod: Pod) -> Pod:
+    def filled(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(replace(c, resources=_default(c.resources)) for c in containers)
+
+    spec = pod.spec
+    return replace(
+        pod,
+        spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers)),
+    )
+
+
+def _default(resources: ResourceRequirements) -> ResourceRequirements:
+    asked = {**resources.limits, **resources.requests}
+    return replace(resources, requests={"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY, **asked})

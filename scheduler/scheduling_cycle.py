@@ -1,0 +1,157 @@
+"""The scheduling cycle: one pod, the nodes as they are now, and where it should go or why nowhere.
+
+Serial and synchronous: nothing can change under it, so the live columns are the snapshot.
+Source: scheduler-queue-and-cycles 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache import Cache
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, FitError
+from scheduler.framework.interface import PostFilterResult
+from scheduler.framework.runner import Feasible, Runner
+from scheduler.framework.types import PodInfo
+from scheduler.nominator import Nominator
+from services.api.seams import Random
+
+MIN_FEASIBLE: Final = 100
+MIN_PERCENTAGE: Final = 5
+REPORTED_SCORES: Final = 3
+REPORTED_NODES_MAX: Final = 64
+"""Up to so many feasible nodes are all kept in the decision record; of more, the best few."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """The chosen node. `evaluated`: nodes looked at; `feasible`: those that fitted.
+
+    `state` goes on to Reserve … PostBind. `totals` are weighted sums and `scores` each plugin's 0 to
+    100 of the nodes worth reporting; both empty when one feasible node made scoring needless.
+    """
+
+    node_name: str
+    state: CycleState
+    evaluated: int
+    feasible: int
+    feasible_names: tuple[str, ...] = ()
+    totals: dict[str, int] | None = None
+    scores: dict[str, dict[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """No node fits; `post_filter` is what preemption achieved, if it ran."""
+
+    error: FitError
+    state: CycleState
+    post_filter: PostFilterResult | None = None
+
+
+def nodes_to_find(node_count: int, percentage: int) -> int:
+    """Return how many feasible nodes end the search; 0 percent is upstream's adaptive share."""
+    if node_count < MIN_FEASIBLE or percentage >= 100:
+        return node_count
+    if percentage == 0:
+        percentage = max(MIN_PERCENTAGE, 50 - node_count // 125)
+    return max(MIN_FEASIBLE, node_count * percentage // 100)
+
+
+class SchedulingCycle:
+    """Chooses nodes. `next_start` is where a sampled search begins; it moves on with every cycle."""
+
+    def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *,
+                 percentage: int = 100) -> None:  # fmt: skip
+        self._cache = cache
+        self._runner = runner
+        self._nominator = nominator
+        self._random = random
+        self._percentage = percentage
+        self.next_start = 0
+
+    def schedule(self, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+        """Return the node for the pod, or why there is none. Changes nothing but `next_start`."""
+        columns, runner = self._cache.columns, self._runner
+        if not columns.slots:
+            return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
+        state = CycleState(now)
+        nominated: list[tuple[int, list[PodInfo]]] = []
+        if len(self._nominator):
+            for node, pods in self._nominator.competitors(pod):
+                row = columns.slots.get(node)
+                if row is not None:
+                    nominated.append((row, pods))
+        found = runner.filter(state, pod, columns, nominated)
+        evaluated = columns.count
+        own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
+        if own >= 0 and found.mask[own]:
+            # Somebody, perhaps we ourselves, expects the pod there: fitting is enough (KEP-5278).
+            return self._only(own, found, state, 1)
+        if found.rejection is None and 0 <= self._percentage < 100:
+            evaluated = self._sample(found)
+        count = int(np.count_nonzero(found.mask))
+        if count == 0:
+            diagnosis = runner.diagnose(state, pod, columns, found)
+            post_filter = runner.post_filter(state, pod, columns, diagnosis)
+            return Unschedulable(FitError(diagnosis), state, post_filter)
+        if count == 1:
+            return self._only(int(np.argmax(found.mask)), found, state, evaluated)
+        totals, status = runner.score(state, pod, columns, found)
+        if not status.is_success:
+            return CycleError(status.message)
+        best = np.flatnonzero(totals == totals.max())
+        # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
+        row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
+        reported = _reported(row, best, totals, found, count)
+        names = [_name(columns, r) for r in reported]
+        return ScheduleResult(
+            node_name=_name(columns, row),
+            state=state,
+            evaluated=evaluated,
+            feasible=count,
+            feasible_names=tuple(names),
+            totals={name: int(totals[r]) for name, r in zip(names, reported, strict=True)},
+            scores=runner.scores_of(state, pod, columns, found, reported),
+        )
+
+    def _only(self, row: int, found: Feasible, state: CycleState, evaluated: int) -> ScheduleResult:
+        name = _name(self._cache.columns, row)
+        return ScheduleResult(name, state, evaluated, 1, (name,))
+
+    def _sample(self, found: Feasible) -> int:
+        """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
+        order = self._cache.order()
+        total = len(order)
+        wanted = nodes_to_find(total, self._percentage)
+        start = self.next_start % total
+        rotated: NDArray[np.intp] = np.concatenate([order[start:], order[:start]])
+        hits = np.flatnonzero(found.mask[rotated])
+        processed = int(hits[wanted - 1]) + 1 if len(hits) >= wanted else total
+        self.next_start = (start + processed) % total
+        if len(hits) > wanted:
+            mask = np.zeros_like(found.mask)
+            mask[rotated[hits[:wanted]]] = True
+            found.mask, found.is_narrowed = mask, True
+        return processed
+
+
+def _name(columns: Columns, row: int) -> str:
+    node = columns.nodes[row]
+    assert node is not None, f"row {row} was chosen but has no node"
+    return node.name
+
+
+def _reported(row: int, best: NDArray[np.intp], totals: NDArray[np.float64], found: Feasible,
+              count: int) -> Sequence[int]:  # fmt: skip
+    if count <= REPORTED_NODES_MAX:
+        return [int(r) for r in np.flatnonzero(found.mask)]
+    others = [int(r) for r in best[:REPORTED_SCORES] if r != row][: REPORTED_SCORES - 1]
+    return [row, *others]
