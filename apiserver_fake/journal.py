@@ -369,7 +369,8 @@ class SqliteJournal:
 
     def _append(self, entries: Sequence[Entry], window_start: int) -> None:
         database = self._database
-        assert database is not None and self._acked is not None
+        assert database is not None
+        assert self._acked is not None
         marks = ",".join("?" * _COLUMNS)
         try:
             database.execute("BEGIN IMMEDIATE")

@@ -339,7 +339,8 @@ class Registry:
             if staged.get(resource.name, namespace, name) is None:
                 return name
         raise AlreadyExists(
-            f'{resource.name} "{name}" already exists, the server was not able to generate a unique name for the object',
+            f'{resource.name} "{name}" already exists, the server was not able to generate a unique name for the '
+            "object",
             details=_details(resource, name),
             retry_after_s=1,
         )
@@ -573,10 +574,10 @@ class _Write:
         meta["name"] = before["name"]
         version = str(meta.get("resourceVersion") or "")
         self._check_preconditions(stored, str(meta.get("uid") or ""), version)
-        if not is_patch and not version and not self.request.resource_version:
-            if self.resource.name in VERSION_REQUIRED:
-                text = "Invalid value: 0x0: must be specified for an update"
-                raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
+        is_named = is_patch or version or self.request.resource_version
+        if not is_named and self.resource.name in VERSION_REQUIRED:
+            text = "Invalid value: 0x0: must be specified for an update"
+            raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in (
             "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
             "generation", "generateName", "selfLink",
@@ -650,7 +651,8 @@ class _Write:
                 body = self._typed_form(body, old)
         result = sub.apply(old, body, ctx)
         if stored is None or old is None:
-            assert result.document is None and result.delete is None, "a subresource cannot create its object"
+            assert result.document is None, "a subresource cannot create its object"
+            assert result.delete is None, "a subresource cannot delete what is not there"
             return self._answer(msgspec.json.encode(result.response), staged.rv, ctx, result.code)
         if result.document is not None:
             admit(self.identity, request, old, result.document, ctx)

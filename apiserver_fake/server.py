@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -77,13 +77,12 @@ FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
             (
                 "system-cluster-critical",
                 2_000_000_000,
-                "Used for system critical pods that must run in the cluster, but can be moved to another node if "
-                "necessary.",
+                "Used for pods that must run in the cluster, but can be moved to another node if necessary.",
             ),
             (
                 "system-node-critical",
                 2_000_001_000,
-                "Used for system critical pods that must not be moved from their current node.",
+                "Used for pods that must not be moved from their current node.",
             ),
         )
     ),
@@ -97,10 +96,10 @@ class ServerSettings:
     state_hash: bool = True
     window_s: float = WINDOW_S
     window_changes: int = WINDOW_CHANGES
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     queue_events: int = QUEUE_EVENTS
     queue_bytes: int = QUEUE_BYTES
-    tokens: TokenFile = TokenFile()
+    tokens: TokenFile = field(default_factory=TokenFile)
 
 
 class EventExpiry:
@@ -120,7 +119,7 @@ class EventExpiry:
     def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[tuple[str, str]]:
         """Return `(namespace, name)` of Events that should go now, oldest first."""
         excess = len(self._written) - self._max
-        found = []
+        found: list[tuple[str, str]] = []
         for key, at_s in self._written.items():
             if len(found) >= most or (excess <= len(found) and now_s - at_s < self._ttl_s):
                 break
@@ -221,7 +220,11 @@ class ApiServer:
         node_key = bytes.fromhex(tokens.node_key) if tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(tokens.tokens, node_key)
         if self._events is not None:
-            data = {"durable_rv": store.rv, "replayed": len(recovered.entries), "bytes_cut": recovered.bytes_cut}
+            data: Document = {
+                "durable_rv": store.rv,
+                "replayed": len(recovered.entries),
+                "bytes_cut": recovered.bytes_cut,
+            }
             if store.hashing:
                 data["state_hash"] = f"{store.state_hash:064x}"
             self._events.write("store.recovered", rv=store.rv, data=data)
@@ -550,6 +553,3 @@ def _path(request: Request) -> str:
 def _selector(request: WatchRequest) -> dict[str, str]:
     found = {"namespace": request.namespace, "labels": request.label_selector, "fields": request.field_selector}
     return {name: text for name, text in found.items() if text}
-
-
-Start = Callable[[Identity, Request], Response | Awaitable[Response]]

@@ -27,7 +27,7 @@ WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
 WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
-INDEXED_FIELDS = {"pods": ("spec.nodeName",)}
+INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
 """Field selectors by equality that are answered from an index, by resource; `metadata.name` always is."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
@@ -421,7 +421,8 @@ class Store:
 
     def load(self, base: Iterable[Record], base_rv: int) -> None:
         """Begin with these objects as the state at `base_rv`; only for an empty store."""
-        assert self.count == 0 and not self._window
+        assert self.count == 0
+        assert not self._window
         for record in sorted(base, key=lambda r: (r.resource, r.key)):
             self._table(record.resource).put(record, None)
             self.count += 1
@@ -542,9 +543,13 @@ class Gap(Exception):
 
 
 def restore(
-    store: Store, base: Iterable[Record], base_rv: int, entries: Iterable[Entry], find: Callable[[str], Resource | None],
+    store: Store,
+    base: Iterable[Record],
+    base_rv: int,
+    entries: Iterable[Entry],
+    find: Callable[[str], Resource | None],
     now_s: float,
-) -> int:  # fmt: skip
+) -> int:
     """Rebuild the state from what a journal kept; return how many entries were replayed.
 
     Raises: Gap when an RV is missing or repeated, or an entry's predecessor is not the one it names.
