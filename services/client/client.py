@@ -18,7 +18,7 @@ from services.api.seams import Clock, Random
 from services.api.wire import Api, Request, Response
 
 DEADLINE_S = 30.0
-ATTEMPT_MAX_S = 10.0
+ATTEMPT_MAX_S = 5.0
 """One attempt is given up after this long, so that a lost answer leaves time to ask again."""
 BACKOFF_BASE_S = 0.2
 BACKOFF_MAX_S = 5.0

@@ -224,7 +224,8 @@ class Store(Generic[V]):
             body = self._bodies.get(key)
             if body is not None:
                 head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
-                digest = int.from_bytes(hashlib.sha256(head + body).digest(), "big")
+                canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
+                digest = int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
                 self._hashes[key] = digest
                 self._hash += digest
         self._unhashed.clear()
