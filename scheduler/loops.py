@@ -291,9 +291,10 @@ class Scheduler:
                     info.key, Decision(info.uid, queued.attempts, now, outcome, message=result.message)
                 )
                 hearts.metrics.attempted(outcome, took_s)
-                # Without any node nobody rejected the pod; the first node to come must wake it.
-                self._fail(queued, reason, result.message, now, span,
-                           rejectors=self._all_filters() if result.is_rejection else ())  # fmt: skip
+                # Without any node nobody rejected the pod, and upstream would retry by the clock; blaming the
+                # fit has the first node that is big enough wake it.
+                rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
+                self._fail(queued, reason, result.message, now, span, rejectors=rejectors)
 
     def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
                 group: asyncio.TaskGroup) -> None:  # fmt: skip
