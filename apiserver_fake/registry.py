@@ -45,6 +45,7 @@ from services.api.identity import Identity
 from services.api.meta import Document, ObjectMeta
 from services.api.resources import Resource, resources
 from services.api.seams import Clock, Random
+from services.api.selectors import Term
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.wire import Request, Response, WatchRequest
@@ -132,7 +133,7 @@ class Registry:
 
         Raises: Forbidden.
         """
-        authorize(identity, request, self._lookup)
+        authorize(identity, request, self._lookup, self._listing(identity))
 
     def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:
         """Refuse a watch this identity may not have. Raises: Forbidden."""
@@ -143,7 +144,18 @@ class Registry:
             label_selector=request.label_selector,
             field_selector=request.field_selector,
         )
-        authorize(identity, as_request, self._lookup)
+        authorize(identity, as_request, self._lookup, self._listing(identity))
+
+    def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
+        """Return how authorization lists objects; to a node only its own pods matter, and those are indexed."""
+        own = (Term("spec.nodeName", "in", (identity.node,)),) if identity.node else ()
+
+        def documents(resource: str, namespace: str) -> Iterable[Document]:
+            selection = Selection(namespace, fields=own if resource == "pods" else ())
+            for record in self._store.select(resource, selection).records:
+                yield msgspec.json.decode(record.body)
+
+        return documents
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
         return _document(self._store.get(resource, namespace, name))

@@ -47,7 +47,7 @@ from services.telemetry.eventlog import NullEventLog
 log = structlog.get_logger()
 
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
-NODE_TOKENS = "nodetokens"
+NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
 EVENTS_TTL_S = 3_600.0
 EVENTS_MAX = 50_000
@@ -331,6 +331,9 @@ class ApiServer:
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()
+        if request.resource == STATE_HASH:
+            registry.authorize(identity, request)
+            return self._state_hash()
         find_resource(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":
@@ -338,6 +341,13 @@ class ApiServer:
         if request.verb == "list":
             return registry.list(request)
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
+
+    def _state_hash(self) -> Response:
+        """Return `{"resourceVersion", "stateHash"}` (guarantees 2.3)."""
+        if not self.store.hashing:
+            raise NotFound("this server keeps no state hash (state_hash is off)")
+        found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
+        return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
 
     async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span) -> Response:
         try:

@@ -449,20 +449,23 @@ class Staged:
         self.bytes = 0
         self._news = 0
         self._news_in: dict[tuple[str, str], int] = {}
-        self._overlay: dict[tuple[str, str, str], Record | None] = {}
+        self._overlay: dict[str, dict[Key, Record | None]] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
         """Return the newest object, staged or visible."""
-        place = (resource, namespace, name)
-        if place in self._overlay:
-            return self._overlay[place]
+        staged = self._overlay.get(resource)
+        if staged is not None:
+            key = Key(namespace, name)
+            if key in staged:
+                return staged[key]
         return self._store.get(resource, namespace, name)
 
     def select(self, resource: str, selection: Selection) -> list[Record]:
         """Return the selected newest objects, visible ones in key order, then those staged anew."""
-        staged = {Key(ns, name): record for (kind, ns, name), record in self._overlay.items() if kind == resource}
-        if not staged:
+        overlay = self._overlay.get(resource)
+        if not overlay:
             return self._store.select(resource, selection).records
+        staged = dict(overlay)
         visible = self._store.select(resource, Selection(selection.namespace)).records
         found = [staged.pop(record.key) if record.key in staged else record for record in visible]
         found.extend(staged.values())
@@ -509,7 +512,7 @@ class Staged:
         change = Change(rv, change_type, record, previous, rv, traceparent)
         self.changes.append(change)
         self._note(change, 1)
-        self._overlay[(resource.name, record.namespace, record.name)] = None if kind == DELETED else record
+        self._overlay.setdefault(resource.name, {})[record.key] = None if kind == DELETED else record
         self.rv = rv
         self.bytes += len(body)
         return record
@@ -524,7 +527,7 @@ class Staged:
             return
         for change in reversed(self.changes[mark:]):
             record = change.record
-            self._overlay[(record.resource, record.namespace, record.name)] = change.previous
+            self._overlay[record.resource][record.key] = change.previous
             self.bytes -= len(record.body)
             self._note(change, -1)
         del self.changes[mark:]
