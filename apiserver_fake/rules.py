@@ -6,8 +6,8 @@ add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else ha
 Everything behind this door is plain functions of documents and a `WriteContext`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
-(strictness) and `schemas.conform` (types, after which rules may trust them); `authorization.admit`
-(it judges what was asked for); `prepare_*`; `validate`; commit. `validate` includes the rules of metadata.
+(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
+`authorization.admit`; `validate`; commit. `validate` includes the rules of metadata.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = podspec.with_defaults(new.get("spec") or {})
     spec = podspec.requests_from_limits(spec)
     spec.setdefault("enableServiceLinks", True)
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     if not _is_mirror(new):
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         spec["tolerations"] = podspec.tolerations_with_defaults(list(spec.get("tolerations") or []))
     _set_priority(new, spec, ctx)
     new["spec"] = spec
