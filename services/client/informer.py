@@ -96,6 +96,11 @@ class Informer(Generic[V]):
         """The version up to which this informer has seen everything that concerns it."""
         return self.lister.reached_rv
 
+    @property
+    def heard_s(self) -> float:
+        """When the server last sent anything, monotonic seconds; heartbeats come every 10 s (W13)."""
+        return self._reflector.heard_s
+
     async def wait_until_synced(self) -> None:
         """Return once the state has been taken."""
         await self._synced.wait()

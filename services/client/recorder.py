@@ -32,6 +32,9 @@ MEMORY_MAX = 4096
 """Distinct events, groups and objects remembered; the oldest are forgotten first."""
 QUEUE_MAX = 1000
 CONCURRENCY = 32
+WRITE_PER_S = 50.0
+WRITE_BURST = 1000
+"""Writes of one recorder, as upstream's event-qps: events must not crowd out the work they tell of."""
 
 log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
@@ -111,6 +114,7 @@ class Recorder:
         self._correlator = Correlator()
         self._pending: dict[Hashable, Recorded] = {}
         self._wake = asyncio.Event()
+        self._writes = TokenBucket(WRITE_PER_S, WRITE_BURST)
         self.recorded_total = 0
         self.limited_total = 0
         self.dropped_total = 0
@@ -152,6 +156,10 @@ class Recorder:
                 self._wake.clear()
                 await self._wake.wait()
             batch = [self._pending.pop(identity) for identity in list(self._pending)[:CONCURRENCY]]
+            now = self._clock.now()
+            owed_s = max([self._writes.reserve(now) for _ in batch])
+            if owed_s > 0:
+                await asyncio.sleep(owed_s)
             if len(batch) == 1:
                 await self._write(batch[0])
                 continue

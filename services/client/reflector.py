@@ -78,6 +78,8 @@ class Reflector:
         self._too_large = 0
         self._retried_at_once = False
         self.last_rv = 0
+        self.heard_s = clock.now()
+        """When the server last sent anything at all, monotonic seconds."""
         self.relists_total = 0
         self.resumes_total = 0
         self.undecodable_total = 0
@@ -184,6 +186,7 @@ class Reflector:
                 raise UnknownOutcome(f"the watch of {self._resource} was silent for {SILENCE_MAX_S:g} s") from None
             if batch is None:
                 return
+            self.heard_s = self._clock.now()
             is_bookmark = False
             for event in batch:
                 if event.type == "ERROR":

@@ -16,17 +16,17 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
-from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.errors import ApiError, NotFound, Unavailable, UnknownOutcome
 from services.api.meta import AnyObject, Document, Key, OwnerReference, View
 from services.api.resources import Resource, resource_of_view, resources
 from services.api.seams import Seams, Span
 from services.client.client import Client
-from services.client.executor import Executor, Report, Verdict
+from services.client.executor import NOT_PERFORMED, Executor, Report, Verdict
 from services.client.informer import Informer
 from services.client.leases import Elector
 from services.client.recorder import Recorder
 from services.client.store import meta_of
-from services.reconcile.actions import Action, Query, Result
+from services.reconcile.actions import Action, Batch, Delete, Query, Result
 from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 
@@ -40,6 +40,10 @@ GATE_MAX_S = 60.0
 """A key is not held longer than this for its own writes; a cache that slow is reported."""
 YIELD_EVERY = 20
 """Reconciles without a wait in a row before other tasks get a turn."""
+STALE_S = 30.0
+"""Nothing is deleted on the word of caches that have heard nothing for this long (C9)."""
+SLOW_S = 30.0
+"""A reconcile that takes longer is reported (P15)."""
 UNOWNED = "events"
 """Not read as `AnyObject`: there are many, they own nothing and nothing owns them."""
 SCAN = Key("", "")
@@ -186,6 +190,10 @@ class _Caches(Listers):
         assert self._any is not None
         for resource, informer in self._any.sources:
             informer.on_change(_as_any_change(resource, handler))
+
+    def silence_s(self, now: float) -> float:
+        """Return for how long the quietest cache has heard nothing from the server."""
+        return now - min((informer.heard_s for informer in self.informers), default=now)
 
     @property
     def newest_rv(self) -> int:
@@ -467,6 +475,7 @@ class _Loop:
         result, report = Result(), Report()
         try:
             result = await self._decide(key)
+            self._refuse_stale_deletes(key, result)
             if result.actions:
                 span = self._start_span(key, causes)
                 report = await self._executor.perform(
@@ -476,7 +485,7 @@ class _Loop:
                     traceparent=span.traceparent,
                     rv_seen=rv_seen,
                 )
-        except (ApiError, UnknownOutcome) as error:  # a live read got no useful answer
+        except (ApiError, UnknownOutcome) as error:  # a live read got no useful answer, or caches are stale
             report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
         except Exception as error:  # one poisonous object must not stop the others (V11)
             self._fault(key, error)
@@ -514,6 +523,21 @@ class _Loop:
     async def _list(self, query: Query) -> tuple[View, ...]:
         items, _ = await self._reader.list_raw(_resource_of(query), namespace=query.key.namespace)
         return tuple(_decode(query, item) for item in items)
+
+    def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
+        """Let a decision that deletes wait for caches that are in touch with the server (C9).
+
+        Raises: Unavailable. The controller is told that nothing was performed.
+        """
+        silence_s = self._caches.silence_s(self._clock.now())
+        if silence_s <= STALE_S:
+            return
+        actions = [a for action in result.actions for a in (action.actions if isinstance(action, Batch) else (action,))]
+        if any(isinstance(action, Delete) for action in actions):
+            if failed := self._failed_of(key):
+                for action in actions:
+                    failed(action, NOT_PERFORMED)
+            raise Unavailable(f"will not delete: the caches have heard nothing for {silence_s:.0f} s")
 
     def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
         """Put the key back as the verdict asks; return in how many seconds, None when it is not."""
@@ -580,6 +604,8 @@ class _Loop:
             fields["trace_id"] = span.trace_id
         if report.reason:
             fields["reason"] = report.reason
+        if self._clock.now() - started > SLOW_S:
+            log.warning("reconcile.slow", **fields)
         match report.verdict:
             case Verdict.DONE if result.actions:
                 log.info("reconcile.done", **fields)

@@ -8,7 +8,7 @@ import pytest
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
 from services.api.errors import Conflict, NotFound
-from services.api.identity import ADMIN
+from services.api.identity import ADMIN, SCHEDULER
 from services.api.kinds.configmap import RESOURCE as CONFIGMAPS
 from services.api.kinds.pod import Pod
 from services.api.meta import AnyObject, Key
@@ -66,7 +66,7 @@ class House:
 
     def api(self, component: str = "test"):
         transport = SimTransport(self.network, Lifetime(component, 1))
-        transport.main = ADMIN
+        transport.main = SCHEDULER if component == "scheduler" else ADMIN
         return transport.api()
 
     def client(self, component: str = "test", **settings) -> Client:
@@ -137,7 +137,7 @@ def test_a_bind_answers_with_the_version_the_informer_then_reaches():
         informer = house.informer(Pod)
         task = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
-        rv = await client.bind(Key("default", "a"), uid, "n1")
+        rv = await house.client("scheduler").bind(Key("default", "a"), uid, "n1")
         await informer.wait_until_rv(rv)
         task.cancel()
         return rv, informer.lister
@@ -158,7 +158,7 @@ def test_w7_an_informer_of_one_nodes_pods_sees_a_bind_as_arrival():
         task = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
         before = len(informer.lister)
-        await client.bind(Key("default", "a"), uid, "n1")
+        await house.client("scheduler").bind(Key("default", "a"), uid, "n1")
         await asyncio.sleep(1)
         task.cancel()
         return before, seen

@@ -263,6 +263,19 @@ def test_recording_never_waits_and_drops_what_does_not_fit():
     assert record(api, say, seconds=0.001).dropped_total == 500
 
 
+def test_after_a_burst_a_recorder_writes_fifty_events_a_second():
+    api = RuledApi()
+
+    async def say(recorder):
+        for i in range(2000):
+            recorder.event(kind="Pod", api_version="v1", key=Key("d", f"p{i}"), uid=str(i), reason="R", message="m")
+            await asyncio.sleep(0.001)
+
+    record(api, say, seconds=2.0)
+
+    assert 1100 <= len(api.requests) <= 1250  # 1,000 at once, then 50/s for four seconds
+
+
 class LeaseApi(RuledApi):
     """One lease, compare-and-set by resourceVersion; `cut` makes it unreachable."""
 

@@ -14,7 +14,7 @@ from services.api.meta import AnyObject, Key
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
-from services.reconcile.actions import NOTHING, Batch, Create, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.manager import GATE_MAX_S, OwnWriteGate, run_controllers
@@ -565,6 +565,42 @@ def test_a_lost_connection_ends_nothing():
     api, _, _ = play([controller(up_to_three())], act, prepare=prepare)
 
     assert sum(resource == "pods" for resource, _, _ in api.objects) == 3
+
+
+def test_c9_nothing_is_deleted_on_the_word_of_caches_that_have_lost_touch():
+    told = []
+
+    def reconcile(key, listers, moment):
+        if moment.now_s < 35.0:
+            return Result(requeue_after_s=36.0 - moment.now_s)
+        return Result((Delete("pods", Key("default", "p"), uid="uid-p"),))
+
+    def prepare(api):
+        api.put("replicasets.apps", replica_set())
+        api.put("pods", pod_of("web", "p"))
+        plain = api.watch
+
+        async def watch(request):
+            if asyncio.get_running_loop().time() > 10.0:
+                await asyncio.Event().wait()  # the server accepts and is silent
+            async for batch in plain(request):
+                yield batch
+
+        api.watch = watch
+
+    async def act(api, manager):
+        await asyncio.sleep(50)
+        during = api.count("delete", "pods")
+        api.watch = type(api).watch.__get__(api)
+        await asyncio.sleep(100)
+        return during, api.count("delete", "pods")
+
+    reconciling = controller(reconcile, failed=lambda key, action, reason: told.append(reason))
+    _, _, (during, after) = play([reconciling], act, prepare=prepare)
+
+    assert during == 0
+    assert after >= 1
+    assert told[0].startswith("not performed")
 
 
 def test_an_identity_without_credential_is_refused_at_wiring():
