@@ -1,0 +1,136 @@
+"""Who controls an object: the one controller reference, and how objects are adopted and let go.
+
+Source: controllers 1.4; upstream `ControllerRefManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from services.api.kinds.deployment import Deployment
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
+from services.api.resources import resource_of_view
+from services.api.selectors import Selector
+from services.reconcile.actions import Patch
+
+V = TypeVar("V", bound="_Owned")
+
+
+class _Owned(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+@dataclass(frozen=True)
+class Claim(Generic[V]):
+    """What a controller holds after claiming. `kept` includes `adopted`."""
+
+    kept: tuple[V, ...]
+    adopted: tuple[V, ...]
+    released: tuple[V, ...]
+
+
+def is_owner(reference: OwnerReference | None, view: type[View]) -> bool:
+    """Whether the reference names an object of that kind, in whatever version of its group."""
+    if reference is None:
+        return False
+    resource = resource_of_view(view)
+    return reference.kind == resource.kind and reference.api_version.rpartition("/")[0] == resource.group
+
+
+def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
+    """Return the key of the controlling object of that kind, or None."""
+    reference = metadata.controller
+    if reference is None or not is_owner(reference, view):
+        return None
+    return Key(metadata.namespace, reference.name)
+
+
+def controller_reference(owner: ReplicaSet | Deployment) -> Document:
+    """Return the owner reference that makes `owner` an object's controller."""
+    resource = resource_of_view(type(owner))
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def claim(
+    owned: Iterable[V], orphans: Iterable[V], owner: ReplicaSet | Deployment, selector: Selector, *, can_adopt: bool
+) -> Claim[V]:
+    """Return what to keep, adopt and release.
+
+    Own and matching: kept. Own and not matching: released, unless the owner is being deleted. Orphan and
+    matching: adopted if allowed and not being deleted itself.
+    """
+    kept: list[V] = []
+    released: list[V] = []
+    for each in owned:
+        reference = each.metadata.controller
+        if reference is None or reference.uid != owner.metadata.uid:
+            continue
+        if selector.matches(each.metadata.labels):
+            kept.append(each)
+        elif owner.metadata.deletion_timestamp is None:
+            released.append(each)
+    adopted = [o for o in orphans if can_adopt and is_adoptable(o, selector)]
+    return Claim((*kept, *adopted), tuple(adopted), tuple(released))
+
+
+def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
+    """Whether nobody controls this object, it is not leaving, and the selector wants it."""
+    metadata = candidate.metadata
+    return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
+
+
+def changes_of(resource: str, found: Claim[V], owner: ReplicaSet | Deployment) -> list[Patch]:
+    """Return the patches that make a claim true; each carries the object's uid."""
+    patches = [
+        Patch(
+            resource,
+            each.metadata.key,
+            {"metadata": {"ownerReferences": [controller_reference(owner)]}},
+            patch_type="strategic",
+            uid=each.metadata.uid,
+        )
+        for each in found.adopted
+    ]
+    patches += [
+        Patch(
+            resource,
+            each.metadata.key,
+            {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner.metadata.uid}]}},
+            patch_type="strategic",
+            uid=each.metadata.uid,
+        )
+        for each in found.released
+    ]
+    return patches
+
+
+class Orphans:
+    """Which objects of a kind nobody controls, by namespace; kept up to date by a watch.
+
+    Saves looking through a whole namespace on every reconcile.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def note(self, old: V | None, new: V | None) -> None:
+        """Take a change into account."""
+        if new is not None and new.metadata.controller is None:
+            self._keys.setdefault(new.metadata.namespace, {})[new.metadata.key] = None
+        elif (gone := new or old) is not None:
+            self._keys.get(gone.metadata.namespace, {}).pop(gone.metadata.key, None)
+
+    def keys(self, namespace: str) -> list[Key]:
+        """Return the orphans of one namespace, in the order they became orphans."""
+        return list(self._keys.get(namespace, ()))
