@@ -67,7 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.callbacks = 0
         self._clock_resolution = 0.0
         self._births = 0
-        self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))  # type: ignore[arg-type]
+        self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))
 
     def next_birth(self) -> int:
         """Return the next number for a task or future."""

@@ -1,0 +1,241 @@
+"""Measure a mesh of real processes: pods created → Running, CPU a pod, memory, watch fan-out.
+
+Figures of one run only compare with others of the same run on the same machine; so every report holds
+the machine's name of itself and all its figures together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.meta import View
+from services.api.wire import Api, Request, WatchRequest
+from services.client.rpc import RpcTransport
+from services.runtime.supervisor import MeshOptions, Supervisor
+from services.scenarios.history import quantile
+
+TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+IN_FLIGHT = 256
+LIMIT_S = 300.0
+
+
+class _Spec(View, frozen=True):
+    node_name: str = ""
+
+
+class _Status(View, frozen=True):
+    phase: str = ""
+
+
+class _Pod(View, frozen=True):
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+@dataclass
+class BenchResult:
+    """Figures of one workload. `cpu_us_per_pod` and `rss_mib` are by process; times in milliseconds."""
+
+    workload: str
+    form: str
+    nodes: int
+    pods: int
+    engine: str
+    pods_per_s: float
+    p50_ms: float
+    p99_ms: float
+    create_to_bound_p50_ms: float
+    create_to_bound_p99_ms: float
+    cpu_us_per_pod: dict[str, float] = field(default_factory=dict)
+    rss_mib: dict[str, float] = field(default_factory=dict)
+    idle_rss_mib: dict[str, float] = field(default_factory=dict)
+    start_s: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of `keplab bench -o json`."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds a process has used; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process in MiB; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
+    except OSError:
+        return 0.0
+
+
+def _pod(number: int) -> bytes:
+    resources = {"requests": {"cpu": "10m", "memory": "10Mi"}}
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"bench-{number:06d}", "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "pause:3.10", "resources": resources}]},
+        }
+    )
+
+
+class _Stopwatch:
+    """When each pod was created, bound and Running, as one watcher saw it."""
+
+    def __init__(self, total: int) -> None:
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.running: dict[str, float] = {}
+        self.done = asyncio.Event()
+        self._total = total
+        self._decode = msgspec.json.Decoder(_Pod).decode
+
+    async def follow(self, api: Api, ready: asyncio.Event) -> None:
+        """Watch pods until all are Running; resume when the server ends the stream."""
+        rv = ""
+        while True:
+            try:
+                async for batch in api.watch(WatchRequest(resource="pods", resource_version=rv)):
+                    now = time.perf_counter()
+                    for event in batch:
+                        rv = str(event.rv) if event.rv else rv
+                        if event.type in ("ADDED", "MODIFIED"):
+                            self._note(event.name, self._decode(event.body), now)
+                    ready.set()
+            except (ApiError, UnknownOutcome):
+                await asyncio.sleep(0.1)
+
+    def _note(self, name: str, pod: _Pod, now: float) -> None:
+        if not name.startswith("bench-"):
+            return
+        if pod.spec.node_name and name not in self.bound:
+            self.bound[name] = now
+        if pod.status.phase == "Running" and name not in self.running:
+            self.running[name] = now
+            if len(self.running) == self._total:
+                self.done.set()
+
+
+async def _create(api: Api, watch: _Stopwatch, pods: int) -> None:
+    numbers = iter(range(pods))
+
+    async def worker() -> None:
+        for number in numbers:
+            name = f"bench-{number:06d}"
+            watch.created[name] = time.perf_counter()
+            (await api.call(Request(verb="create", resource="pods", namespace="default", body=_pod(number)))).unwrap()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(IN_FLIGHT, pods)):
+            group.create_task(worker())
+
+
+def quiet_arguments(latency: str = "all=constant:0") -> dict[str, list[str]]:
+    """Return flags for a mesh that is measured: no event files, no spans, containers that take no time."""
+    silent = ["--events-dir", "", "--spans-dir", ""]
+    kubelet = [*silent, "--latency", latency, "--status-qps", "0", "--pod-events", "warnings"]
+    return {"apiserver": silent, "scheduler": silent, "controllers": silent, "kubelet": kubelet}
+
+
+async def _measure(
+    options: MeshOptions, pods: int, nodes: int, say: Callable[[str], None], *, workload: str
+) -> BenchResult:
+    begun = time.perf_counter()
+    supervisor = Supervisor(options)
+    await supervisor.start()
+    started = time.perf_counter()
+    transport: RpcTransport = supervisor.client_transport()
+    try:
+        api = transport.api()
+        await _wait_for_nodes(api, nodes)
+        say(f"{nodes} nodes are Ready after {time.perf_counter() - begun:.1f} s")
+        await asyncio.sleep(2.0)
+        pids = {p["name"]: p["pid"] for p in supervisor.status()["processes"]}
+        idle = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
+        watch, ready = _Stopwatch(pods), asyncio.Event()
+        following = asyncio.create_task(watch.follow(api, ready))
+        await asyncio.sleep(0.2)
+        before = {name: cpu_s(pid) for name, pid in pids.items()}
+        first = time.perf_counter()
+        async with asyncio.timeout(LIMIT_S):
+            await _create(api, watch, pods)
+            await watch.done.wait()
+        last = max(watch.running.values())
+        after = {name: cpu_s(pid) for name, pid in pids.items()}
+        following.cancel()
+        times = [1000 * (watch.running[n] - t) for n, t in watch.created.items()]
+        binds = [1000 * (watch.bound[n] - t) for n, t in watch.created.items()]
+        return BenchResult(
+            workload=workload,
+            form="mesh",
+            nodes=nodes,
+            pods=pods,
+            engine=options.engine,
+            pods_per_s=round(pods / (last - first), 1),
+            p50_ms=round(quantile(times, 0.5) or 0.0, 1),
+            p99_ms=round(quantile(times, 0.99) or 0.0, 1),
+            create_to_bound_p50_ms=round(quantile(binds, 0.5) or 0.0, 1),
+            create_to_bound_p99_ms=round(quantile(binds, 0.99) or 0.0, 1),
+            cpu_us_per_pod={n: round(1e6 * (after[n] - before[n]) / pods, 1) for n in pids},
+            rss_mib={name: round(rss_mib(pid), 1) for name, pid in pids.items()},
+            idle_rss_mib=idle,
+            start_s=round(started - begun, 2),
+        )
+    finally:
+        await transport.close()
+        await supervisor.stop()
+
+
+class _Listed(msgspec.Struct):
+    items: list[dict[str, Any]] = []
+
+
+async def _wait_for_nodes(api: Api, nodes: int) -> None:
+    deadline = time.perf_counter() + LIMIT_S
+    decoder = msgspec.json.Decoder(_Listed)
+    while True:
+        answer = await api.call(Request(verb="list", resource="nodes"))
+        ready = sum(
+            any(c["type"] == "Ready" and c["status"] == "True" for c in item["status"].get("conditions", ()))
+            and not item["spec"].get("taints")
+            for item in decoder.decode(answer.unwrap().body).items
+        )
+        if ready >= nodes:
+            return
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"{ready} of {nodes} nodes are Ready after {LIMIT_S:g} s")
+        await asyncio.sleep(0.5)
+
+
+def bench_mesh(
+    *, nodes: int, pods: int, engine: str, hosts: int = 1, say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
+    """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running."""
+    os.environ.setdefault("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+    with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
+        options = MeshOptions(
+            data_dir=Path(folder),
+            nodes=nodes,
+            hosts=hosts,
+            engine=engine,
+            arguments=quiet_arguments(),
+            log_level="warning",
+        )
+        return asyncio.run(_measure(options, pods, nodes, say, workload="CreateToRunning"))

@@ -1,0 +1,23 @@
+"""Every story below experiments/ comes true in simulation, and no invariant breaks."""
+
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, simulate
+
+STORIES = sorted(Path(__file__).parents[2].joinpath("experiments").rglob("*.txt"))
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_the_story_comes_true(path):
+    result = simulate(load_story(path), seed=1)
+
+    assert [] == [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
+    assert result.error == ""
+    assert result.failures == []
+
+
+def test_there_are_at_least_eight_stories():
+    assert len(STORIES) >= 8
