@@ -60,13 +60,16 @@ def _c(
 
 
 _DISRUPTION_TARGET = "status.conditions[DisruptionTarget]"
-_NODE_TAINTS = tuple(
-    f"spec.taints[node.kubernetes.io/{name}]"
-    for name in (
-        "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable",
-        "unschedulable",
-    )
-) + ("spec.taints[emulation/unbind-storm]",)  # fmt: skip
+_NODE_TAINTS = (
+    *(
+        f"spec.taints[node.kubernetes.io/{name}]"
+        for name in (
+            "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable",
+            "unschedulable",
+        )
+    ),
+    "spec.taints[emulation/unbind-storm]",
+)  # fmt: skip
 _ADOPTION = ("metadata.ownerReferences", "metadata.finalizers", "metadata.labels")
 
 _GC_NAMES = ("gc", "generic-garbage-collector")

@@ -56,7 +56,7 @@ def _read(body: Document, name: str) -> tuple[Document, str]:
     else:
         causes += subdomain("target.name", node)
     if causes:
-        raise invalid("Binding", name, [tuple(cause) for cause in causes])
+        raise invalid("Binding", name, [*causes])
     return meta, str(node)
 
 

@@ -112,7 +112,7 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
             text = "must be the hash of uid, bindingGeneration and nodeName"
             causes.append(wrong("requestID", body["requestID"], text))
     if causes:
-        raise invalid("PodUnbind", ctx.request.name, [tuple(cause) for cause in causes])
+        raise invalid("PodUnbind", ctx.request.name, [*causes])
 
 
 def _check_exclude(exclude: Any) -> list[Cause]:
@@ -237,7 +237,7 @@ def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
 
 
 def _buckets(node: str, ctx: WriteContext) -> list[tuple[str, float, float]]:
-    """Return `(name, tokens a second, burst)` of each limit; where only a rate is given, a minute's worth is the burst."""
+    """Return `(name, tokens a second, burst)` of each limit; with a rate alone, the burst is a minute's worth."""
     switches, namespace = ctx.switches, ctx.request.namespace
     per_namespace, per_cluster = (
         switches.number("unbind.rate_namespace_per_min"),
