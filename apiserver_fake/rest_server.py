@@ -57,6 +57,8 @@ MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
+DISCARDED_MAX_BYTES = 13 * 1024 * 1024
+"""How much of a body that is too large is read on before the connection is given up."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
@@ -91,7 +93,7 @@ class RestSettings:
 
     `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
     `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
-    `authorize(identity, request)` raises Forbidden; used to answer `kubectl auth can-i`.
+    `authorize(identity, request)` raises Forbidden; asked before a body is read (8.2) and for `kubectl auth can-i`.
     `metrics()` returns Prometheus text.
     """
 
@@ -323,9 +325,15 @@ class RestDoor:
             include = tables.check_include(parameters.text("includeObject"))
         span = self._span(request, route, verb)
         try:
+            if verb not in ("get", "list"):
+                # Before the body is read: who may not write learns nothing about what was sent (8.2).
+                self._settings.authorize(identity, _asked(verb, route))
             response = await self._call(request, api, route, verb, parameters, span)
         except BaseException as error:
-            span.end(type(error).__name__)
+            refused = isinstance(error, ApiError) and error.code < 500
+            if isinstance(error, ApiError):
+                span.set(**{"http.response.status_code": error.code})
+            span.end("" if refused else type(error).__name__)
             raise
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
@@ -415,19 +423,34 @@ class RestDoor:
         return _json(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
 
 
+def _asked(verb: str, route: Route) -> Request:
+    return Request(
+        verb=verb,
+        resource=route.resource.name,
+        namespace=route.namespace,
+        name=route.name,
+        subresource=route.subresource,
+    )
+
+
 async def _read(request: web.BaseRequest) -> bytes:
     """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
     if not request.body_exists:
         return b""
     chunks: list[bytes] = []
-    size = request.content_length or 0
     read = 0
-    while max(size, read) <= BODY_MAX_BYTES:
+    # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).
+    while read <= BODY_MAX_BYTES + DISCARDED_MAX_BYTES:
         chunk = await request.content.readany()
         if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
+            break
         read += len(chunk)
+        if read > BODY_MAX_BYTES:
+            chunks.clear()
+        else:
+            chunks.append(chunk)
+    if read <= BODY_MAX_BYTES:
+        return b"".join(chunks)
     raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
 
 

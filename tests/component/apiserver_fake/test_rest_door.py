@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.rest_server import RestSettings, serve
-from services.api.errors import Expired, NotFound, TooManyRequests, Unauthorized
+from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
 from services.api.wire import Response, WatchEvent
 
@@ -105,6 +105,7 @@ class ATracer:
 async def a_door(api, **settings):
     server, tracer = AServer(api), ATracer()
     settings.setdefault("without_credentials", ADMIN)
+    settings.setdefault("authorize", lambda identity, request: None)
     runner, port = await serve(server, "127.0.0.1", 0, clock=AClock(), tracer=tracer, settings=RestSettings(**settings))
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
         client.server, client.tracer, client.port = server, tracer, port
@@ -241,6 +242,18 @@ def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
         "/healthz": 200, "/livez": 200, "/readyz": 200, "/version": 200,
         "/readyz?verbose": 403, "/api": 403, "/openapi/v3": 403, "/metrics": 403,
     }  # fmt: skip
+
+
+def test_guarantees_8_2_who_may_not_write_is_told_so_before_the_body_is_read():
+    def refuse(identity, request):
+        raise Forbidden(f"{identity.user} cannot {request.verb} {request.resource}")
+
+    async def scenario():
+        async with a_door(AnApi({}), authorize=refuse) as client:
+            return await status_of(client, "POST", "/api/v1/nodes", data=b" " * (4 << 20))
+
+    code, body = run(scenario())
+    assert (code, body["message"]) == (403, "system:mesh-admin cannot create nodes")
 
 
 @pytest.mark.parametrize("authorization", ["Bearer secret", "Basic eDpzZWNyZXQ="])
