@@ -148,6 +148,8 @@ class KubeletConfig(CommonConfig):
         (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
     )
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
+    crashloop_initial_s: float = setting(10.0, "first back-off of a container that ended, seconds")
+    crashloop_max_s: float = setting(300.0, "longest back-off of a container that ended, seconds (KEP-4603)")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
     node_watch: bool = setting(True, "watch each own Node, so that admission sees its newest labels and taints")
 

@@ -1,0 +1,907 @@
+"""One node's kubelet as a pure machine: pods, timers and answers in; effects out.
+
+It owns the ledger, a worker for each admitted (uid, binding generation), what was rejected, what is being
+given back, and which status is written next. The shell feeds it and performs `effects` in order; nothing
+here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubelet import unbinding
+from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit
+from kubelet.config import NodeDefinition
+from kubelet.fake_cri import PodRecord, encode_record
+from kubelet.latency import LatencyModel
+from kubelet.pod_worker import (
+    REMOVED_GRACE_S,
+    Action,
+    Finished,
+    LogStart,
+    LogStop,
+    Persist,
+    PodWorker,
+    Poke,
+    Policy,
+    Reached,
+    Told,
+    WallTimes,
+)
+from kubelet.resource_managers import Rejection, ResourceManagers
+from kubelet.status_manager import StatusManager, Write
+from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
+from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
+from services.api.meta import Document, Key
+from services.api.podresources import Amounts
+from services.api.switches import Switches
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The switches a kubelet asks, read once."""
+
+    on_reject: str = "fail"
+    unbind_api: str = "subresource"
+    has_unbinding: bool = True
+    teardown: str = "before"
+    fallback: str = "fail"
+    fence: str = "session"
+    user_bound: str = "exempt"
+    request_deadline_s: float = 120.0
+    releases_lazily: bool = False
+    managers_first: bool = True
+    writes_at_once: bool = False
+
+    @classmethod
+    def of(cls, switches: Switches) -> Settings:
+        """Return what these switches say."""
+        return cls(
+            on_reject=switches.choice("kubelet.on_reject"),
+            unbind_api=switches.choice("unbind.api"),
+            has_unbinding=switches.flag("PodUnbinding"),
+            teardown=switches.choice("kubelet.unbind_teardown"),
+            fallback=switches.choice("unbind.fallback"),
+            fence=switches.choice("unbind.fence"),
+            user_bound=switches.choice("unbind.user_bound"),
+            request_deadline_s=switches.number("unbind.request_deadline_s"),
+            releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
+            managers_first=switches.choice("kubelet.admit_order") == "managers-first",
+            writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
+        )
+
+
+# --- effects ---
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Write a line of the event log, now."""
+
+    ev: str
+    pod: KubeletPod | None
+    key: WorkerKey
+    data: dict[str, Any]
+    name: Key | None = None
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Record an Event about a pod."""
+
+    pod: KubeletPod
+    reason: str
+    message: str
+    type: str
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Call `due(what, key)` at that time."""
+
+    at_s: float
+    what: str
+    key: WorkerKey
+
+
+class Save(msgspec.Struct, frozen=True):
+    """Make a record durable, then call `saved(key, seq)`; seq 0: nobody waits."""
+
+    key: WorkerKey
+    seq: int
+    data: bytes
+
+
+class WriteStatuses(msgspec.Struct, frozen=True):
+    """There are statuses to write."""
+
+
+class CallUnbind(msgspec.Struct, frozen=True):
+    """Send the unbind of this pod and report with `unbind_answered`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    reason: str
+    message: str
+
+
+class ReadPod(msgspec.Struct, frozen=True):
+    """Read the pod live and report with `pod_read`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+
+
+class ReadNode(msgspec.Struct, frozen=True):
+    """Read the own Node live and report with `node_read`, or with `session_read` when `for_session`."""
+
+    key: WorkerKey
+    for_session: bool
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the pod with its uid as precondition and report with `delete_answered`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    grace_s: int | None
+
+
+class StartSpan(msgspec.Struct, frozen=True):
+    """A pod sync begins: continue the trace of whoever caused it."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    traceparent: str
+
+
+class SpanStage(msgspec.Struct, frozen=True):
+    """A stage of the pod's start ended."""
+
+    key: WorkerKey
+    stage: str
+
+
+class EndSpan(msgspec.Struct, frozen=True):
+    """The pod runs, or will not."""
+
+    key: WorkerKey
+    error: str
+
+
+Effect = (
+    Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
+    | EndSpan
+)  # fmt: skip
+
+_WRITE_STATUSES = WriteStatuses()
+
+
+class _Parked(msgspec.Struct):
+    """A pod that is not decided yet. `why`: room, node or hold."""
+
+    pod: KubeletPod
+    why: str
+    rejection: Rejection | None = None
+
+
+class Kubelet:
+    """The machine of one node.
+
+    Invariant: every key is in at most one of `workers`, `rejected`, `unbindings` and `parked`; the ledger
+    holds exactly the keys of workers that are not terminated.
+    """
+
+    def __init__(
+        self,
+        definition: NodeDefinition,
+        *,
+        settings: Settings,
+        latency: LatencyModel,
+        policy: Policy,
+        times: WallTimes,
+        host_ip: str = "127.0.0.1",
+        pod_network: str = "10.64.0",
+    ) -> None:
+        self.name = definition.name
+        self.definition = definition
+        self.settings = settings
+        self.host_ip, self.pod_network = host_ip, pod_network
+        self.ledger = Ledger(definition.allocatable())
+        self.managers = ResourceManagers(definition, release_is_lazy=settings.releases_lazily)
+        self.statuses = StatusManager(is_immediate=settings.writes_at_once)
+        self.node = NodeFacts(definition.name, None, definition.taints)
+        self.effects: list[Effect] = []
+        self.pods: dict[str, KubeletPod] = {}
+        self.workers: dict[WorkerKey, PodWorker] = {}
+        self.rejected: dict[WorkerKey, Document] = {}
+        self.unbindings: dict[WorkerKey, Unbinding] = {}
+        self.parked: dict[WorkerKey, _Parked] = {}
+        self.records: dict[WorkerKey, PodRecord] = {}
+        self.counters: dict[str, float] = {}
+        self._latency, self._policy, self._times = latency, policy, times
+        self._adds: dict[str, tuple[KubeletPod, str]] = {}
+        self._held: dict[WorkerKey, WorkerKey] = {}
+        self._gone: dict[WorkerKey, None] = {}
+        self._deleting: dict[WorkerKey, None] = {}
+        self._saved_once: dict[WorkerKey, None] = {}
+        self._timers: dict[WorkerKey, float] = {}
+        self._admitted_s: dict[WorkerKey, float] = {}
+        self._names: dict[Key, int] = {}
+        self._spans: dict[WorkerKey, None] = {}
+        self._blocked: dict[WorkerKey, Document] = {}
+        self._last_ip = 0
+        self._unbind_absent_until_s = float("-inf")
+
+    # --- pods as the API shows them (kubelet 3.1) ---
+
+    def pod_changed(self, old: KubeletPod | None, new: KubeletPod | None, traceparent: str, now: float) -> None:
+        """Take one change of the watch; additions wait for `settle`, so that a batch is admitted by age."""
+        if old is not None and (new is None or worker_key(new) != worker_key(old)):
+            self._removed(old, now)
+        if new is None:
+            return
+        uid = new.metadata.uid
+        if uid in self._adds:
+            self._adds[uid] = (new, self._adds[uid][1] or traceparent)
+            return
+        known = self.pods.get(uid)
+        if known is not None and worker_key(known) == worker_key(new):
+            self._updated(known, new, now)
+            return
+        self._adds[uid] = (new, traceparent)
+
+    def settle(self, now: float) -> None:
+        """Admit what was added: what already runs here first, then the oldest."""
+        if not self._adds:
+            return
+        adds, self._adds = self._adds, {}
+        order = sorted(
+            adds.values(),
+            key=lambda a: (
+                worker_key(a[0]) not in self.records,
+                a[0].metadata.creation_timestamp,
+                a[0].metadata.namespace,
+                a[0].metadata.name,
+            ),
+        )
+        for pod, traceparent in order:
+            self._added(pod, traceparent, now)
+
+    def sources_ready(self, now: float) -> None:
+        """The first complete list is here: end what runs of pods that do not exist any more."""
+        for key, record in list(self.records.items()):
+            if key in self.workers:
+                continue
+            del self.records[key]
+            if record.containers and not record.is_finished:
+                self._log("kubelet.stop", None, key, {"orphan": True}, Key(record.namespace, record.name))
+            self._erase(record, key)
+
+    def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
+        key = worker_key(pod)
+        self.pods[pod.metadata.uid] = pod
+        record = self.records.pop(key, None)
+        if key in self.workers or key in self.rejected or key in self.unbindings or key in self.parked:
+            self._gone.pop(key, None)
+            return
+        if pod.is_terminal:
+            if record is not None and record.is_finished:
+                self._erase(record, key)
+            elif record is not None:
+                self._adopt(pod, key, record, traceparent, now)
+                return
+            if pod.metadata.deletion_timestamp is not None:
+                self._delete(key, pod, 0)
+            return
+        if record is not None:
+            self._adopt(pod, key, record, traceparent, now)
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
+            self._set_final(key, pod, {"phase": "Failed"}, now)
+            return
+        self._start_span(key, pod, traceparent)
+        self._decide(pod, key, now)
+
+    def _updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
+        key = worker_key(new)
+        self.pods[new.metadata.uid] = new
+        is_deleted = new.metadata.deletion_timestamp is not None
+        worker = self.workers.get(key)
+        if worker is not None:
+            if self._has_drifted(key, new) and self.statuses.drifted(key, now):
+                self.effects.append(_WRITE_STATUSES)
+            if is_deleted or _matters(known, new):
+                self._act(worker, worker.update(new, now), now)
+            else:
+                worker.pod = new
+            self._maybe_delete(key)
+            return
+        if not is_deleted:
+            if key in self.parked:
+                self.parked[key].pod = new
+            elif new.is_terminal and key not in self.rejected:
+                self.unbindings.pop(key, None)
+            return
+        if key in self.unbindings or key in self.parked:
+            self.unbindings.pop(key, None)
+            self.parked.pop(key, None)
+            self.statuses.permit(key)
+            self._set_final(key, new, {"phase": "Failed"}, now)
+        elif key in self.rejected:
+            self._maybe_delete(key)
+        elif new.is_terminal:
+            self._delete(key, new, 0)
+        else:
+            self._set_final(key, new, {"phase": "Failed"}, now)
+
+    def _removed(self, old: KubeletPod, now: float) -> None:
+        """The object is gone, or is not ours any more."""
+        key = worker_key(old)
+        uid = old.metadata.uid
+        self._adds.pop(uid, None)
+        if (pod := self.pods.get(uid)) is not None and worker_key(pod) == key:
+            del self.pods[uid]
+        self.rejected.pop(key, None)
+        self.parked.pop(key, None)
+        self._deleting.pop(key, None)
+        if self.unbindings.pop(key, None) is not None:
+            self._log("kubelet.unbind_result", old, key, {"result": "gone"})
+        self.statuses.forget(key)
+        worker = self.workers.get(key)
+        if worker is None:
+            return
+        self._gone[key] = None
+        if worker.state == "terminated":
+            self._drop(key, worker)
+        else:
+            self._act(worker, worker.terminate(now, REMOVED_GRACE_S, "removed"), now)
+
+    # --- admission (kubelet 5) ---
+
+    def _decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
+        """Admit, reject, or wait for what the decision depends on."""
+        evicting: frozenset[WorkerKey] = frozenset()
+        if is_critical(pod):
+            leaving = ((k, w.termination) for k, w in self.workers.items())
+            evicting = frozenset(k for k, ending in leaving if ending is not None)
+        outcome = admit(
+            pod, self.ledger, self.managers, self.node,
+            managers_first=self.settings.managers_first, evicting=evicting,
+        )  # fmt: skip
+        match outcome:
+            case Admitted():
+                self._start(pod, key, outcome, now)
+            case RoomNeeded():
+                self.parked[key] = _Parked(pod, "room")
+                for victim in outcome.victims:
+                    self._evict(victim, now)
+            case Rejection(reason="NodeAffinity") if not is_live:
+                # The cached Node may be older than the binding: read it once more (kubelet 5.2).
+                self.parked[key] = _Parked(pod, "node", outcome)
+                self.effects.append(ReadNode(key, False))
+            case Rejection():
+                self._rejected(pod, key, outcome, now)
+
+    def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
+        self.parked.pop(key, None)
+        self.statuses.permit(key)
+        self.ledger.add(key, pod, admitted.requests, admitted.allocation)
+        self._log_admit(pod, key, admitted.requests, adopted=False)
+        self._admitted_s[key] = now
+        worker = self._worker(pod, key, admitted, now)
+        name = pod.metadata.key
+        predecessor: WorkerKey | None = None
+        if name in self._names:
+            predecessor = next(
+                (k for k, w in self.workers.items() if w.pod.metadata.key == name and w.state != "terminated"), None
+            )
+        self.workers[key] = worker
+        self._names[name] = self._names.get(name, 0) + 1
+        if predecessor is not None:
+            worker.hold()
+            self._held[key] = predecessor
+            return
+        self._act(worker, worker.begin(now), now)
+
+    def _worker(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> PodWorker:
+        self._last_ip = self._last_ip % 65000 + 1
+        return PodWorker(
+            pod,
+            key,
+            node=self.name,
+            host_ip=self.host_ip,
+            pod_ip=self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}",
+            allocation=admitted.allocation,
+            latency=self._latency.for_pod(self.name, key.uid),
+            policy=self._policy,
+            times=self._times,
+            now=now,
+        )
+
+    def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
+        """Take over what a previous kubelet started; its allocation is not asked for again."""
+        requests = self.ledger.needs(pod)
+        short = [] if record.is_finished else self.ledger.shortages(requests)
+        self.managers.take(record.allocation)
+        self.ledger.add(key, pod, requests, record.allocation)
+        if not short:
+            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
+            self._log_admit(pod, key, requests, adopted=True)
+        self._start_span(key, pod, traceparent)
+        worker = self._worker(pod, key, Admitted(requests, record.allocation), now)
+        self.workers[key] = worker
+        self._names[pod.metadata.key] = self._names.get(pod.metadata.key, 0) + 1
+        self._saved_once[key] = None
+        self._act(worker, worker.adopt(record, now), now)
+        if short:
+            name = short[0]
+            self._act(
+                worker,
+                worker.terminate(
+                    now, REMOVED_GRACE_S, "rejected", reason=f"OutOf{name}", message=f"Node has too little {name} now"
+                ),
+                now,
+            )
+        elif pod.metadata.deletion_timestamp is not None:
+            self._act(worker, worker.update(pod, now), now)
+
+    def _evict(self, victim: WorkerKey, now: float) -> None:
+        worker = self.workers.get(victim)
+        if worker is None:
+            return
+        message = "Preempted in order to admit critical pod"
+        self._tell(worker.pod, "Preempting", message, "Warning")
+        self._count('kubelet_preemptions{preemption_signal="cpu"}')
+        self._act(
+            worker,
+            worker.terminate(
+                now, float(worker.pod.spec.termination_grace_period_seconds), "preempted",
+                reason="Preempting", message=message, disruption=True,
+            ),
+            now,
+        )  # fmt: skip
+
+    def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        self.parked.pop(key, None)
+        self._log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
+        self._count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+        self._tell(pod, rejection.reason, rejection.message, "Warning")
+        if self._can_unbind(pod, rejection.reason, now):
+            self.statuses.suppress(key)
+            self.unbindings[key] = Unbinding(
+                pod, rejection.reason, rejection.message, now, self.settings.request_deadline_s
+            )
+            if self.settings.teardown == "before":
+                # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
+                self._log("kubelet.teardown_done", pod, key, {})
+            self._tell(pod, "UnbindRequested", f"Giving the pod back: {rejection.reason}", "Normal")
+            self._unbind(key, now)
+            return
+        if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
+            self._end_span(key, rejection.reason)
+            self.rejected[key] = {}
+            self._delete(key, pod, None)
+            return
+        self._fail(pod, key, rejection, now)
+
+    def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        """Reject as Kubernetes does today."""
+        self._end_span(key, rejection.reason)
+        self._set_final(
+            key,
+            pod,
+            {
+                "phase": "Failed",
+                "reason": rejection.reason,
+                "message": "Pod was rejected: " + rejection.message,
+                "startTime": self._times.text(now),
+            },
+            now,
+        )
+
+    def _set_final(self, key: WorkerKey, pod: KubeletPod, status: Document, now: float) -> None:
+        """Write this status of a pod that has no worker and never will."""
+        self.rejected[key] = {**status, "observedGeneration": pod.metadata.generation}
+        self._poke(key, now)
+
+    # --- giving back (kubelet-unbinding 6.2) ---
+
+    def _can_unbind(self, pod: KubeletPod, reason: str, now: float) -> bool:
+        settings = self.settings
+        return (
+            settings.on_reject == "unbind"
+            and settings.has_unbinding
+            and settings.unbind_api == "subresource"
+            and now >= self._unbind_absent_until_s
+            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound)
+        )
+
+    def _unbind(self, key: WorkerKey, now: float) -> None:
+        state = self.unbindings.get(key)
+        if state is not None:
+            self._unbind_step(key, state, state.call(now), now)
+
+    def unbind_answered(
+        self, key: WorkerKey, code: int, reason: str, now: float, *,
+        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
+    ) -> None:  # fmt: skip
+        """Take the answer to an unbind; `code` 0: none came."""
+        state = self.unbindings.get(key)
+        if state is None:
+            return
+        result = "ok" if code in (200, 201) else reason or str(code)
+        self._log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
+        self._count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        self._unbind_step(key, state, step, now)
+
+    def pod_read(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
+        """Take a live read of a pod: None when it is not there or not ours to read."""
+        still_mine = pod is not None and worker_key(pod) == key and pod.spec.node_name == self.name
+        state = self.unbindings.get(key)
+        if state is not None:
+            self._unbind_step(key, state, state.pod_read(still_mine), now)
+            return
+        if not still_mine:
+            self.statuses.forget(key)
+            return
+        assert pod is not None
+        if key in self.workers or key in self.rejected:
+            if worker := self.workers.get(key):
+                worker.generation = max(worker.generation, pod.metadata.generation)
+            self._poke(key, now)
+
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> None:
+        """Take a live read of the own Node's session; the shell ends the node when it is another's."""
+        state = self.unbindings.get(key)
+        if state is not None and is_mine:
+            self._unbind_step(key, state, state.session_read(now), now)
+
+    def _unbind_step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> None:
+        match step:
+            case unbinding.Call():
+                self._log(
+                    "kubelet.unbind_call", state.pod, key,
+                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self.name)},
+                )  # fmt: skip
+                self.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
+            case unbinding.Wait(until_s=until_s):
+                self.effects.append(SetTimer(until_s, "unbind", key))
+            case unbinding.Forget(is_done=is_done):
+                if is_done:
+                    if self.settings.teardown == "after":
+                        self._log("kubelet.teardown_done", state.pod, key, {})
+                    self._add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
+                    self._count("kubelet_pod_unbind_duration_seconds_count")
+                self._end_unbinding(key, "" if is_done else "gone")
+                self.statuses.forget(key)
+            case unbinding.Confirm():
+                self._end_unbinding(key, "Terminating")
+                self._set_final(key, self.pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
+            case unbinding.Resume():
+                # A guard against bugs: nothing was started here, so decide again from the beginning.
+                self._count("kubelet_pod_unbind_already_started_total")
+                self._end_unbinding(key, "AlreadyStarted")
+                self._decide(self.pods.get(key.uid, state.pod), key, now)
+            case unbinding.ReadPod():
+                self.effects.append(ReadPod(key, state.pod))
+            case unbinding.ReadSession():
+                self.effects.append(ReadNode(key, True))
+            case unbinding.Absent():
+                self._unbind_absent_until_s = now + unbinding.ABSENT_S
+                self._end_unbinding(key, "absent")
+                self._fail(state.pod, key, Rejection(state.reason, state.message), now)
+            case unbinding.FallBack(code=code):
+                self._fall_back(key, state, code, now)
+
+    def _end_unbinding(self, key: WorkerKey, error: str) -> None:
+        del self.unbindings[key]
+        self.statuses.permit(key)
+        self._end_span(key, error)
+
+    def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
+        self._end_unbinding(key, code)
+        pod = self.pods.get(key.uid, state.pod)
+        if code == "LimitReached":
+            self._tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+        else:
+            self._tell(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+        if self.settings.fallback == "fail":
+            self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
+            return
+        self._hold(pod, key, Rejection(state.reason, state.message), code, now)
+
+    def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
+        """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
+        self.parked[key] = _Parked(pod, "hold", rejection)
+        self._tell(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+        self._blocked[key] = {
+            "phase": "Pending",
+            "observedGeneration": pod.metadata.generation,
+            "conditions": [
+                {
+                    "type": "UnbindBlocked",
+                    "status": "True",
+                    "reason": code,
+                    "message": f"{rejection.reason}: {rejection.message}",
+                    "lastTransitionTime": self._times.text(now),
+                }
+            ],
+        }
+        self._poke(key, now)
+
+    # --- the node, as the API shows it ---
+
+    def node_changed(self, facts: NodeFacts) -> None:
+        """Take the newest labels and taints."""
+        self.node = facts
+
+    def node_read(self, key: WorkerKey, facts: NodeFacts | None, now: float) -> None:
+        """Take a live read of the Node that a rejection waits for; None: it could not be read."""
+        parked = self.parked.get(key)
+        if parked is None or parked.why != "node":
+            return
+        if facts is not None:
+            self.node = facts
+        self._decide(parked.pod, key, now, is_live=True)
+
+    # --- time and disk ---
+
+    def due(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer fired."""
+        match what:
+            case "worker":
+                if self._timers.get(key, 0.0) <= now + 1e-6:
+                    self._timers.pop(key, None)
+                worker = self.workers.get(key)
+                if worker is not None:
+                    self._act(worker, worker.advance(now), now)
+            case "unbind":
+                self._unbind(key, now)
+            case "hold":
+                if key in self.parked and self.parked[key].why == "hold":
+                    self._retry_parked(key, now)
+                    if key in self.parked:
+                        self.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+            case "delete":
+                self._deleting.pop(key, None)
+                self._maybe_delete(key)
+            case _:
+                self.effects.append(_WRITE_STATUSES)
+
+    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
+        """A record is durable."""
+        worker = self.workers.get(key)
+        if worker is None or seq == 0:
+            return
+        if key not in self._saved_once:
+            self._saved_once[key] = None
+            self._log("kubelet.checkpoint", worker.pod, key, {"seq": seq})
+        self._act(worker, worker.persisted(seq, now), now)
+
+    # --- statuses ---
+
+    def next_write(self, now: float) -> Write | None:
+        """Return the next status to write, or None when the API server has all that may be written now."""
+        while (key := self.statuses.next_key(now)) is not None:
+            pod = self.pods.get(key.uid)
+            rendered = self.render(key)
+            if pod is None or rendered is None or worker_key(pod) != key:
+                self.statuses.forget(key)
+                continue
+            write = self.statuses.take(key, pod, rendered)
+            if write is not None:
+                return write
+            self._after_ack(key, now)
+        return None
+
+    def render(self, key: WorkerKey) -> Document | None:
+        """Return the status of a pod as this kubelet sees it."""
+        worker = self.workers.get(key)
+        if worker is not None:
+            return worker.render()
+        return self.rejected.get(key) or self._blocked.get(key)
+
+    def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
+        """Take the answer to a status write; `code` 0: none came (N8)."""
+        key = write.key
+        if 200 <= code < 300:
+            self.statuses.acknowledged(write, now)
+            self._after_ack(key, now)
+            return
+        if code == 404 or (code == 409 and reason == "UIDMismatch"):
+            self.statuses.forget(key)
+            return
+        if code == 403 or (code == 409 and reason == "StaleBinding"):
+            # Re-read; the old status is not sent again.
+            self.statuses.failed(write, now)
+            if (pod := self.pods.get(key.uid)) is not None:
+                self.effects.append(ReadPod(key, pod))
+            self.effects.append(SetTimer(now + 10.0, "status", key))
+            return
+        self.effects.append(SetTimer(self.statuses.failed(write, now), "status", key))
+
+    def _after_ack(self, key: WorkerKey, now: float) -> None:
+        worker = self.workers.get(key)
+        if worker is not None:
+            if worker.state == "starting":
+                self._act(worker, worker.start_acked(now), now)
+            elif worker.state == "terminated" and key in self._saved_once and self._is_synced(key):
+                # The API knows the end: no restart could run the pod again, the record may go.
+                self._saved_once.pop(key)
+                self._erase(worker.record(), key)
+        self._maybe_delete(key)
+
+    def _is_synced(self, key: WorkerKey) -> bool:
+        return self.statuses.last_acked(key) is not None
+
+    def _maybe_delete(self, key: WorkerKey) -> None:
+        """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
+        pod = self.pods.get(key.uid)
+        if pod is None or worker_key(pod) != key or pod.metadata.deletion_timestamp is None:
+            return
+        worker = self.workers.get(key)
+        is_over = worker.state == "terminated" if worker is not None else key in self.rejected
+        if is_over and self._is_synced(key):
+            self._delete(key, pod, 0)
+
+    def _delete(self, key: WorkerKey, pod: KubeletPod, grace_s: int | None) -> None:
+        if key not in self._deleting:
+            self._deleting[key] = None
+            self.effects.append(DeletePod(key, pod, grace_s))
+
+    def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
+        """Take the answer to a delete; the watch tells when it is gone."""
+        if not (200 <= code < 300 or code in (404, 409)):
+            self.effects.append(SetTimer(now + 10.0, "delete", key))
+
+    def _has_drifted(self, key: WorkerKey, pod: KubeletPod) -> bool:
+        """Whether the API shows our own fields otherwise than we last wrote them."""
+        acked = self.statuses.last_acked(key)
+        if acked is None:
+            return False
+        if pod.status.phase != acked.get("phase", pod.status.phase):
+            return True
+        held = {c.type: c.status for c in pod.status.conditions}
+        return any(held.get(c["type"]) != c["status"] for c in acked.get("conditions", ()))
+
+    def _poke(self, key: WorkerKey, now: float) -> None:
+        status = self.render(key) if self.statuses.is_immediate else None
+        if self.statuses.changed(key, now, status):
+            self.effects.append(_WRITE_STATUSES)
+
+    # --- workers ---
+
+    def _act(self, worker: PodWorker, actions: list[Action], now: float) -> None:
+        key = worker.key
+        for action in actions:
+            match action:
+                case Poke():
+                    if key not in self._gone:
+                        self._poke(key, now)
+                case Persist(seq=seq):
+                    self.effects.append(Save(key, seq, encode_record(worker.record())))
+                case LogStart(container=container):
+                    self._log("kubelet.start", worker.pod, key, {"container": container})
+                    self._add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
+                    self._count("kubelet_pod_start_duration_seconds_count")
+                case LogStop():
+                    self._log("kubelet.stop", worker.pod, key, {})
+                case Told(reason=reason, message=message, type=event_type):
+                    self._tell(worker.pod, reason, message, event_type)
+                case Reached(stage=stage):
+                    self.effects.append(SpanStage(key, stage))
+                case Finished():
+                    self._finished(key, worker, now)
+        if worker.state in ("running", "terminated"):
+            self._end_span(key, "")
+        due = worker.due_s
+        if due is not None and self._timers.get(key, float("inf")) > due:
+            self._timers[key] = due
+            self.effects.append(SetTimer(due, "worker", key))
+
+    def _finished(self, key: WorkerKey, worker: PodWorker, now: float) -> None:
+        """Nothing of the pod runs any more: its room is free for those who wait."""
+        entry = self.ledger.remove(key)
+        if entry is not None and not entry.allocation.is_empty:
+            self.managers.release(entry.allocation)
+        self._release_name(worker.pod.metadata.key)
+        if key in self._gone:
+            self._drop(key, worker)
+        else:
+            self._poke(key, now)
+        for waiting in [k for k, predecessor in self._held.items() if predecessor == key]:
+            del self._held[waiting]
+            if (successor := self.workers.get(waiting)) is not None:
+                self._act(successor, successor.unhold(now), now)
+        for parked in [k for k, p in self.parked.items() if p.why in ("room", "hold")]:
+            self._retry_parked(parked, now)
+
+    def _release_name(self, name: Key) -> None:
+        left = self._names.get(name, 0) - 1
+        if left > 0:
+            self._names[name] = left
+        else:
+            self._names.pop(name, None)
+
+    def _retry_parked(self, key: WorkerKey, now: float) -> None:
+        parked = self.parked.get(key)
+        if parked is None:
+            return
+        if parked.why == "room":
+            del self.parked[key]
+            self._decide(parked.pod, key, now)
+            return
+        outcome = admit(parked.pod, self.ledger, self.managers, self.node, managers_first=self.settings.managers_first)
+        if isinstance(outcome, Admitted):
+            self._blocked.pop(key, None)
+            self._start(parked.pod, key, outcome, now)
+
+    def _drop(self, key: WorkerKey, worker: PodWorker) -> None:
+        """Forget a worker whose pod is gone."""
+        self.workers.pop(key, None)
+        self._gone.pop(key, None)
+        self._timers.pop(key, None)
+        self._admitted_s.pop(key, None)
+        self.statuses.forget(key)
+        self._end_span(key, "")
+        if self._saved_once.pop(key, 0) is None:
+            self._erase(worker.record(), key)
+
+    def _erase(self, record: PodRecord, key: WorkerKey) -> None:
+        gone = PodRecord(self.name, record.uid, record.generation, is_gone=True)
+        self.effects.append(Save(key, 0, encode_record(gone)))
+
+    # --- telling ---
+
+    def _log(
+        self, ev: str, pod: KubeletPod | None, key: WorkerKey, data: dict[str, Any], name: Key | None = None
+    ) -> None:
+        self.effects.append(Log(ev, pod, key, data, name))
+
+    def _log_admit(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, *, adopted: bool) -> None:
+        data: dict[str, Any] = {
+            "requests": requests,
+            "ledger": dict(self.ledger.used),
+            "allocatable": self.ledger.allocatable,
+        }
+        if adopted:
+            data["adopted"] = True
+        self._log("kubelet.admit", pod, key, data)
+
+    def _tell(self, pod: KubeletPod, reason: str, message: str, event_type: str) -> None:
+        self.effects.append(Tell(pod, reason, message, event_type))
+
+    def _start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
+        self._spans[key] = None
+        self.effects.append(StartSpan(key, pod, traceparent))
+
+    def _end_span(self, key: WorkerKey, error: str) -> None:
+        if key in self._spans:
+            del self._spans[key]
+            self.effects.append(EndSpan(key, error))
+
+    def _count(self, name: str) -> None:
+        self.counters[name] = self.counters.get(name, 0.0) + 1
+
+    def _add(self, name: str, value: float) -> None:
+        self.counters[name] = self.counters.get(name, 0.0) + value
+
+    @property
+    def running_pods(self) -> int:
+        """Pods of which something runs."""
+        return sum(1 for w in self.workers.values() if w.ever_started and w.state != "terminated")
+
+
+def _matters(known: KubeletPod, new: KubeletPod) -> bool:
+    """Whether a change is more than the echo of our own status."""
+    if known.metadata.generation != new.metadata.generation:
+        return True
+    if known.metadata.annotations is not new.metadata.annotations and known.metadata.annotations != (
+        new.metadata.annotations
+    ):
+        return True
+    if not new.spec.readiness_gates:
+        return False
+    return known.status.conditions != new.status.conditions

@@ -1,0 +1,758 @@
+"""The kubelet host's loops: one timer heap and one journal for all nodes, and an agent for each.
+
+An agent feeds its node's machine and performs its effects. Tasks exist for watches and for calls in
+flight; nothing else waits in a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import structlog
+
+from kubelet.admission import NodeFacts
+from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.fake_cri import PodRecord, container_log
+from kubelet.journal import Journal
+from kubelet.kubelet import (
+    CallUnbind,
+    DeletePod,
+    EndSpan,
+    Kubelet,
+    Log,
+    ReadNode,
+    ReadPod,
+    Save,
+    SetTimer,
+    Settings,
+    SpanStage,
+    StartSpan,
+    Tell,
+    WriteStatuses,
+)
+from kubelet.latency import LatencyModel
+from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
+from kubelet.pod_worker import Policy, WallTimes
+from kubelet.status_manager import Write
+from kubelet.timers import Timers
+from kubelet.unbinding import unbind_body
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.kinds.node import Node
+from services.api.meta import Key
+from services.api.seams import Seams, Span
+from services.api.times import format_micro_time
+from services.api.wire import Api, Request, Response
+from services.client.client import Client, delete_request, encode
+from services.client.informer import Informer
+from services.client.recorder import Recorder
+from services.reconcile.controller import Change
+from services.runtime.config import EXIT_LOCKED, StartError
+
+LEASES = "leases.coordination.k8s.io"
+SPREAD_ABOVE_NODES = 20
+SPREAD_S = 5.0
+REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
+CALL_DEADLINE_S = 10.0
+LEASE_TRIES = 5
+TICK_S = 5.0
+NO_KEY = WorkerKey("", 0)
+
+log = structlog.get_logger()
+
+_POD = msgspec.json.Decoder(KubeletPod)
+_NODE = msgspec.json.Decoder(Node)
+
+
+class Host:
+    """What all nodes of one process share: time, disk, transport, tasks."""
+
+    def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
+        self.config, self.seams = config, seams
+        self.clock, self.random = seams.clock, seams.random
+        self.settings = Settings.of(seams.switches)
+        self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
+        self.grace_s = seams.switches.number("node.grace_s")
+        self.times = WallTimes(self.clock.wall() - self.clock.now())
+        self.policy = Policy(
+            crashloop_initial_s=config.crashloop_initial_s,
+            crashloop_max_s=config.crashloop_max_s,
+            start_fence=seams.switches.flag("kubelet.start_fence"),
+        )
+        seed = config.seed if config.seed is not None else self.random.getrandbits(32)
+        self.latency: LatencyModel = config.latency_model(seed)
+        self.timers: Timers[tuple[Agent, str, WorkerKey]] = Timers()
+        self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
+        self.agents = [Agent(self, definition, index) for index, definition in enumerate(definitions)]
+        self.group: asyncio.TaskGroup | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at_s = float("inf")
+        self._last_tick_s = self.clock.now()
+        self._touched: dict[Agent, None] = {}
+
+    async def run(self) -> None:
+        """Host the nodes until cancelled."""
+        self._recover()
+        self.journal.on_trouble = self._disk_trouble
+        self.journal.on_batch = self._drain_touched
+        async with asyncio.TaskGroup() as group:
+            self.group = group
+            group.create_task(self.journal.run())
+            for agent in self.agents:
+                group.create_task(agent.live())
+            self._last_tick_s = self.clock.now()
+            self._tick()
+            await asyncio.Event().wait()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that this host owns."""
+        assert self.group is not None
+        self.group.create_task(work)
+
+    def _recover(self) -> None:
+        """Hand every node what its runtime holds; a clock that began anew means the machine was booted."""
+        by_name = {agent.name: agent for agent in self.agents}
+        records = self.journal.load()
+        if any(record.start_s > self.clock.now() + 1.0 for record in records.values()):
+            for agent in self.agents:
+                agent.boot()
+            for (node, key), record in records.items():
+                by_name[node].erase(record, key)
+            return
+        for (node, key), record in records.items():
+            by_name[node].kubelet.records[key] = record
+
+    def _disk_trouble(self) -> None:
+        for agent in self.agents:
+            agent.report.has_disk_trouble = self.journal.has_trouble
+            agent.report_soon()
+
+    # --- time ---
+
+    def set_timer(self, at_s: float, agent: Agent, what: str, key: WorkerKey = NO_KEY) -> None:
+        """Call `agent.fire(what, key)` at that time."""
+        if self.timers.set(at_s, (agent, what, key)):
+            self._arm()
+
+    def _arm(self) -> None:
+        at_s = self.timers.next_at_s
+        if at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at_s = at_s
+        delay_s = max(0.0, at_s - self.clock.now())
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle, self._handle_at_s = None, float("inf")
+        now = self.clock.now()
+        if now - self._last_tick_s > self.grace_s:
+            # We were frozen: what others decided meanwhile must be read before anything is done (N6).
+            for agent in self.agents:
+                agent.must_read = True
+        self._last_tick_s = now
+        for agent, what, key in self.timers.due(now):
+            agent.fire(what, key, now)
+            self._touched[agent] = None
+        self._drain_touched()
+        self._arm()
+
+    def touch(self, agent: Agent) -> None:
+        """Drain this agent's effects at the end of the batch."""
+        self._touched[agent] = None
+
+    def _drain_touched(self) -> None:
+        touched, self._touched = self._touched, {}
+        for agent in touched:
+            agent.drain()
+
+    def _tick(self) -> None:
+        self.times.offset_s = self.clock.wall() - self.clock.now()
+        if self.agents:
+            self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
+
+    def tick(self) -> None:
+        """Notice wall-clock jumps, and that we are alive."""
+        self._tick()
+
+
+class Agent:
+    """One node: its identity, its watches, its machine."""
+
+    def __init__(self, host: Host, definition: NodeDefinition, index: int) -> None:
+        self.host, self.definition, self.name = host, definition, definition.name
+        config = host.config
+        self.session = _uid(host.random.getrandbits(128))
+        self.report = NodeReport(
+            definition,
+            session=self.session,
+            boot_id=_uid(host.random.getrandbits(128)),
+            address=config.address,
+            port=config.port or max(0, config.health_port),
+        )
+        number = (config.first + index) if config.nodes else _crc(definition.name)
+        self.kubelet = Kubelet(
+            definition,
+            settings=host.settings,
+            latency=host.latency,
+            policy=host.policy,
+            times=host.times,
+            host_ip=config.address,
+            pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
+        )
+        self.api: Api | None = None
+        self.client: Client | None = None
+        self.node_uid = ""
+        self.is_registered = False
+        self.is_paused = False
+        self.must_read = False
+        self.pods: Informer[KubeletPod] | None = None
+        self._postponed: list[tuple[str, WorkerKey]] = []
+        self._recorder: Recorder | None = None
+        self._spans: dict[WorkerKey, tuple[Span, Span | None]] = {}
+        self._is_writing = False
+        self._is_reporting = False
+        self._reports_again = False
+        self._is_renewing = False
+        self._tokens, self._tokens_at_s = 2 * config.status_qps, 0.0
+        self.status_writes = self.status_failures = self.lease_renewals = self.node_writes = 0
+
+    # --- life ---
+
+    async def live(self) -> None:
+        """Register, open a session, then follow the node's pods until cancelled."""
+        if len(self.host.agents) > SPREAD_ABOVE_NODES:
+            await asyncio.sleep(self.host.random.uniform(0.0, SPREAD_S))
+        delay_s = REGISTER_RETRY_MIN_S
+        while True:
+            try:
+                await self._register()
+                break
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("node.registration_failed", node=self.name, reason=str(error), backoff_s=delay_s)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, REGISTER_RETRY_MAX_S)
+        now = self.host.clock.now()
+        self._start_heartbeats(now)
+        assert self.api is not None
+        pods = Informer(
+            self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
+            field_selector=f"spec.nodeName={self.name}", keep_documents=False, resource="pods",
+        )  # fmt: skip
+        pods.on_change(self._pod_changed)
+        pods.on_progress(self._pods_progressed)
+        async with asyncio.TaskGroup() as group:
+            if self.host.config.node_watch:
+                nodes = Informer(
+                    self.api, Node, clock=self.host.clock, random=self.host.random,
+                    field_selector=f"metadata.name={self.name}", keep_documents=False,
+                )  # fmt: skip
+                nodes.on_change(self._node_changed)
+                group.create_task(nodes.run())
+            self.pods = pods
+            group.create_task(pods.run())
+
+    async def _register(self) -> None:
+        """Leave a Node that is ours, with our session acknowledged (N5)."""
+        host = self.host
+        if self.api is None:
+            self.api = await host.seams.transport.node_api(self.name)
+            self.client = Client(self.api, host.clock, host.random, field_manager="kubelet")
+        assert self.client is not None
+        wanted = node_document(self.definition)
+        try:
+            stored = await self.client.create("nodes", wanted)
+        except Conflict:
+            stored = await self.client.get("nodes", Key("", self.name))
+            labels = stored["metadata"].get("labels") or {}
+            missing = {k: v for k, v in wanted["metadata"]["labels"].items() if labels.get(k) != v}
+            if missing:
+                stored = await self.client.patch("nodes", Key("", self.name), {"metadata": {"labels": missing}})
+        for condition in (stored.get("status") or {}).get("conditions") or ():
+            self.report.seen(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
+        self.node_uid = stored["metadata"].get("uid", "")
+        host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
+        status = self.report.status(host.clock.wall())
+        stored = await self.client.patch(
+            "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
+        )
+        self.node_writes += 1
+        host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
+        self._take_node(msgspec.convert(stored, Node))
+        self.is_registered = True
+
+    def _start_heartbeats(self, now: float) -> None:
+        period_s = self.host.lease_duration_s / 4
+        self.host.spawn(self._renew())
+        # Nodes that start together should not beat together for ever.
+        phase_s = self.host.random.uniform(0.5, 1.0) if len(self.host.agents) > SPREAD_ABOVE_NODES else 1.0
+        self.host.set_timer(now + phase_s * period_s, self, "lease")
+        self.host.set_timer(now + self.host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self, "report")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the node is registered and knows its pods."""
+        return self.is_registered and self.pods is not None and self.pods.has_synced
+
+    def boot(self) -> None:
+        """The machine was booted: nothing of what ran runs any more."""
+        self.host.seams.events.write("node.boot", node=self.name, data={"boot_id": self.report.boot_id})
+
+    def erase(self, record: PodRecord, key: WorkerKey) -> None:
+        """Forget a record of before the boot."""
+        gone = msgspec.structs.replace(record, containers=[], is_gone=True)
+        self.host.journal.put(self.name, key, 0, msgspec.json.encode(gone) + b"\n", self._saved)
+
+    # --- what the watches bring ---
+
+    def _pod_changed(self, change: Change[KubeletPod]) -> None:
+        self.kubelet.pod_changed(change.old, change.new, change.traceparent, self.host.clock.now())
+
+    def _pods_progressed(self) -> None:
+        now = self.host.clock.now()
+        self.kubelet.settle(now)
+        if self.kubelet.records and self.pods is not None and self.pods.has_synced:
+            self.kubelet.sources_ready(now)
+        self.drain()
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is not None:
+            self._take_node(change.new)
+            return
+        # Somebody deleted our Node: register again, under the same session.
+        self.is_registered = False
+        self.host.spawn(self._register_again())
+
+    async def _register_again(self) -> None:
+        while not self.is_registered:
+            try:
+                await self._register()
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("node.registration_failed", node=self.name, reason=str(error))
+                await asyncio.sleep(REGISTER_RETRY_MAX_S)
+
+    def _take_node(self, node: Node) -> None:
+        self.kubelet.node_changed(_facts(node))
+        self.node_uid = node.metadata.uid or self.node_uid
+        if self.is_registered and not node.is_ready:
+            self.report_soon()
+
+    # --- time ---
+
+    def fire(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer of this node is due."""
+        match what:
+            case "tick":
+                self.host.tick()
+            case "lease":
+                self.host.set_timer(now + self.host.lease_duration_s / 4, self, "lease")
+                if not self._is_renewing:
+                    self.host.spawn(self._renew())
+            case "report":
+                self.host.set_timer(now + REPORT_PERIOD_S, self, "report")
+                self.report_soon()
+            case "retry-report":
+                self.report_soon()
+            case _ if self.must_read or self.is_paused:
+                self._postponed.append((what, key))
+                if not self.is_paused:
+                    self.is_paused, self.must_read = True, False
+                    self.host.spawn(self._read_before_acting())
+            case _:
+                self.kubelet.due(what, key, now)
+
+    async def _read_before_acting(self) -> None:
+        """We were away longer than the grace period: read our pods live before anything else (N6)."""
+        assert self.client is not None
+        assert self.pods is not None
+        while True:
+            try:
+                items, rv = await self.client.list_raw("pods", field_selector=f"spec.nodeName={self.name}")
+                break
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("node.read_failed", node=self.name, reason=str(error))
+                await asyncio.sleep(1.0)
+        listed: dict[Key, None] = {}
+        for item in items:
+            body = bytes(item)
+            listed[_POD.decode(body).metadata.key] = None
+            self.pods.offer(body)
+        for key in self.pods.lister.keys():  # noqa: SIM118  a store is no dict
+            if key not in listed:
+                self.pods.lister.remove(key, rv, final_state_unknown=True)
+        now = self.host.clock.now()
+        self.is_paused = False
+        self.kubelet.settle(now)
+        postponed, self._postponed = self._postponed, []
+        for what, worker in postponed:
+            self.kubelet.due(what, worker, now)
+        self.drain()
+
+    # --- effects ---
+
+    def drain(self) -> None:
+        """Perform what the machine wants, in order."""
+        kubelet = self.kubelet
+        while kubelet.effects:
+            effects, kubelet.effects = kubelet.effects, []
+            for effect in effects:
+                self._perform(effect)
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case Log(ev=ev, pod=pod, key=key, data=data, name=name):
+                meta_key = pod.metadata.key if pod is not None else (name or Key("", ""))
+                held = self._spans.get(key)
+                self.host.seams.events.write(
+                    ev,
+                    obj=("Pod", meta_key.namespace, meta_key.name, key.uid),
+                    node=self.name,
+                    gen=key.generation,
+                    rv_seen=pod.metadata.rv if pod is not None else None,
+                    trace_id=held[0].trace_id if held is not None else "",
+                    data=data,
+                )
+            case SetTimer(at_s=at_s, what=what, key=key):
+                self.host.set_timer(at_s, self, what, key)
+            case Save(key=key, seq=seq, data=data):
+                self.host.journal.put(self.name, key, seq, data, self._saved)
+            case WriteStatuses():
+                self._write_statuses_soon()
+            case Tell():
+                self._tell(effect)
+            case StartSpan(key=key, pod=pod, traceparent=traceparent):
+                self._start_span(key, pod, traceparent)
+            case SpanStage(key=key, stage=stage):
+                self._span_stage(key, stage)
+            case EndSpan(key=key, error=error):
+                if (held := self._spans.pop(key, None)) is not None:
+                    if held[1] is not None:
+                        held[1].end()
+                    held[0].end(error)
+            case CallUnbind():
+                self.host.spawn(self._unbind(effect))
+            case ReadPod(key=key, pod=pod):
+                self.host.spawn(self._read_pod(key, pod))
+            case ReadNode():
+                self.host.spawn(self._read_node(effect))
+            case DeletePod(key=key, pod=pod, grace_s=grace_s):
+                self.host.spawn(self._delete(key, pod, grace_s))
+
+    def _saved(self, key: WorkerKey, seq: int) -> None:
+        self.kubelet.saved(key, seq, self.host.clock.now())
+        self.host.touch(self)
+
+    def _tell(self, tell: Tell) -> None:
+        if tell.type == "Normal" and self.host.config.pod_events == "warnings":
+            return
+        if self._recorder is None:
+            assert self.client is not None
+            self._recorder = Recorder(
+                self.client, self.host.clock, self.host.random, component="kubelet", host=self.name
+            )
+            self.host.spawn(self._recorder.run())
+        self._recorder.event(
+            kind="Pod",
+            api_version="v1",
+            key=tell.pod.metadata.key,
+            uid=tell.pod.metadata.uid,
+            reason=tell.reason,
+            message=tell.message,
+            type=tell.type,
+        )
+
+    # --- traces ---
+
+    def _start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
+        span = self.host.seams.tracer.start(
+            "sync pod",
+            parent=traceparent,
+            links=(traceparent,) if traceparent else (),
+            pod=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            uid=key.uid,
+            node=self.name,
+        )
+        stage = self.host.seams.tracer.start("start worker", parent=span.traceparent) if span.trace_id else None
+        self._spans[key] = span, stage
+
+    def _span_stage(self, key: WorkerKey, ended: str) -> None:
+        held = self._spans.get(key)
+        if held is None or not held[0].trace_id:
+            return
+        span, stage = held
+        following = {"worker": "mount volumes", "mount": "create sandbox", "sandbox": "start containers"}.get(ended)
+        if following is None:
+            span.event(ended)
+            return
+        if stage is not None:
+            stage.end()
+        self._spans[key] = span, self.host.seams.tracer.start(following, parent=span.traceparent)
+
+    def _traceparent(self, key: WorkerKey) -> str:
+        held = self._spans.get(key)
+        return held[0].traceparent if held is not None else ""
+
+    # --- calls ---
+
+    async def _call(self, request: Request) -> Response | None:
+        """Return the answer, or None when nobody knows."""
+        assert self.api is not None
+        try:
+            return await self.api.call(request)
+        except UnknownOutcome:
+            return None
+
+    def _write_statuses_soon(self) -> None:
+        if self.api is None:
+            return
+        if self.kubelet.settings.writes_at_once:
+            while (write := self.kubelet.next_write(self.host.clock.now())) is not None:
+                self.host.spawn(self._write_status(write))
+        elif not self._is_writing:
+            self._is_writing = True
+            self.host.spawn(self._write_statuses())
+
+    async def _write_statuses(self) -> None:
+        """Write serially until the API server has everything (kubelet 4)."""
+        try:
+            while (write := self.kubelet.next_write(self.host.clock.now())) is not None:
+                if self.host.config.status_qps > 0 and (wait_s := self._spend_token()) > 0:
+                    await asyncio.sleep(wait_s)
+                await self._write_status(write)
+        finally:
+            self._is_writing = False
+
+    def _spend_token(self) -> float:
+        """Take one token of the write rate; return how long to wait for it."""
+        qps, now = self.host.config.status_qps, self.host.clock.now()
+        self._tokens = min(2 * qps, self._tokens + (now - self._tokens_at_s) * qps)
+        self._tokens_at_s = now
+        self._tokens -= 1
+        return max(0.0, -self._tokens / qps)
+
+    async def _write_status(self, write: Write) -> None:
+        pod = self.kubelet.pods.get(write.key.uid)
+        if pod is None:
+            return
+        request = Request(
+            verb="patch",
+            resource="pods",
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            subresource="status",
+            patch_type="strategic",
+            uid=write.key.uid,
+            body=encode(write.patch),
+            traceparent=self._traceparent(write.key),
+            field_manager="kubelet",
+            deadline_s=CALL_DEADLINE_S,
+        )
+        response = await self._call(request)
+        code, reason = _outcome(response)
+        self.status_writes += 1
+        if not 200 <= code < 300:
+            self.status_failures += 1
+        self.kubelet.status_written(write, code, reason, self.host.clock.now())
+        self.drain()
+
+    async def _unbind(self, call: CallUnbind) -> None:
+        body = unbind_body(
+            call.pod, call.key, self.name, self.session, call.reason, call.message, fence=self.host.settings.fence
+        )
+        request = Request(
+            verb="create",
+            resource="pods",
+            namespace=call.pod.metadata.namespace,
+            name=call.pod.metadata.name,
+            subresource="unbind",
+            uid=call.key.uid,
+            body=encode(body),
+            traceparent=self._traceparent(call.key),
+            deadline_s=CALL_DEADLINE_S,
+        )
+        response = await self._call(request)
+        code, reason = _outcome(response)
+        retry_after_s: float | None = None
+        names_pod = True
+        if response is not None and not response.is_ok:
+            error = response.error()
+            retry_after_s = error.retry_after_s
+            names_pod = error.details.get("name") == call.pod.metadata.name
+        self.kubelet.unbind_answered(
+            call.key, code, reason, self.host.clock.now(),
+            retry_after_s=retry_after_s, names_pod=names_pod, jitter=self.host.random.random(),
+        )  # fmt: skip
+        self.drain()
+
+    async def _read_pod(self, key: WorkerKey, pod: KubeletPod) -> None:
+        assert self.client is not None
+        found: KubeletPod | None = None
+        while True:
+            try:
+                found = _POD.decode(await self.client.get_raw("pods", pod.metadata.key))
+                break
+            except (ApiError, msgspec.DecodeError) as error:
+                if isinstance(error, ApiError) and error.code in (429, 503, 504):
+                    await asyncio.sleep(1.0)
+                    continue
+                break
+            except UnknownOutcome:
+                await asyncio.sleep(1.0)
+        self.kubelet.pod_read(key, found, self.host.clock.now())
+        self.drain()
+
+    async def _read_node(self, read: ReadNode) -> None:
+        assert self.client is not None
+        node: Node | None = None
+        try:
+            node = _NODE.decode(await self.client.get_raw("nodes", Key("", self.name)))
+        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+            log.warning("node.read_failed", node=self.name, reason=str(error))
+        now = self.host.clock.now()
+        if not read.for_session:
+            self.kubelet.node_read(read.key, None if node is None else _facts(node), now)
+        elif node is None:
+            await asyncio.sleep(1.0)
+            self.host.spawn(self._read_node(read))
+            return
+        else:
+            theirs = node.status.node_info.kubelet_session
+            if theirs != self.session:
+                raise StartError(f"node {self.name}: another kubelet opened session {theirs}", EXIT_LOCKED)
+            self.kubelet.session_read(read.key, True, now)
+        self.drain()
+
+    async def _delete(self, key: WorkerKey, pod: KubeletPod, grace_s: int | None) -> None:
+        assert self.client is not None
+        request = delete_request(
+            "pods", pod.metadata.key, uid=key.uid, grace_period_s=grace_s, traceparent=self._traceparent(key)
+        )
+        code = 0
+        try:
+            code = (await self.client.call(request)).code
+        except UnknownOutcome as error:
+            log.warning("pod.delete_failed", node=self.name, pod=pod.metadata.name, reason=str(error))
+        self.kubelet.delete_answered(key, code, self.host.clock.now())
+        self.drain()
+
+    # --- heartbeats (kubelet 2) ---
+
+    async def _renew(self) -> None:
+        """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""
+        self._is_renewing = True
+        host = self.host
+        try:
+            for attempt in range(LEASE_TRIES):
+                response = await self._call(
+                    Request(
+                        verb="patch",
+                        resource=LEASES,
+                        namespace=LEASE_NAMESPACE,
+                        name=self.name,
+                        patch_type="merge",
+                        body=encode({"spec": {"renewTime": format_micro_time(host.clock.wall())}}),
+                        deadline_s=host.lease_duration_s / 4,
+                    )
+                )
+                if response is not None and response.code == 404:
+                    response = await self._create_lease()
+                if response is not None and response.is_ok:
+                    self.lease_renewals += 1
+                    if attempt:
+                        # We were cut off: the control plane may think us dead.
+                        self.report_soon()
+                    return
+                await asyncio.sleep(0.2 * 2**attempt)
+        finally:
+            self._is_renewing = False
+
+    async def _create_lease(self) -> Response | None:
+        document = lease_document(self.name, self.node_uid, self.host.lease_duration_s, self.host.clock.wall())
+        request = Request(
+            verb="create", resource=LEASES, namespace=LEASE_NAMESPACE, name=self.name, body=encode(document)
+        )
+        return await self._call(request)
+
+    def report_soon(self) -> None:
+        """Write the node's status, unless that is being done already."""
+        if not self.is_registered:
+            return
+        if self._is_reporting:
+            self._reports_again = True
+            return
+        self._is_reporting = True
+        self.host.spawn(self._report())
+
+    async def _report(self) -> None:
+        try:
+            again = True
+            while again:
+                self._reports_again = False
+                await self._report_once()
+                again = self._reports_again
+        finally:
+            self._is_reporting = False
+
+    async def _report_once(self) -> None:
+        assert self.client is not None
+        status = self.report.status(self.host.clock.wall())
+        try:
+            stored = await self.client.patch(
+                "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
+            )
+        except NotFound:
+            return
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.report_failed", node=self.name, reason=str(error))
+            self.host.set_timer(self.host.clock.now() + 10.0, self, "retry-report")
+            return
+        self.node_writes += 1
+        self.kubelet.node_changed(_facts(msgspec.convert(stored, Node)))
+
+    # --- logs ---
+
+    def log_of(self, namespace: str, name: str, container: str, *, previous: bool) -> bytes | None:
+        """Return a container's log, or None when no such container is here."""
+        for worker in self.kubelet.workers.values():
+            meta = worker.pod.metadata
+            if meta.name == name and meta.namespace == namespace:
+                for found in worker.containers:
+                    if found.name == container or not container:
+                        if previous and found.last is None:
+                            return None
+                        now = self.host.clock.now()
+                        return container_log(found, now, self.host.times.offset_s)
+        return None
+
+
+def _facts(node: Node) -> NodeFacts:
+    return NodeFacts(
+        node.metadata.name,
+        node.metadata.labels,
+        node.spec.taints,
+        node.metadata.labels.get("kubernetes.io/os", "linux"),
+    )
+
+
+def _outcome(response: Response | None) -> tuple[int, str]:
+    if response is None:
+        return 0, ""
+    return response.code, "" if response.is_ok else response.error().reason
+
+
+def _uid(bits: int) -> str:
+    """Return a UUID4-shaped text."""
+    text = f"{bits & ~(0xF << 76) & ~(0x3 << 62) | (4 << 76) | (2 << 62):032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _crc(text: str) -> int:
+    found = 0
+    for byte in text.encode():
+        found = (found * 31 + byte) & 0x7FFF
+    return found

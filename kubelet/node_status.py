@@ -1,0 +1,137 @@
+"""What a kubelet says about its node: the Node document, its status and its Lease. Pure.
+
+Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
+"""
+
+from __future__ import annotations
+
+from kubelet.config import NodeDefinition
+from services.api.meta import Document
+from services.api.times import format_micro_time, format_time
+
+KUBELET_VERSION = "v1.36.3"
+RUNTIME_VERSION = "keplab://0.1.0"
+LEASE_NAMESPACE = "kube-node-lease"
+REPORT_PERIOD_S = 300.0
+"""An unchanged status is written this often (kubelet 1)."""
+
+
+_PRESSURES = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def node_labels(definition: NodeDefinition) -> dict[str, str]:
+    """Return the labels a node registers with."""
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": definition.name,
+        "kubernetes.io/os": "linux",
+    }
+    if definition.zone:
+        labels["topology.kubernetes.io/zone"] = definition.zone
+    if definition.region:
+        labels["topology.kubernetes.io/region"] = definition.region
+    return labels | definition.labels
+
+
+def node_document(definition: NodeDefinition) -> Document:
+    """Return the Node to register."""
+    spec: Document = {}
+    if definition.taints:
+        spec["taints"] = [
+            {"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in definition.taints
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": definition.name, "labels": node_labels(definition)},
+        "spec": spec,
+        "status": {"capacity": definition.capacity(), "allocatable": definition.allocatable()},
+    }
+
+
+class NodeReport:
+    """The status of one node and when its conditions last turned."""
+
+    def __init__(self, definition: NodeDefinition, *, session: str, boot_id: str, address: str, port: int) -> None:
+        self._definition = definition
+        self.session, self.boot_id = session, boot_id
+        self._address, self._port = address, port
+        self._since: dict[str, tuple[str, str]] = {}
+        self.has_disk_trouble = False
+
+    def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
+        now = format_time(wall_s)
+        held = self._since.get(kind)
+        if held is None or held[0] != status:
+            held = self._since[kind] = (status, now)
+        return {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": held[1],
+        }
+
+    def seen(self, kind: str, status: str, since: str) -> None:
+        """Take over what the API shows of a condition, so that an equal one keeps its transition time."""
+        self._since[kind] = (status, since)
+
+    def status(self, wall_s: float) -> Document:
+        """Return the whole status; `lastHeartbeatTime` is now."""
+        conditions = []
+        for kind, reason, message in _PRESSURES:
+            status = "False"
+            if kind == "DiskPressure" and self.has_disk_trouble:
+                status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
+            conditions.append(self._condition(kind, status, reason, message, wall_s))
+        conditions.append(self._condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", wall_s))
+        made: Document = {
+            "capacity": self._definition.capacity(),
+            "allocatable": self._definition.allocatable(),
+            "conditions": conditions,
+            "addresses": [
+                {"type": "InternalIP", "address": self._address},
+                {"type": "Hostname", "address": self._definition.name},
+            ],
+            "nodeInfo": {
+                "machineID": self._definition.name,
+                "systemUUID": self._definition.name,
+                "bootID": self.boot_id,
+                "kernelVersion": "emulated",
+                "osImage": "keplab",
+                "containerRuntimeVersion": RUNTIME_VERSION,
+                "kubeletVersion": KUBELET_VERSION,
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                "kubeletSession": self.session,
+            },
+        }
+        if self._port > 0:
+            made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._port}}
+        return made
+
+
+def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:
+    """Return the node's Lease, owned by its Node."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node,
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}],
+        },
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": format_micro_time(wall_s),
+        },
+    }

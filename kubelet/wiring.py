@@ -1,0 +1,89 @@
+"""The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubelet.config import KubeletConfig
+from kubelet.loops import Host
+from services.api.seams import Seams
+from services.runtime.health import HttpRequest, HttpResponse
+
+
+class KubeletRoom:
+    """A process that hosts emulated nodes."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    async def run(self) -> None:
+        """Host the nodes until cancelled."""
+        await self.host.run()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every node is registered and knows its pods."""
+        return all(agent.is_ready for agent in self.host.agents)
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges of all nodes together, upstream names."""
+        found: dict[str, float] = {}
+        states: dict[str, int] = {"running": 0, "waiting": 0, "exited": 0}
+        running = waiting_statuses = 0
+        for agent in self.host.agents:
+            for name, value in agent.kubelet.counters.items():
+                found[name] = found.get(name, 0.0) + value
+            running += agent.kubelet.running_pods
+            waiting_statuses += agent.kubelet.statuses.waiting
+            for worker in agent.kubelet.workers.values():
+                for container in worker.containers:
+                    state = container.state if container.state in states else "waiting"
+                    states[state] += 1
+        agents = self.host.agents
+        found |= {
+            "kubelet_nodes": len(agents),
+            "kubelet_nodes_ready": sum(a.is_ready for a in agents),
+            "kubelet_running_pods": running,
+            "kubelet_status_waiting": waiting_statuses,
+            "kubelet_status_writes_total": sum(a.status_writes for a in agents),
+            "kubelet_status_write_failures_total": sum(a.status_failures for a in agents),
+            "kubelet_pod_status_sync_duration_seconds_sum": sum(a.kubelet.statuses.sync_seconds_sum for a in agents),
+            "kubelet_pod_status_sync_duration_seconds_count": sum(a.kubelet.statuses.syncs for a in agents),
+            "kubelet_topology_manager_admission_requests_total": sum(a.kubelet.managers.admissions for a in agents),
+            "kubelet_topology_manager_admission_errors_total": sum(a.kubelet.managers.topology_errors for a in agents),
+            "kubelet_lease_renewals_total": sum(a.lease_renewals for a in agents),
+            "kubelet_node_status_writes_total": sum(a.node_writes for a in agents),
+            "kubelet_checkpoint_batches_total": self.host.journal.batches,
+            "kubelet_checkpoint_useless_lines": self.host.journal.useless_lines,
+            "kubelet_timers": len(self.host.timers),
+        }
+        for state, count in states.items():
+            found[f'kubelet_running_containers{{container_state="{state}"}}'] = count
+        return found
+
+    def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
+        """Return what the process serves besides its health: container logs."""
+        return [("/containerLogs/{namespace}/{pod}/{container}", self._container_log)]
+
+    def _container_log(self, request: Any) -> HttpResponse:
+        params, query = request.params, request.query
+        for agent in self.host.agents:
+            text = agent.log_of(
+                params["namespace"], params["pod"], params["container"], previous=query.get("previous") == "true"
+            )
+            if text is not None:
+                return 200, "text/plain", _tail(text, query.get("tailLines", ""))
+        return 404, "text/plain", f"container {params['container']!r} in pod {params['pod']!r} is not here\n".encode()
+
+
+def _tail(text: bytes, lines: str) -> bytes:
+    if not lines.isdigit():
+        return text
+    kept = text.splitlines(keepends=True)
+    return b"".join(kept[len(kept) - int(lines) :] if int(lines) < len(kept) else kept)
+
+
+def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
+    """Return a host of the nodes the configuration names. Raises: StartError."""
+    return KubeletRoom(Host(config, seams, config.node_definitions()))
