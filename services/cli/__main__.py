@@ -47,6 +47,10 @@ def cli() -> None:
       keplab status
       keplab down
     """
+    from services.telemetry import logs
+
+    # Standard output belongs to the command; what libraries want to say goes beside it, in words.
+    logs.set_up("keplab", "warning", is_plain=True)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -33,6 +33,7 @@ from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
+READY_PER_NODE_S = 0.02
 STOP_MAX_S = 12.0
 POLL_S = 0.02
 STATE_PERIOD_S = 2.0
@@ -347,7 +348,9 @@ class Supervisor:
             child.is_wanted = True
             child.is_ready = False
             child.keeper = asyncio.create_task(self._keep(child))
-        deadline = self._clock.now() + READY_MAX_S
+        nodes = self._options.nodes + sum(len(d) for d in self._options.definitions.values())
+        limit_s = READY_MAX_S + nodes * READY_PER_NODE_S
+        deadline = self._clock.now() + limit_s
         while waiting := [child for child in children if not child.is_ready]:
             for child in waiting:
                 if child.failed_for_good:
@@ -356,7 +359,7 @@ class Supervisor:
                     child.keeper.result()
             if self._clock.now() > deadline:
                 names = ", ".join(child.name for child in waiting)
-                raise MeshError(f"{names} not ready within {READY_MAX_S:g} s; see {waiting[0].log}")
+                raise MeshError(f"{names} not ready within {limit_s:g} s; see {waiting[0].log}")
             await asyncio.sleep(POLL_S)
 
     async def _keep(self, child: _Child) -> None:

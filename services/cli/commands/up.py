@@ -16,7 +16,6 @@ import click
 from services.api.switches import Switches
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
 from services.runtime.supervisor import AlreadyRunning, MeshError, MeshOptions, Supervisor, holder, read_state
-from services.telemetry import logs
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
@@ -53,7 +52,6 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
 
 
 def _attend(given: dict[str, Any]) -> int:
-    logs.set_up("keplab", "warning", is_plain=True)
     options = MeshOptions(
         data_dir=given["data"],
         nodes=given["nodes"],
