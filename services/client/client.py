@@ -25,6 +25,7 @@ BACKOFF_MAX_S = 5.0
 BACKOFF_LOAD_MAX_S = 30.0
 """Longest wait after 429 and 503 (guarantees 9.1)."""
 PAGE = 500
+LIST_RESTARTS_MAX = 3
 
 Documents = list[Document]
 RawItems = list[msgspec.Raw]
@@ -134,8 +135,11 @@ class Client:
     async def list_raw(
         self, resource: str, *, namespace: str = "", field_selector: str = "", label_selector: str = ""
     ) -> tuple[RawItems, int]:
-        """Return the JSON of all matching objects at one version, pages joined, and that version."""
-        request = Request(
+        """Return the JSON of all matching objects at one version, pages joined, and that version.
+
+        When the version of the first page leaves the server's window meanwhile, the list begins anew.
+        """
+        first = request = Request(
             verb="list",
             resource=resource,
             namespace=namespace,
@@ -144,8 +148,13 @@ class Client:
             limit=PAGE,
         )
         items: RawItems = []
+        restarts = 0
         while True:
-            response = (await self.call(request)).unwrap()
+            response = await self.call(request)
+            if response.code == 410 and request is not first and restarts < LIST_RESTARTS_MAX:
+                items, request, restarts = [], first, restarts + 1
+                continue
+            response.unwrap()
             try:
                 page = LIST_DECODER.decode(response.body)
             except msgspec.DecodeError as error:

@@ -74,14 +74,15 @@ class Report:
     performed: int = 0
     written: dict[str, int] = field(default_factory=dict)
 
-    def note(self, outcome: _Outcome) -> None:
-        """Take one action's outcome into account."""
+    def note(self, action: Action, outcome: _Outcome) -> None:
+        """Take one action's outcome into account; the reason says which action it was."""
         if outcome.rv and outcome.rv > self.written.get(outcome.resource, 0):
             self.written[outcome.resource] = outcome.rv
         if outcome.verdict is Verdict.DONE:
             self.performed += 1
         elif outcome.verdict > self.verdict:
-            self.verdict, self.reason, self.wait_s = outcome.verdict, outcome.reason, outcome.wait_s
+            self.verdict, self.wait_s = outcome.verdict, outcome.wait_s
+            self.reason = f"{_describe(action)}: {outcome.reason}"
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class Executor:
                 tasks = [group.create_task(self._one(unit[0], key, traceparent, rv_seen)) for unit in flat]
             outcomes = [task.result() for task in tasks]
         for unit, outcome in zip(flat, outcomes, strict=True):
-            report.note(outcome)
+            report.note(unit[0], outcome)
             if outcome.reason and outcome.is_certain and failed is not None:
                 failed(unit[0], outcome.reason)
             if outcome.verdict is not Verdict.DONE:
@@ -276,6 +277,17 @@ def _judge(action: Action, response: Response) -> _Outcome:
     verdict = _VERDICTS.get(error.code, Verdict.BACK_OFF)
     wait_s = float(error.retry_after_s or 1) if verdict is Verdict.WAIT else 0.0
     return _Outcome(verdict, resource, reason=reason, wait_s=wait_s)
+
+
+def _describe(action: Action) -> str:
+    if isinstance(action, RecordEvent):
+        return f"event {action.reason}"
+    if isinstance(action, Create):
+        metadata = action.document.get("metadata", {})
+        name = metadata.get("name") or f"{metadata.get('generateName', '')}…"
+        return f"create {action.resource} {Key(metadata.get('namespace', ''), name)}"
+    subresource = "" if isinstance(action, Delete) or not action.subresource else f"/{action.subresource}"
+    return f"{type(action).__name__.lower()} {action.resource}{subresource} {action.key}"
 
 
 def _units(actions: Iterable[Action]) -> list[tuple[Action, ...]]:

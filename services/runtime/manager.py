@@ -40,6 +40,8 @@ GATE_MAX_S = 60.0
 """A key is not held longer than this for its own writes; a cache that slow is reported."""
 YIELD_EVERY = 20
 """Reconciles without a wait in a row before other tasks get a turn."""
+STALE_TRIES_MAX = 5
+"""So many conflicts in a row are the ordinary price of a cache; more are reported (C5)."""
 STALE_S = 30.0
 """Nothing is deleted on the word of caches that have heard nothing for this long (C9)."""
 SLOW_S = 30.0
@@ -609,6 +611,8 @@ class _Loop:
         match report.verdict:
             case Verdict.DONE if result.actions:
                 log.info("reconcile.done", **fields)
+            case Verdict.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
+                log.warning("reconcile.failed", **fields)
             case Verdict.DONE | Verdict.REQUEUE_NOW:
                 log.debug("reconcile.done", **fields)
             case _:

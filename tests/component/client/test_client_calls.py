@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from services.api.errors import Conflict, NotFound, TooManyRequests, Unavailable, UnknownOutcome
+from services.api.errors import Conflict, Expired, NotFound, TooManyRequests, Unavailable, UnknownOutcome
 from services.api.meta import Key
 from services.api.wire import Request, Response
 from services.client.client import Client
@@ -165,6 +165,20 @@ def test_a_list_follows_its_pages_to_the_end():
     assert [i["metadata"]["name"] for i in items] == ["a", "b"]
     assert rv == 40
     assert api.requests[1].continue_token == "next"
+
+
+def test_a_list_whose_version_expires_between_pages_begins_anew():
+    first = {"metadata": {"resourceVersion": "40", "continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
+    whole = {"metadata": {"resourceVersion": "90"}, "items": [{"metadata": {"name": "b"}}]}
+    api = ScriptedApi(
+        Response(code=200, body=msgspec.json.encode(first)),
+        refused(Expired("the token's version is gone")),
+        Response(code=200, body=msgspec.json.encode(whole)),
+    )
+
+    items, rv = play(api, lambda client: client.list("pods"))
+
+    assert ([i["metadata"]["name"] for i in items], rv) == (["b"], 90)
 
 
 def test_a_bind_carries_uid_and_expected_unbind_count():
