@@ -134,13 +134,16 @@ class ReplicaSets:
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
         """Take back what was expected of a call that failed; the first failure is shown in the status."""
+        is_first = key not in self._refusals and not reason.startswith("not performed")
         match action:
             case Create():
                 self.expectations.creation_observed(key)
-                self._refusals.setdefault(key, ("FailedCreate", f"Error creating: {reason}"))
+                if is_first:
+                    self._refusals[key] = ("FailedCreate", f"Error creating: {reason}")
             case Delete() if action.resource == "pods":
                 self.expectations.deletion_observed(key, action.uid)
-                self._refusals.setdefault(key, ("FailedDelete", f"Error deleting: {reason}"))
+                if is_first:
+                    self._refusals[key] = ("FailedDelete", f"Error deleting: {reason}")
 
     # --- the decision ---
 

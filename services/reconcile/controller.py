@@ -75,7 +75,7 @@ class Moment:
 class Watch(Generic[V]):
     """Changes of `view` lead to the keys that `keys` names; it may also note things in memory.
 
-    `AnyObject` means all kinds but events.
+    `AnyObject` means all kinds but events and secrets.
     """
 
     view: type[V]
@@ -92,13 +92,13 @@ class Controller:
     """One controller. `identity` is its user name at the API server.
 
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the
-    reconciled kind. `period_s`: additionally, the key `("", "")` is reconciled that often (scans).
+    reconciled kind. `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled that often (scans).
     `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
     """
 
     name: str
     identity: str
-    reconciles: type[View]
+    reconciles: type[View] | None
     reconcile: Reconcile
     owns: tuple[type[View], ...] = ()
     watches: tuple[Watch[Any], ...] = ()

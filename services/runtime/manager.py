@@ -46,8 +46,8 @@ STALE_S = 30.0
 """Nothing is deleted on the word of caches that have heard nothing for this long (C9)."""
 SLOW_S = 30.0
 """A reconcile that takes longer is reported (P15)."""
-UNOWNED = "events"
-"""Not read as `AnyObject`: there are many, they own nothing and nothing owns them."""
+NOT_ANY = ("events", "secrets")
+"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; secrets are nobody's to read."""
 SCAN = Key("", "")
 """The key of a controller's periodic scan."""
 
@@ -81,8 +81,7 @@ class Manager:
         self._seams = seams
         self._caches = _Caches(seams, _views_of(controllers))
         main = seams.transport.api()
-        reader = Client(main, seams.clock, seams.random)
-        self._loops = [_Loop(controller, seams, self._caches, reader) for controller in controllers]
+        self._loops = [_Loop(controller, seams, self._caches) for controller in controllers]
         self._elector = (
             Elector(main, seams.clock, seams.random, lease=lease, holder=config.name, events=seams.events)
             if lease is not None
@@ -134,7 +133,7 @@ def _views_of(controllers: Sequence[Controller]) -> list[type[View]]:
     found: dict[type[View], None] = {}
     for controller in controllers:
         declared = (
-            controller.reconciles,
+            *((controller.reconciles,) if controller.reconciles is not None else ()),
             *controller.owns,
             *(watch.view for watch in controller.watches),
             *controller.reads,
@@ -167,7 +166,7 @@ class _Caches(Listers):
         self._any: _AnyLister | None = None
         if AnyObject in views:
             for name in resources():
-                if name not in self.by_resource and name != UNOWNED:
+                if name not in self.by_resource and name not in NOT_ANY:
                     self.by_resource[name] = informer_of(AnyObject, name, keep_documents=False)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
         self.informers: list[Informer[Any]] = list(self.by_resource.values())
@@ -306,12 +305,11 @@ class OwnWriteGate:
 class _Loop:
     """One controller at work."""
 
-    def __init__(self, controller: Controller, seams: Seams, caches: _Caches, reader: Client) -> None:
+    def __init__(self, controller: Controller, seams: Seams, caches: _Caches) -> None:
         self._controller = controller
         self._seams = seams
         self._clock = seams.clock
         self._caches = caches
-        self._reader = reader
         self._client = Client(
             seams.transport.api(controller.identity), seams.clock, seams.random, field_manager=controller.name
         )
@@ -361,7 +359,7 @@ class _Loop:
 
     def _subscribe(self) -> None:
         controller = self._controller
-        if controller.reconciles is not AnyObject:
+        if controller.reconciles is not None and controller.reconciles is not AnyObject:
             self._caches.on_change(controller.reconciles, self._on_object)
             owner = resource_of_view(controller.reconciles)
             for view in controller.owns:
@@ -517,13 +515,13 @@ class _Loop:
 
     async def _read(self, query: Query) -> View | None:
         try:
-            body = await self._reader.get_raw(_resource_of(query), query.key)
+            body = await self._client.get_raw(_resource_of(query), query.key)
         except NotFound:
             return None
         return _decode(query, body)
 
     async def _list(self, query: Query) -> tuple[View, ...]:
-        items, _ = await self._reader.list_raw(_resource_of(query), namespace=query.key.namespace)
+        items, _ = await self._client.list_raw(_resource_of(query), namespace=query.key.namespace)
         return tuple(_decode(query, item) for item in items)
 
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
