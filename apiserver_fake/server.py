@@ -25,6 +25,7 @@ from apiserver_fake.store import (
     INDEXED_FIELDS,
     WINDOW_CHANGES,
     WINDOW_S,
+    Cause,
     Change,
     Entry,
     Gap,
@@ -326,6 +327,7 @@ class ApiServer:
                 request_id=request.request_id,
                 fingerprint=_fingerprint(request) if request.request_id else b"",
                 size=len(request.body),
+                cause=Cause(identity.user, request.verb, request.subresource, request.request_id),
             )
         )
 
@@ -451,6 +453,7 @@ class ApiServer:
                 "group_end": change.group_end,
                 "content_sha256": hashlib.sha256(record.body).hexdigest(),
                 "prev_rv": previous.rv if previous is not None else 0,
+                **_facts(record, change.cause),
             }
             if self.store.hashing:
                 added = 0 if change.type == DELETED else record.digest
@@ -463,6 +466,8 @@ class ApiServer:
                 "store.commit",
                 obj=(kind, record.namespace, record.name, record.uid),
                 rv=change.rv,
+                identity=change.cause.identity if change.cause else "",
+                req_id=change.cause.request_id if change.cause else "",
                 trace_id=trace_id,
                 data=data,
             )
@@ -553,6 +558,55 @@ def _fingerprint(request: Request) -> bytes:
         request.uid, request.resource_version, str(request.dry_run),
     )  # fmt: skip
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()
+
+
+class _MetaFacts(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str = ""
+    finalizers: list[str] = []
+
+
+class _StatusFacts(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    binding_generation: int = 0
+    unbind_count: int = 0
+    nominated_node_name: str = ""
+
+
+class _SpecFacts(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Facts(msgspec.Struct):
+    metadata: _MetaFacts = msgspec.field(default_factory=_MetaFacts)
+
+
+class _PodFacts(_Facts):
+    spec: _SpecFacts = msgspec.field(default_factory=_SpecFacts)
+    status: _StatusFacts = msgspec.field(default_factory=_StatusFacts)
+
+
+_FACTS = msgspec.json.Decoder(_Facts)
+_POD_FACTS = msgspec.json.Decoder(_PodFacts)
+
+
+def _facts(record: Record, cause: Cause | None) -> Document:
+    """Return what the invariants judge a commit by: who did what, and the fields that may only go one way."""
+    facts: Document = {"verb": cause.verb, "subresource": cause.subresource} if cause is not None else {}
+    is_pod = record.resource == "pods"
+    decoded = (_POD_FACTS if is_pod else _FACTS).decode(record.body)
+    if decoded.metadata.deletion_timestamp:
+        facts["deletion"] = decoded.metadata.deletion_timestamp
+    if decoded.metadata.finalizers:
+        facts["finalizers"] = decoded.metadata.finalizers
+    if isinstance(decoded, _PodFacts):
+        facts |= {
+            "node": decoded.spec.node_name,
+            "phase": decoded.status.phase,
+            "binding_generation": decoded.status.binding_generation,
+            "unbind_count": decoded.status.unbind_count,
+            "nominated": decoded.status.nominated_node_name,
+        }
+    return facts
 
 
 def _path(request: Request) -> str:

@@ -58,6 +58,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return Key(self.namespace, self.name)
 
 
+class Cause(msgspec.Struct, frozen=True, gc=False):
+    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24)."""
+
+    identity: str
+    verb: str
+    subresource: str = ""
+    request_id: str = ""
+
+
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One change of one object, with what was there before.
 
@@ -71,6 +80,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     previous: Record | None
     group_end: int
     traceparent: str = ""
+    cause: Cause | None = None
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -445,6 +455,7 @@ class Staged:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.rv = store.rv
+        self.cause: Cause | None = None
         self.changes: list[Change] = []
         self.bytes = 0
         self._news = 0
@@ -509,7 +520,7 @@ class Staged:
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         previous = self.get(resource.name, record.namespace, record.name)
         change_type = kind or (ADDED if previous is None else MODIFIED)
-        change = Change(rv, change_type, record, previous, rv, traceparent)
+        change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)
         self._note(change, 1)
         self._overlay.setdefault(resource.name, {})[record.key] = None if kind == DELETED else record

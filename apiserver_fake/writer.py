@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from apiserver_fake.journal import Journal, JournalError, Kept
-from apiserver_fake.store import Change, Entry, Staged, Store
+from apiserver_fake.store import Cause, Change, Entry, Staged, Store
 from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
 from services.api.seams import Clock
 from services.api.wire import Response
@@ -89,6 +89,7 @@ class Operation:
     request_id: str = ""
     fingerprint: bytes = b""
     size: int = 0
+    cause: Cause | None = None
 
 
 @dataclass
@@ -200,6 +201,7 @@ class Writer:
         if now_s > operation.deadline_s:
             return refusal(Timeout("the deadline passed before the write was begun; nothing was written"))
         staged = batch.staged
+        staged.cause = operation.cause
         mark = staged.mark()
         try:
             response = operation.plan(staged)
