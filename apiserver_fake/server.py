@@ -29,6 +29,7 @@ from apiserver_fake.store import (
     Change,
     Entry,
     Gap,
+    Record,
     Selection,
     Store,
     record_of,
