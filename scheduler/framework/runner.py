@@ -459,7 +459,7 @@ class Runner:
         for plugin in self._post_filter:
             result = plugin.post_filter(state, pod, columns, diagnosis)
             if result.status.is_success or result.status.code is Code.ERROR:
-                messages: list[str] = []
+                messages.clear()
                 break
             if result.status.message:
                 messages.append(result.status.message)

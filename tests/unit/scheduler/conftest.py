@@ -1,0 +1,137 @@
+"""Worlds for the scheduler's hearts, in one line each."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.cache import Cache
+from scheduler.event_handlers import EventHandlers
+from scheduler.exclusions import Exclusions
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.types import PodInfo
+from scheduler.profiles import default_profile
+from scheduler.queue import SchedulingQueue
+from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
+from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
+from services.api.meta import ObjectMeta
+from services.api.switches import Switches
+from services.api.taints import Taint
+
+
+class Worlds:
+    """Builders; every pod has its name as uid."""
+
+    @staticmethod
+    def node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", labels: dict[str, str] | None = None,
+             taints: tuple[Taint, ...] = (), unschedulable: bool = False, session: str = "", **more: str) -> Node:  # fmt: skip
+        allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **{k.replace("__", "/"): v for k, v in more.items()}}
+        return Node(
+            metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
+            spec=NodeSpec(taints=taints, unschedulable=unschedulable),
+            status=NodeStatus(allocatable=allocatable, node_info=NodeInfo(kubelet_session=session)),
+        )
+
+    @staticmethod
+    def pod(name: str = "p", *, cpu: str = "", memory: str = "", node: str = "", rv: int = 1, port: int = 0, host_ip: str = "",
+            unbound: tuple[tuple[str, str, int], ...] = (), nominated: str = "", uid: str = "", labels: dict[str, str] | None = None,
+            phase: str = "Pending", requests: dict[str, str] | None = None, **spec: Any) -> Pod:  # fmt: skip
+        """`unbound`: (node, reason, exclude seconds), newest first."""
+        wanted = {**({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {}), **(requests or {})}
+        ports = (ContainerPort(container_port=80, host_port=port, host_ip=host_ip),) if port else ()
+        spec.setdefault(
+            "containers", (Container(name="c", resources=ResourceRequirements(requests=wanted), ports=ports),)
+        )
+        return Pod(
+            metadata=ObjectMeta(
+                name=name, namespace="default", uid=uid or name, resource_version=str(rv), labels=labels or {}
+            ),
+            spec=PodSpec(node_name=node, **spec),
+            status=PodStatus(
+                phase=phase,
+                nominated_node_name=nominated,
+                unbind_count=len(unbound),
+                unbind_history=tuple(
+                    UnbindRecord(request_id=f"r{len(unbound) - i}", node_name=n, reason=r, exclude_seconds=s)
+                    for i, (n, r, s) in enumerate(unbound)
+                ),
+            ),
+        )
+
+
+class Heart:
+    """Cache, queue, handlers and cycle of one scheduler, without any loop."""
+
+    def __init__(self, profile: list[Enabled] | None = None, **switches: Any) -> None:
+        assigned = Switches({name.replace("__", "."): value for name, value in switches.items()})
+        self.cache, self.exclusions = Cache(), Exclusions()
+        self.runner = Runner(profile or default_profile(assigned, self.exclusions))
+        self.queue = SchedulingQueue(
+            sort_key=self.runner.sort_key,
+            pre_enqueue=self.runner.pre_enqueue,
+            registrations=self.runner.registrations(),
+            pop_from_backoff=assigned.flag("SchedulerPopFromBackoffQ"),
+        )
+        chance = random.Random(7)
+        self.cycle = SchedulingCycle(
+            self.cache, self.runner, self.queue.nominator, chance,
+            percentage=assigned.integer("scheduler.percentage_of_nodes_to_score"),
+        )  # fmt: skip
+        self.handlers = EventHandlers(
+            self.cache, self.queue, self.exclusions, self.runner, chance,
+            scheduler_name="default-scheduler", unbinding=assigned.flag("PodUnbinding"),
+        )  # fmt: skip
+
+    def nodes(self, *nodes: Node, now: float = 0.0) -> Heart:
+        """Have the watch show these nodes."""
+        for node in nodes:
+            self.handlers.on_node(None, node, now)
+        return self
+
+    def pods(self, *pods: Pod, now: float = 0.0) -> Heart:
+        """Have the watch show these pods."""
+        for pod in pods:
+            self.handlers.on_pod(None, pod, now)
+        return self
+
+    def schedule(self, pod: Pod, now: float = 0.0) -> ScheduleResult:
+        """Run one cycle that must find a node."""
+        result = self.cycle.schedule(PodInfo(pod), now)
+        assert isinstance(result, ScheduleResult), result
+        return result
+
+    def refuse(self, pod: Pod, now: float = 0.0) -> FitError:
+        """Run one cycle that must not find a node."""
+        result = self.cycle.schedule(PodInfo(pod), now)
+        assert isinstance(result, Unschedulable), result
+        return result.error
+
+    def attempt(self, now: float) -> str:
+        """Flush, pop and try one pod; return its name with `->node` or `!`, or "" when nobody is ready."""
+        self.queue.flush(now)
+        queued = self.queue.pop(now)
+        if queued is None:
+            return ""
+        result = self.cycle.schedule(queued.info, now)
+        if isinstance(result, ScheduleResult):
+            self.cache.assume(queued.info, result.node_name, result.state)
+            self.queue.done(queued.uid)
+            self.queue.bound(queued)
+            return f"{queued.key.name}->{result.node_name}"
+        assert isinstance(result, Unschedulable)
+        self.queue.add_unschedulable(queued, now, rejectors=result.error.diagnosis.rejectors)
+        return f"{queued.key.name}!"
+
+
+@pytest.fixture
+def a() -> Worlds:
+    return Worlds()
+
+
+@pytest.fixture
+def heart() -> type[Heart]:
+    return Heart
