@@ -57,7 +57,7 @@ class Mesh:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise AssertionError(
-                    f"the API server did not start:\n{(directory / 'apiserver.log').read_text()[-3000:]}"
+                    f"the API server did not start:\n{(directory / 'apiserver.log').read_text()[-600:]}"
                 )
             time.sleep(0.02)
         self.port = json.loads(ready.read_text())["ports"]["rest"]
@@ -126,7 +126,19 @@ class Mesh:
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.34.0+keplab", "osImage": "keplab"},
+            # All of it: typed clients refuse a Node whose nodeInfo lacks a field.
+            "nodeInfo": {
+                "machineID": "m",
+                "systemUUID": "s",
+                "bootID": "b",
+                "kernelVersion": "6",
+                "osImage": "keplab",
+                "containerRuntimeVersion": "fake://1",
+                "kubeletVersion": "v1.34.0+keplab",
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 9}},
         }
         self.merge(f"/api/v1/nodes/{name}/status", {"status": status}, user=user)
@@ -153,8 +165,10 @@ class Mesh:
         """Bind the pod as the scheduler and report it running and ready as the kubelet."""
         self.bind(namespace, name, node)
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        containers = self.call("GET", path)[1]["spec"]["containers"]
+        pod = self.call("GET", path)[1]
+        containers = pod["spec"]["containers"]
         status = {
+            "observedGeneration": pod["metadata"]["generation"],
             "phase": "Running",
             "conditions": [
                 {"type": "PodScheduled", "status": "True"},
