@@ -22,8 +22,6 @@ ATTEMPT_MAX_S = 5.0
 """One attempt is given up after this long, so that a lost answer leaves time to ask again."""
 BACKOFF_BASE_S = 0.2
 BACKOFF_MAX_S = 5.0
-BACKOFF_LOAD_MAX_S = 30.0
-"""Longest wait after 429 and 503 (guarantees 9.1)."""
 PAGE = 500
 LIST_RESTARTS_MAX = 3
 
@@ -365,7 +363,7 @@ class Client:
                 retry_after_s = answer.error().retry_after_s
                 if answer.code == 429 and not retry_after_s:
                     return answer
-                refused = refused or Backoff(self._random, max_s=BACKOFF_LOAD_MAX_S)
+                refused = refused or Backoff(self._random)
                 wait_s = float(retry_after_s) + self._random.uniform(0, 0.2) if retry_after_s else refused.next_s()
             if self._clock.now() + wait_s >= deadline:
                 if is_unknown or answer is None:

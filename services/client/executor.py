@@ -50,8 +50,13 @@ _VERDICTS: dict[int, Verdict] = {
     415: Verdict.TERMINAL,
     422: Verdict.TERMINAL,
     429: Verdict.WAIT,
+    503: Verdict.WAIT,
 }
-"""Everything else backs off: 401 and 403 (rights or quota may come), 5xx, unknown outcomes."""
+"""Everything else backs off: 401 and 403 (rights or quota may come), other 5xx."""
+
+OUTAGE_WAIT_S = 1.0
+"""After 503 and unknown outcomes: the client has backed off for its whole deadline already, and a key
+whose own back-off grew through an outage would stay away long after it."""
 
 Failed = Callable[[Action, str], None]
 
@@ -245,7 +250,8 @@ class Executor:
         try:
             response = await self._client.call(request)
         except UnknownOutcome as error:
-            return _Outcome(Verdict.BACK_OFF, reason=f"UnknownOutcome: {error}", is_certain=False)
+            reason = f"UnknownOutcome: {error}"
+            return _Outcome(Verdict.WAIT, reason=reason, wait_s=OUTAGE_WAIT_S, is_certain=False)
         return _judge(action, response)
 
     def _log(self, request: Request, action: Action, key: Key, rv_seen: int | None) -> None:
@@ -275,7 +281,7 @@ def _judge(action: Action, response: Response) -> _Outcome:
             return _Outcome(Verdict.DONE, resource, reason=reason)
         return _Outcome(Verdict.BACK_OFF, resource, reason=reason)
     verdict = _VERDICTS.get(error.code, Verdict.BACK_OFF)
-    wait_s = float(error.retry_after_s or 1) if verdict is Verdict.WAIT else 0.0
+    wait_s = float(error.retry_after_s or OUTAGE_WAIT_S) if verdict is Verdict.WAIT else 0.0
     return _Outcome(verdict, resource, reason=reason, wait_s=wait_s)
 
 

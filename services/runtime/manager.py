@@ -21,7 +21,7 @@ from services.api.meta import AnyObject, Document, Key, OwnerReference, View
 from services.api.resources import Resource, resource_of_view, resources
 from services.api.seams import Seams, Span
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, Executor, Report, Verdict
+from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Report, Verdict
 from services.client.informer import Informer
 from services.client.leases import Elector
 from services.client.recorder import Recorder
@@ -485,7 +485,10 @@ class _Loop:
                     traceparent=span.traceparent,
                     rv_seen=rv_seen,
                 )
-        except (ApiError, UnknownOutcome) as error:  # a live read got no useful answer, or caches are stale
+        except (Unavailable, UnknownOutcome) as error:  # no live read, or no cache that is in touch
+            report.verdict, report.wait_s = Verdict.WAIT, OUTAGE_WAIT_S
+            report.reason = f"{type(error).__name__}: {error}"
+        except ApiError as error:  # a live read was refused
             report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
         except Exception as error:  # one poisonous object must not stop the others (V11)
             self._fault(key, error)

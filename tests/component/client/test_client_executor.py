@@ -14,6 +14,7 @@ from services.api.errors import (
     Invalid,
     NotFound,
     TooManyRequests,
+    Unavailable,
     UnknownOutcome,
 )
 from services.api.meta import Key
@@ -104,7 +105,8 @@ REFUSALS = [
     (Patch("pods", KEY, {}), TooManyRequests("later"), Verdict.WAIT),
     (pod("web-0"), Forbidden("quota"), Verdict.BACK_OFF),
     (pod("web-0"), Invalid("never"), Verdict.TERMINAL),
-    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Verdict.BACK_OFF),
+    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Verdict.WAIT),
+    (Patch("pods", KEY, {}), Unavailable("read-only"), Verdict.WAIT),
 ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from services.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, UnknownOutcome
+from services.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import AnyObject, Key
@@ -601,6 +601,22 @@ def test_c9_nothing_is_deleted_on_the_word_of_caches_that_have_lost_touch():
     assert during == 0
     assert after >= 1
     assert told[0].startswith("not performed")
+
+
+def test_i20_soon_after_a_long_outage_the_wish_is_fulfilled():
+    def prepare(api):
+        api.put("replicasets.apps", replica_set())
+        api.refuse = lambda request: Unavailable("read-only") if asyncio.get_running_loop().time() < 600 else None
+
+    async def act(api, manager):
+        await asyncio.sleep(600)
+        before = sum(resource == "pods" for resource, _, _ in api.objects)
+        await asyncio.sleep(30)
+        return before, sum(resource == "pods" for resource, _, _ in api.objects)
+
+    _, _, counts = play([controller(up_to_three())], act, prepare=prepare)
+
+    assert counts == (0, 3)
 
 
 def test_an_identity_without_credential_is_refused_at_wiring():
