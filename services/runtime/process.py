@@ -52,6 +52,7 @@ STOP_MAX_S = 10.0
 FLUSH_PERIOD_S = 0.5
 READY_POLL_S = 0.02
 STALL_S = 0.25
+STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 20, 50)
 PARENT_VARIABLE = "KEPLAB_PARENT_PID"
 _PR_SET_PDEATHSIG = 1
@@ -378,6 +379,7 @@ class _StallWatcher:
         self._loop_thread = loop_thread
         self._last = time.monotonic()
         self._stack: list[str] = []
+        self._has_told = False
         self._is_over = threading.Event()
         threading.Thread(target=self._run, name="stall-watcher", daemon=True).start()
 
@@ -386,6 +388,7 @@ class _StallWatcher:
         now = time.monotonic()
         late_s, self._last = now - self._last - self.PERIOD_S, now
         stack, self._stack = self._stack, []
+        self._has_told = False
         return (late_s, stack) if late_s > STALL_S else None
 
     def stop(self) -> None:
@@ -393,9 +396,14 @@ class _StallWatcher:
 
     def _run(self) -> None:
         while not self._is_over.wait(self.PERIOD_S):
-            if time.monotonic() - self._last > self.PERIOD_S + STALL_S and not self._stack:
+            late_s = time.monotonic() - self._last - self.PERIOD_S
+            if late_s > STALL_S and not self._stack:
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None:
                     self._stack = [
                         f"{f.filename}:{f.lineno} {f.name}" for f in traceback.extract_stack(frame, limit=12)
                     ]
+            if late_s > STUCK_S and not self._has_told:
+                # The loop may never turn again to say it itself.
+                self._has_told = True
+                logs.get().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)

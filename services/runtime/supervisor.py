@@ -38,6 +38,7 @@ STOP_MAX_S = 12.0
 POLL_S = 0.02
 STATE_PERIOD_S = 2.0
 RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
+RESTARTS_BEFORE_READY_MAX = 1
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HOSTS_DEFAULT = 3
 
@@ -92,6 +93,7 @@ class _Child:
         self.keeper: asyncio.Task[None] | None = None
         self.ports: dict[str, int] = {}
         self.is_ready = False
+        self.was_ever_ready = False
         self.is_wanted = False
         self.failed_for_good = False
         self.started_at = 0.0
@@ -413,7 +415,7 @@ class Supervisor:
             except FileNotFoundError:
                 await asyncio.sleep(POLL_S)
         child.ports = dict(note["ports"])
-        child.is_ready = True
+        child.is_ready = child.was_ever_ready = True
         if self._is_ready:
             self._write_state()
 
@@ -430,7 +432,9 @@ class Supervisor:
         if child.next_down_s is not None:
             return True  # whoever killed it on purpose also said when it comes back
         child.restart_times.append(now)
-        return len(child.restart_times) <= RESTARTS_MAX
+        # What has never worked will hardly begin to; somebody is waiting for `start`.
+        most = RESTARTS_MAX if child.was_ever_ready else RESTARTS_BEFORE_READY_MAX
+        return len(child.restart_times) <= most
 
     def _why(self, child: _Child, code: int) -> str:
         """Return one line: the signal, or the last thing the process said."""

@@ -31,8 +31,14 @@ def set_up(component: str, level: str = "info", *, stream: TextIO | None = None,
     if level not in LEVELS:
         raise ValueError(f"log level {level!r}: want one of {', '.join(LEVELS)}")
     out = stream or sys.stderr
+
+    def name_component(_logger: Any, _method: str, event: Any) -> Any:
+        event.setdefault("comp", component)
+        return event
+
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        *([] if is_plain else [name_component]),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -47,8 +53,6 @@ def set_up(component: str, level: str = "info", *, stream: TextIO | None = None,
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(comp=component)
     # Libraries (grpc, asyncio, opentelemetry) speak through `logging`; they get the same shape.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_Bridge()], force=True)
 
