@@ -230,7 +230,7 @@ class Container:
 
 def container_log(container: Container, now: float, wall_offset_s: float) -> bytes:
     """Return the log of the current (or last) run: a start line, a heartbeat every 10 s, the exit line."""
-    if not (container.is_running or container.state in ("exited", "backoff")) or not container.started_s:
+    if not (container.is_running or container.state in ("exited", "backoff")) or not container.created_total:
         return b""
 
     def line(at_s: float, text: str) -> str:

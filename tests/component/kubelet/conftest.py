@@ -1,0 +1,161 @@
+"""A world of two rooms: the API server and one kubelet host, in virtual time, with faults on the link."""
+
+import asyncio
+import random
+
+import pytest
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.wiring import build as build_apiserver
+from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.wiring import build as build_kubelet
+from services.api.errors import NotFound
+from services.api.identity import ADMIN, SCHEDULER, Identity
+from services.api.meta import Key
+from services.api.seams import Seams
+from services.api.switches import Switches
+from services.api.wire import Request
+from services.client.client import Client
+from services.runtime import simloop
+from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
+from services.telemetry.traces import Tracer
+
+WALL_S = 1_767_225_600.0
+HOST = Identity("system:node-host:h0", ("system:node-hosts",))
+
+
+class World:
+    """Use inside `simloop.run`; `nodes` are node definitions as JSON objects."""
+
+    def __init__(self, nodes, switches=(), latency=("all=constant:0",), seed=1, **settings):
+        self.clock = SimClock(asyncio.get_running_loop(), WALL_S)
+        self.switches = Switches.parse(("unbind.require_scheduler_capability=false", *switches))
+        self.events = MemoryEvents()
+        self.network = Network(random.Random(f"net/{seed}"))
+        self.seed = seed
+        self.platter = Platter()
+        self.config = KubeletConfig(
+            name="h0",
+            definitions=tuple(NodeDefinition.parse(n) for n in nodes),
+            latency=tuple(latency),
+            health_port=-1,
+            seed=seed,
+            **settings,
+        )
+        self.incarnations = 0
+        self.life = None
+        self.room = None
+        self.tasks = []
+
+    def seams(self, name, life, platter, main):
+        chance = random.Random(f"{self.seed}/{name}/{life.incarnation}")
+        transport = self.network.connect(life)
+        transport.main = main
+        log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
+        return Seams(
+            component=name, clock=self.clock, random=chance,
+            disk=SimDisk(platter, random.Random(f"disk/{name}"), life), transport=transport,
+            events=LivingLog(log, life), switches=self.switches,
+            tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
+        )  # fmt: skip
+
+    async def __aenter__(self):
+        self.api_life = Lifetime("apiserver", 1)
+        config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
+        seams = self.seams("apiserver", self.api_life, Platter(), Identity("system:apiserver"))
+        self.apiserver = build_apiserver(config, seams)
+        self.network.open(self.apiserver.server, self.api_life)
+        self.tasks.append(asyncio.create_task(self.apiserver.run()))
+        await self.until(lambda: self.apiserver.is_ready)
+        chance = random.Random(7)
+        self.admin = Client(self.apiserver.server.door(ADMIN), self.clock, chance)
+        self.scheduler = Client(self.apiserver.server.door(SCHEDULER), self.clock, chance)
+        await self.start_kubelet()
+        return self
+
+    async def __aexit__(self, *_):
+        self.kill_kubelet()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def start_kubelet(self, wait=True):
+        self.incarnations += 1
+        self.life = Lifetime("kubelet/h0", self.incarnations)
+        self.room = build_kubelet(self.config, self.seams("kubelet/h0", self.life, self.platter, HOST))
+        task = asyncio.create_task(self.room.run())
+        self.life.adopt(task)
+        self.tasks.append(task)
+        if wait:
+            await self.until(lambda: task.done() or self.room.is_ready)
+            if task.done():
+                task.result()
+
+    def kill_kubelet(self):
+        self.life.end()
+
+    def agent(self, node="n1"):
+        return next(a for a in self.room.host.agents if a.name == node)
+
+    async def until(self, condition, limit_s=60.0):
+        end = self.clock.now() + limit_s
+        while not condition():
+            assert self.clock.now() < end, "the awaited state did not come"
+            await asyncio.sleep(0.01)
+
+    async def pod(self, name):
+        try:
+            return await self.admin.get("pods", Key("default", name))
+        except NotFound:
+            return None
+
+    async def until_pod(self, name, condition, limit_s=60.0):
+        end = self.clock.now() + limit_s
+        while True:
+            pod = await self.pod(name)
+            if condition(pod):
+                return pod
+            assert self.clock.now() < end, f"pod {name} did not come to that state: {pod and pod['status']}"
+            await asyncio.sleep(0.01)
+
+    async def create(self, name, *, node="n1", cpu="1", run="", bind=True, spec=None, **metadata):
+        container = {"name": "main", "image": "busybox"}
+        if cpu:
+            amounts = {"cpu": cpu, "memory": "64Mi"}
+            container["resources"] = {"requests": amounts, "limits": amounts}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", **metadata},
+            "spec": {"containers": [container], **(spec or {})},
+        }
+        if run:
+            document["metadata"].setdefault("annotations", {})["keplab.dev/run"] = run
+        stored = await self.admin.create("pods", document)
+        if bind:
+            await self.scheduler.bind(Key("default", name), stored["metadata"]["uid"], node)
+        return stored["metadata"]["uid"]
+
+    async def delete(self, name, grace_s=None):
+        await self.admin.delete("pods", Key("default", name), grace_period_s=grace_s)
+
+    def lines(self, ev, uid=""):
+        return [x for x in self.events.lines if x.ev == ev and (not uid or (x.obj or {}).get("uid") == uid)]
+
+    def call(self, identity, **request):
+        return self.apiserver.server.door(identity).call(Request(**request))
+
+
+@pytest.fixture()
+def simulate():
+    """Run `story(world)` in virtual time over a fresh world and return what it returns."""
+
+    def run(story, nodes=({"name": "n1", "cpu": "4"},), seed=1, **settings):
+        async def main():
+            async with World(nodes, seed=seed, **settings) as world:
+                return await story(world)
+
+        return simloop.run(main(), seed=seed)
+
+    return run

@@ -1,0 +1,144 @@
+"""Topology, CPU and device managers: who may have which CPUs where."""
+
+import pytest
+
+from kubelet.cpu_manager import CpuManager
+from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.topology import Hint, counted_hints, merge
+
+TWO_BY_EIGHT = {"numa": "2x8"}
+
+
+def test_six_cpus_with_four_free_on_each_node_prefer_one_node_and_get_none():
+    assert counted_hints(6, [4, 4], [8, 8]) == [Hint(0b11, False)]
+
+
+def test_merging_ands_the_masks_and_keeps_the_narrowest_preferred_one():
+    cpu = [Hint(0b01, True), Hint(0b10, True), Hint(0b11, False)]
+    gpu = [Hint(0b10, True), Hint(0b11, False)]
+
+    assert merge([{"cpu": cpu}, {"gpu": gpu}], 2, policy="restricted") == (Hint(0b10, True), True)
+
+
+def test_a_resource_that_cannot_be_satisfied_is_admitted_by_best_effort_only():
+    providers = [{"gpu": []}]
+
+    assert merge(providers, 2, policy="best-effort")[1]
+    assert not merge(providers, 2, policy="restricted")[1]
+    assert not merge(providers, 2, policy="single-numa-node")[1]
+
+
+def test_with_prefer_closest_the_nearer_pair_of_nodes_wins():
+    distances = ((10, 40, 20), (40, 10, 40), (20, 40, 10))
+    pairs = [{"cpu": [Hint(0b011, True), Hint(0b101, True), Hint(0b110, True)]}]
+
+    assert merge(pairs, 3, policy="best-effort")[0].mask == 0b011
+    assert merge(pairs, 3, policy="best-effort", distances=distances)[0].mask == 0b101
+
+
+@pytest.mark.parametrize(
+    ("policy", "admits"),
+    [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)],
+)
+def test_kubelet_10_six_cpus_over_two_half_free_numa_nodes_are_rejected(a_node, guaranteed, policy, admits):
+    managers = ResourceManagers(a_node(**TWO_BY_EIGHT, topologyPolicy=policy, cpuPolicy="static"))
+    managers.take(Allocation(cpus=(0, 1, 2, 3, 8, 9, 10, 11)))
+
+    outcome = managers.admit(guaranteed("p", "6"))
+
+    assert isinstance(outcome, Allocation) is admits
+    if not admits:
+        assert outcome == Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+        assert len(managers.cpus.free) == 8
+
+
+@pytest.mark.parametrize(("scope", "admits"), [("container", True), ("pod", False)])
+def test_kubelet_11_two_containers_of_five_cpus_fit_by_container_and_not_by_pod(a_node, guaranteed, scope, admits):
+    node = a_node(**TWO_BY_EIGHT, topologyPolicy="single-numa-node", topologyScope=scope)
+
+    outcome = ResourceManagers(node).admit(guaranteed("p", "5", "5"))
+
+    assert isinstance(outcome, Allocation) is admits
+    if admits:
+        assert sorted(c // 8 for c in outcome.cpus) == [0] * 5 + [1] * 5
+
+
+def test_kubelet_12_three_cpus_on_two_thread_cores_are_an_smt_alignment_error(a_node, guaranteed):
+    node = a_node(numa="1x8", cpuPolicy="static", threadsPerCore=2, fullPcpusOnly=True)
+
+    outcome = ResourceManagers(node).admit(guaranteed("p", "3"))
+
+    message = "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
+    assert outcome == Rejection("SMTAlignmentError", message)
+
+
+@pytest.mark.parametrize(("lazy", "second_fits"), [(False, True), (True, False)])
+def test_what_a_rejected_pod_had_taken_is_free_at_once_or_one_admission_later(a_node, guaranteed, lazy, second_fits):
+    node = a_node(**TWO_BY_EIGHT, topologyPolicy="single-numa-node")
+    managers = ResourceManagers(node, release_is_lazy=lazy)
+    managers.take(Allocation(cpus=(8, 9, 10, 11)))
+
+    assert isinstance(managers.admit(guaranteed("p", "5", "5")), Rejection)
+
+    assert isinstance(managers.admit(guaranteed("q", "5")), Allocation) is second_fits
+    assert isinstance(managers.admit(guaranteed("r", "3")), Allocation)
+
+
+def test_only_guaranteed_pods_with_whole_cpus_get_exclusive_ones(a_node, guaranteed, a_pod):
+    managers = ResourceManagers(a_node(numa="1x8", cpuPolicy="static"))
+
+    assert managers.admit(guaranteed("a", "1500m")).cpus == ()
+    assert managers.admit(a_pod("b", cpu="2", limits=False)).cpus == ()
+    assert managers.admit(guaranteed("c", "2")).cpus == (0, 1)
+
+
+def test_packing_takes_whole_nodes_then_whole_cores_then_threads():
+    manager = CpuManager([4, 4, 4], threads_per_core=2)
+    manager.take((0,))
+
+    assert manager.allocate(4, None) == (4, 5, 6, 7)
+    assert manager.allocate(2, None) == (2, 3)
+    assert manager.allocate(1, None) == (1,)
+
+
+def test_reserved_cpus_are_never_exclusive_and_a_shortage_names_both_numbers():
+    manager = CpuManager([4], reserved=2)
+
+    assert manager.allocate(3, None) == (
+        "not enough cpus available to satisfy request: requested=3, available=2"
+    )
+    assert manager.allocate(2, None) == (2, 3)
+
+
+def test_devices_and_cpus_of_a_pod_come_from_the_same_numa_node(a_node, a_pod):
+    numa = [{"cpus": 8}, {"cpus": 8, "devices": {"example.com/gpu": 2}}]
+    managers = ResourceManagers(a_node(numa=numa, topologyPolicy="single-numa-node"))
+    amounts = {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}
+    pod = a_pod(containers=[{"name": "c", "resources": {"requests": amounts, "limits": amounts}}])
+
+    outcome = managers.admit(pod)
+
+    assert outcome == Allocation((8, 9), {"example.com/gpu": [0, 1, 0]})
+    managers.release(outcome)
+    assert managers.devices.free == managers.devices.total
+
+
+def test_too_few_devices_are_an_unexpected_admission_error_with_both_numbers(a_node, a_pod):
+    managers = ResourceManagers(a_node(extended={"example.com/gpu": 1}))
+    pod = a_pod(containers=[{"name": "c", "resources": {"limits": {"example.com/gpu": "2"}}}])
+
+    assert managers.admit(pod) == Rejection(
+        "UnexpectedAdmissionError",
+        "Allocate failed due to requested number of devices unavailable for example.com/gpu. "
+        "Requested: 2, Available: 1, which is unexpected",
+    )
+
+
+def test_a_main_container_reuses_the_cpus_of_a_plain_init_container(a_node, a_pod):
+    managers = ResourceManagers(a_node(numa="1x4", cpuPolicy="static"))
+    four = {"cpu": "4", "memory": "1Gi"}
+    resources = {"requests": four, "limits": four}
+    init = [{"name": "i", "resources": resources}]
+    pod = a_pod(containers=[{"name": "c", "resources": resources}], spec={"initContainers": init})
+
+    assert managers.admit(pod) == Allocation((0, 1, 2, 3))
