@@ -92,8 +92,9 @@ class Controller:
     """One controller. `identity` is its user name at the API server.
 
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the
-    reconciled kind. `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled that often (scans).
-    `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
+    reconciled kind. `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the
+    key `("", "")` is reconciled that often (scans). `reads`: kinds only listed. `failed` lets memories
+    such as expectations be rolled back.
     """
 
     name: str

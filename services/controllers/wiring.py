@@ -1,0 +1,54 @@
+"""Build the controller manager: the list below is what it runs."""
+
+from __future__ import annotations
+
+from services.api.identity import Identity, controller_identity
+from services.api.meta import Key
+from services.api.seams import Room, Seams
+from services.controllers import (
+    deployment,
+    disruption,
+    garbage_collector,
+    namespace,
+    node_lifecycle,
+    podgc,
+    replicaset,
+    taint_eviction,
+)
+from services.controllers.config import ControllersConfig
+from services.reconcile.controller import BuildController
+from services.runtime.config import EXIT_USAGE, StartError
+from services.runtime.manager import run_controllers
+
+CONTROLLERS: dict[str, BuildController] = {
+    "replicaset": replicaset.controller,
+    "deployment": deployment.controller,
+    "gc": garbage_collector.controller,
+    "node-lifecycle": node_lifecycle.controller,
+    "taint-eviction": taint_eviction.controller,
+    "podgc": podgc.controller,
+    "namespace": namespace.controller,
+    "disruption": disruption.controller,
+}
+MANAGER = Identity("system:kube-controller-manager")
+"""Whom the shared informers and the leader election act as."""
+IDENTITIES: tuple[Identity, ...] = tuple(controller_identity(name) for name in CONTROLLERS)
+LEASE = Key("kube-system", "kube-controller-manager")
+
+
+def chosen(names: tuple[str, ...]) -> list[str]:
+    """Return which controllers to run, in the order of the list above.
+
+    Raises: StartError naming one that does not exist.
+    """
+    for name in names:
+        if name != "*" and name.removeprefix("-") not in CONTROLLERS:
+            known = ", ".join(CONTROLLERS)
+            raise StartError(f"no controller {name.removeprefix('-')!r}; there are: {known}", EXIT_USAGE)
+    return [n for n in CONTROLLERS if f"-{n}" not in names and (n in names or "*" in names)]
+
+
+def build(config: ControllersConfig, seams: Seams) -> Room:
+    """Return the room that runs the chosen controllers over shared informers."""
+    controllers = [CONTROLLERS[name](seams.switches) for name in chosen(config.controllers)]
+    return run_controllers(controllers, seams, config, lease=LEASE if config.leader_elect else None)
