@@ -16,6 +16,7 @@ class ApiServerConfig(CommonConfig):
     grpc_port: int | None = setting(7443, "its port; 0: any free one, none: no such door")
     rest_host: str = setting("127.0.0.1", "address of the door for kubectl")
     rest_port: int | None = setting(7080, "its port; 0: any free one, none: no such door")
+    rest_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones that kubectl may call it by")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")
     window_changes: int = setting(20_000, "changes that are kept in any case")

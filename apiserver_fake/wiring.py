@@ -38,6 +38,8 @@ class ApiServerRoom:
                 await asyncio.Event().wait()
             finally:
                 self._is_listening = False
+                # First the watches, so that their streams end by themselves and the doors need not wait (W18).
+                self.server.hub.shut_down()
                 await doors.close()
 
     async def _open(self, doors: _Doors) -> None:
@@ -54,7 +56,11 @@ class ApiServerRoom:
                     config.rest_port,
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
-                    settings=RestSettings(authorize=self.server.authorize, metrics=self._metrics_text),
+                    settings=RestSettings(
+                        allowed_hosts=config.rest_allowed_hosts,
+                        authorize=self.server.authorize,
+                        metrics=self._metrics_text,
+                    ),
                 )
             except OSError as error:
                 why = error.strerror or str(error)

@@ -43,7 +43,7 @@ class Mesh:
         (directory / "tokens.json").write_text(json.dumps({"tokens": tokens, "node_key": NODE_KEY}))
         ready = directory / "ready.json"
         log = (directory / "apiserver.log").open("wb")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "apiserver_fake", "--engine", "memory", "--rest-port", "0", "--grpc-port", "0",
                 "--token-file", str(directory / "tokens.json"), "--ready-file", str(ready), "--health-port", "-1",
@@ -54,7 +54,7 @@ class Mesh:
         )  # fmt: skip
         deadline = time.monotonic() + START_MAX_S
         while not ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise AssertionError(
                     f"the API server did not start:\n{(directory / 'apiserver.log').read_text()[-600:]}"
@@ -64,12 +64,12 @@ class Mesh:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
-        self._process.terminate()
+        self.process.terminate()
         try:
-            self._process.wait(5)
+            self.process.wait(5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(5)
+            self.process.kill()
+            self.process.wait(5)
 
     def token(self, user: str) -> str:
         if user.startswith("system:node:"):
