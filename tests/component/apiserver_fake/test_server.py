@@ -1,0 +1,517 @@
+"""The whole server in one loop of virtual time: what callers are promised, over crashes too."""
+
+import asyncio
+import errno
+import random
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.server import EventExpiry
+from apiserver_fake.store import Change, Record
+from apiserver_fake.wiring import build
+from services.api.identity import ADMIN, ANONYMOUS, NODE_HOSTS_GROUP, Identity
+from services.api.seams import Seams
+from services.api.switches import Switches
+from services.api.wire import Request, WatchRequest
+from services.runtime import simloop
+from services.runtime.config import StartError
+from services.runtime.real import MemoryDisk, NoTransport
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
+from services.telemetry.traces import MemorySpans, Tracer
+
+ANN, BOB = Identity("user:ann", ("system:mesh-admins",)), Identity("user:bob", ("system:mesh-admins",))
+
+
+class LoopClock:
+    """Virtual time."""
+
+    def now(self):
+        return asyncio.get_running_loop().time()
+
+    def wall(self):
+        return 1_700_000_000 + self.now()
+
+
+class SlowDisk(MemoryDisk):
+    """A disk whose appends take a millisecond and can be told to fail."""
+
+    error = None
+
+    async def append(self, name, data):
+        await asyncio.sleep(0.001)
+        if self.error is not None:
+            raise self.error
+        await super().append(name, data)
+
+
+class Machine:
+    """One machine: its disk survives, the server on it comes and goes."""
+
+    def __init__(self, seed=1):
+        self.disk, self.events, self.spans, self.random = SlowDisk(), MemoryEvents(), MemorySpans(), random.Random(seed)
+
+    @asynccontextmanager
+    async def server(self, **config):
+        """Run a server; it is killed without warning at the end."""
+        clock = LoopClock()
+        seams = Seams(
+            component="apiserver",
+            clock=clock,
+            random=self.random,
+            disk=self.disk,
+            transport=NoTransport(),
+            events=MemoryEventLog("apiserver", clock, f"{self.random.getrandbits(64):016x}", self.events),
+            tracer=Tracer("apiserver", clock=clock, random=self.random, sinks=(self.spans,)),
+            switches=Switches(),
+        )
+        room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True, **config), seams)
+        task = asyncio.create_task(room.run())
+        ready = asyncio.create_task(room.server.wait_until_ready())
+        await asyncio.wait([task, ready], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if task.done():
+            task.result()
+        try:
+            yield room.server
+        finally:
+            task.cancel()
+            (self.ended,) = await asyncio.gather(task, return_exceptions=True)
+
+    def lines(self, ev):
+        return [line for line in map(msgspec.json.decode, self.events.dump().splitlines()) if line["ev"] == ev]
+
+
+def a_configmap(name, **data):
+    return msgspec.json.encode({"metadata": {"name": name}, "data": data})
+
+
+async def create(api, name, **fields):
+    request = Request(verb="create", resource="configmaps", namespace="default", body=a_configmap(name), **fields)
+    return await api.call(request)
+
+
+async def patch(api, name, document, **fields):
+    body = msgspec.json.encode(document)
+    return await api.call(
+        Request(verb="patch", resource="configmaps", namespace="default", name=name, body=body, patch_type="merge",
+                **fields)
+    )  # fmt: skip
+
+
+async def listed(api, **fields):
+    return await api.call(Request(verb="list", resource="configmaps", **fields))
+
+
+def content(response):
+    return {
+        item["metadata"]["name"]: item["metadata"]["resourceVersion"]
+        for item in msgspec.json.decode(response.body)["items"]
+    }
+
+
+def test_the_first_start_has_four_namespaces_and_two_priority_classes():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ADMIN)
+            for resource, count in (("namespaces", 4), ("priorityclasses.scheduling.k8s.io", 2)):
+                found = msgspec.json.decode((await api.call(Request(verb="list", resource=resource))).body)
+                assert len(found["items"]) == count
+
+    simloop.run(story())
+
+
+def test_s13_what_was_acknowledged_is_read_by_everybody_and_never_before_it_is_durable():
+    async def story():
+        machine = Machine()
+        async with machine.server() as server:
+            ann, bob = server.door(ANN), server.door(BOB)
+            seen = []
+
+            async def read():
+                while True:
+                    disk = b"".join(machine.disk.read(n) for n in machine.disk.names() if n.startswith("log-"))
+                    names = content(await listed(bob))
+                    assert all(f'"name":"{name}"'.encode() in disk for name in names)
+                    seen.append(len(names))
+                    await asyncio.sleep(0.0003)
+
+            reader = asyncio.create_task(read())
+            for step in range(50):
+                made = await create(ann, f"p{step}")
+                after = await listed(bob)
+                assert f"p{step}" in content(after)
+                assert after.rv >= made.rv
+            reader.cancel()
+            assert len(seen) > 50
+
+    simloop.run(story())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_as_01_as_10_after_kills_every_acknowledged_write_is_there_once(seed):
+    async def story():
+        machine, dice = Machine(seed), random.Random(seed)
+        acknowledged, unknown, last_rv = {}, {}, 0
+        for life in range(6):
+            async with machine.server() as server:
+                api = server.door(ANN)
+                for name, request_id in unknown.items():
+                    response = await create(api, name, request_id=request_id)
+                    assert response.code == 201
+                    acknowledged[name] = response.rv
+                unknown.clear()
+                assert server.store.rv >= last_rv
+                calls = {}
+                for step in range(40):
+                    name = f"p{life}-{step}"
+                    calls[name] = asyncio.create_task(create(api, name, request_id=name))
+                    await asyncio.sleep(dice.uniform(0, 0.001))
+                await asyncio.sleep(dice.uniform(0, 0.003))
+                for name, call in calls.items():
+                    if call.done():
+                        acknowledged[name] = call.result().rv
+                    else:
+                        unknown[name] = name
+                        call.cancel()
+                last_rv = server.store.rv
+                here = server.store.state_hash
+            recovered = machine.lines("store.recovered")
+            assert recovered
+            if life:
+                commits = {line["rv"]: line["data"] for line in machine.lines("store.commit")}
+                durable = recovered[-1]["data"]
+                known = commits.get(durable["durable_rv"], {}).get("state_hash", durable["state_hash"])
+                assert known == durable["state_hash"]
+            assert here
+        async with machine.server() as server:
+            names = content(await listed(server.door(BOB)))
+            assert {name: int(names[name]) for name in acknowledged} == acknowledged
+            changes = [line["rv"] for line in machine.lines("store.commit") if not line["data"].get("replayed")]
+            replayed = [line["rv"] for line in machine.lines("store.commit") if line["data"].get("replayed")]
+            assert sorted(set(changes) | set(replayed)) == list(range(1, server.store.rv + 1))
+            assert len(changes) == len(set(changes))
+
+    simloop.run(story(), seed=seed)
+
+
+def test_as_10_equal_request_ids_of_two_identities_do_not_cross_over_a_restart():
+    async def story():
+        machine = Machine()
+        async with machine.server() as server:
+            first = await create(server.door(ANN), "a", request_id="r")
+        async with machine.server() as server:
+            assert await create(server.door(ANN), "a", request_id="r") == first
+            assert (await create(server.door(BOB), "a", request_id="r")).code == 409
+            assert (await create(server.door(ANN), "b", request_id="r")).error().reason == "RequestIDReused"
+
+    simloop.run(story())
+
+
+def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ANN)
+            version = (await create(api, "a")).rv
+            for _ in range(10):
+                calls = [
+                    patch(api, "a", {"data": {"winner": str(i)}}, resource_version=str(version)) for i in range(100)
+                ]
+                codes = [response.code for response in await asyncio.gather(*calls)]
+                assert sorted(codes) == [200] + [409] * 99
+                version += 1
+                stored = await api.call(Request(verb="get", resource="configmaps", namespace="default", name="a"))
+                assert stored.rv == version
+                assert msgspec.json.decode(stored.body)["data"]["winner"] == str(codes.index(200))
+
+    simloop.run(story())
+
+
+def test_as_08_status_and_spec_writers_never_revert_each_other():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ADMIN)
+            body = {
+                "metadata": {"name": "b"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
+            }
+            kind = {"resource": "poddisruptionbudgets.policy", "namespace": "default"}
+            (await api.call(Request(verb="create", body=msgspec.json.encode(body), **kind))).unwrap()
+            old = msgspec.json.decode((await api.call(Request(verb="get", name="b", **kind))).body)
+            del old["metadata"]["resourceVersion"]
+            status = {**old, "status": {"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2,
+                                        "expectedPods": 3}}  # fmt: skip
+            spec = {**old, "spec": {**old["spec"], "minAvailable": 2}}
+
+            for subresource, document in (("status", status), ("", spec), ("status", status)):
+                request = Request(
+                    verb="update", name="b", subresource=subresource, body=msgspec.json.encode(document), **kind
+                )
+                (await api.call(request)).unwrap()
+
+            final = msgspec.json.decode((await api.call(Request(verb="get", name="b", **kind))).body)
+            assert (final["spec"]["minAvailable"], final["status"]["currentHealthy"]) == (2, 3)
+
+    simloop.run(story())
+
+
+def test_as_12_a_read_of_the_future_waits_three_seconds_and_blocks_nobody():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ANN)
+            began, rv = asyncio.get_running_loop().time(), server.store.rv
+            soon = asyncio.create_task(listed(api, resource_version=str(rv + 1)))
+            never = asyncio.create_task(listed(api, resource_version=str(rv + 1_000_000)))
+            await asyncio.sleep(1)
+            made = await create(api, "a")
+            assert (await soon).rv == made.rv
+            assert asyncio.get_running_loop().time() - began < 1.1
+            refused = await never
+            assert 2.7 <= asyncio.get_running_loop().time() - began <= 3.3
+            error = refused.error()
+            assert (refused.code, error.reason, error.retry_after_s) == (504, "Timeout", 1)
+            assert error.details["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+    simloop.run(story())
+
+
+async def collect(api, into, **request):
+    """Follow a kind through any number of ends, resuming from the last version seen."""
+    while True:
+        async for batch in api().watch(WatchRequest(resource="configmaps", **request)):
+            into.extend(batch)
+            last = max((event.rv for event in batch), default=0)
+            request.update(resource_version=str(last), resource_version_match="", send_initial_events=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_16_streaming_starts_under_writes_have_no_gap_and_no_repeat(seed):
+    async def story():
+        async with Machine(seed).server() as server:
+            api, dice = server.door(ANN), random.Random(seed)
+            for step in range(100):
+                await create(api, f"p{step}")
+            streams, tasks = [], []
+
+            async def write():
+                for step in range(200):
+                    await patch(api, f"p{dice.randrange(100)}", {"data": {"k": str(step)}})
+
+            writing = asyncio.create_task(write())
+            for _ in range(10):
+                await asyncio.sleep(dice.uniform(0, 0.03))
+                streams.append([])
+                start = {"send_initial_events": True, "resource_version_match": "NotOlderThan"}
+                tasks.append(asyncio.create_task(collect(lambda: api, streams[-1], **start)))
+            await writing
+            await asyncio.sleep(0.1)
+            for task in tasks:
+                task.cancel()
+            final = content(await listed(api))
+            for events in streams:
+                marks = [event for event in events if event.initial_events_end]
+                assert len(marks) == 1
+                begin = events.index(marks[0])
+                assert len({event.name for event in events[:begin]}) == begin == 100
+                changes = events[begin + 1 :]
+                assert [event.rv for event in changes] == list(range(marks[0].rv + 1, server.store.rv + 1))
+                assert {event.name: str(event.rv) for event in events if event.name} == final
+
+    simloop.run(story(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_13_watchers_resume_over_restarts_without_loss_or_repeat(seed):
+    async def story():
+        machine, dice = Machine(seed), random.Random(seed)
+        seen, position = [], None
+        for life in range(8):
+            async with machine.server() as server:
+                api = server.door(ANN)
+                position = position or str(server.store.rv)
+                mine = []
+                following = asyncio.create_task(collect(lambda: api, mine, resource_version=position))  # noqa: B023
+                await asyncio.sleep(0)
+                for step in range(20):
+                    await create(api, f"p{life}-{step}")
+                    if dice.random() < 0.1:
+                        await asyncio.sleep(0.01)
+                following.cancel()
+                assert not [event for event in mine if event.type == "ERROR"]
+                seen += [event for event in mine if event.name]
+                position = str(max([int(position), *(event.rv for event in mine)]))
+        async with machine.server() as server:
+            last = []
+            following = asyncio.create_task(collect(lambda: server.door(ANN), last, resource_version=position))
+            await asyncio.sleep(0.1)
+            following.cancel()
+            seen += [event for event in last if event.name]
+            versions = [event.rv for event in seen]
+            assert versions == sorted(set(versions))
+            assert len(versions) == 160
+
+    simloop.run(story(), seed=seed)
+
+
+def test_deleting_a_collection_deletes_what_is_selected():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ADMIN)
+            for name in ("a", "b", "c"):
+                await create(api, name)
+            await patch(api, "b", {"metadata": {"labels": {"keep": "yes"}}})
+            request = Request(
+                verb="deletecollection", resource="configmaps", namespace="default", label_selector="keep!=yes"
+            )
+            assert (await api.call(request)).code == 200
+            assert list(content(await listed(api))) == ["b"]
+
+    simloop.run(story())
+
+
+def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
+    async def story():
+        async with Machine().server() as server:
+            stranger = server.door(ANONYMOUS)
+            assert (await listed(stranger)).code == 403
+            assert (await create(stranger, "a")).code == 403
+            with pytest.raises(Exception, match="forbidden"):
+                await anext(aiter(stranger.watch(WatchRequest(resource="configmaps"))))
+            host = server.door(Identity("system:node-host:h", (NODE_HOSTS_GROUP,)))
+            answer = await host.call(Request(verb="create", resource="nodetokens", name="n1"))
+            token = msgspec.json.decode(answer.body)["token"]
+            assert server.authenticate(token).node == "n1"
+            assert (await stranger.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
+
+    simloop.run(story())
+
+
+def test_node_tokens_survive_a_restart():
+    async def story():
+        machine = Machine()
+        host = Identity("system:node-host:h", (NODE_HOSTS_GROUP,))
+        async with machine.server() as server:
+            answer = await server.door(host).call(Request(verb="create", resource="nodetokens", name="n1"))
+        async with machine.server() as server:
+            assert server.authenticate(msgspec.json.decode(answer.body)["token"]).node == "n1"
+
+    simloop.run(story())
+
+
+def test_a_change_carries_the_span_of_the_call_that_made_it():
+    async def story():
+        machine = Machine()
+        async with machine.server() as server:
+            parent = f"00-{'a' * 32}-{'b' * 16}-01"
+            watch = server.door(ADMIN).watch(WatchRequest(resource="configmaps"))
+            first = asyncio.create_task(anext(aiter(watch)))
+            await asyncio.sleep(0)
+            await create(server.door(ADMIN), "a", traceparent=parent)
+            (event,) = await first
+            await watch.aclose()
+        (span,) = [s for s in machine.spans.spans if s.trace_id == "a" * 32]
+        assert (span.name, span.parent) == ("mesh.v1.ApiServer/Create", "b" * 16)
+        assert event.traceparent == f"00-{'a' * 32}-{span.span_id}-01"
+
+    simloop.run(story())
+
+
+def test_commits_are_logged_before_their_answers():
+    async def story():
+        machine = Machine()
+        async with machine.server() as server:
+            made = await create(server.door(ANN), "a", request_id="r")
+            line = machine.lines("store.commit")[-1]
+            assert (line["rv"], line["data"]["type"], line["data"]["group_end"]) == (made.rv, "ADDED", made.rv)
+            assert line["data"]["state_hash"] == f"{server.store.state_hash:064x}"
+            answer = machine.lines("api.response")[-1]
+            assert (answer["req_id"], answer["identity"], answer["data"]["code"]) == ("r", ANN.user, 201)
+            assert line["seq"] < answer["seq"]
+
+    simloop.run(story())
+
+
+def test_as_03_a_failed_sync_ends_the_server_with_74():
+    async def story():
+        machine = Machine()
+        async with machine.server() as server:
+            machine.disk.error = OSError(errno.EIO, "Input/output error")
+            call = asyncio.create_task(create(server.door(ANN), "a"))
+            await asyncio.sleep(1)
+            assert not call.done()
+            call.cancel()
+        error = machine.ended
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        assert isinstance(error, StartError)
+        assert error.exit_code == 74
+
+    simloop.run(story())
+
+
+def test_calls_before_recovery_are_unavailable():
+    async def story():
+        machine = Machine()
+        clock = LoopClock()
+        seams = Seams("apiserver", clock, machine.random, machine.disk, NoTransport(),
+                      MemoryEventLog("apiserver", clock, "0" * 16, machine.events),
+                      Tracer("apiserver", clock=clock, random=machine.random), Switches())  # fmt: skip
+        room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+        assert (await listed(room.server.door(ADMIN))).code == 503
+        assert (await create(room.server.door(ADMIN), "a")).code == 503
+
+    simloop.run(story())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_seed_gives_one_event_log(seed):
+    async def story():
+        machine = Machine(seed)
+        async with machine.server() as server:
+            api = server.door(ANN)
+            seen = []
+            following = asyncio.create_task(collect(lambda: api, seen, resource_version="0"))
+            await asyncio.gather(*(create(api, f"p{i % 40}", request_id=f"r{i}") for i in range(60)))
+            await asyncio.sleep(700)
+            following.cancel()
+        return machine.events.digest
+
+    digests = {simloop.run(story(), seed=seed) for _ in range(3)}
+
+    assert len(digests) == 1
+
+
+def test_events_go_after_an_hour_and_the_oldest_above_their_number():
+    def change(name, kind="ADDED"):
+        record = Record("events", "default", name, "", 1, b"", {}, {})
+        return Change(1, kind, record, None, 1)
+
+    expiry = EventExpiry(ttl_s=3600, count_max=2)
+    for at, name in enumerate("abc"):
+        expiry.note(change(name), float(at))
+
+    assert expiry.due(10) == [("default", "a")]
+    expiry.note(change("a", "DELETED"), 10)
+    assert expiry.due(10) == []
+    expiry.note(change("b"), 20)
+    assert expiry.due(3602) == [("default", "c")]
+
+
+def test_an_old_event_is_removed_by_the_server():
+    async def story():
+        async with Machine().server() as server:
+            api = server.door(ADMIN)
+            body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+                    "reason": "R", "message": "m", "type": "Normal"}  # fmt: skip
+            made = await api.call(
+                Request(verb="create", resource="events", namespace="default", body=msgspec.json.encode(body))
+            )
+            made.unwrap()
+            await asyncio.sleep(3_500)
+            assert server.store.get("events", "default", "e") is not None
+            await asyncio.sleep(200)
+            assert server.store.get("events", "default", "e") is None
+
+    simloop.run(story())
