@@ -543,8 +543,8 @@ def check_update(old: Document, new: Document) -> list[Cause]:
         causes.append(
             invalid("spec.activeDeadlineSeconds", after, f"must be less than or equal to previous value, {before}")
         )
-    tolerations = new.get("tolerations") or []
-    if any(each not in tolerations for each in old.get("tolerations") or []):
+    tolerations = [_timeless(each) for each in new.get("tolerations") or []]
+    if any(_timeless(each) not in tolerations for each in old.get("tolerations") or []):
         causes.append(
             forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
         )
@@ -557,6 +557,10 @@ def check_update(old: Document, new: Document) -> list[Cause]:
     if changed:
         causes.append(forbidden("spec", f"{_FROZEN}; changed: {', '.join(f'spec.{name}' for name in changed)}"))
     return causes
+
+
+def _timeless(toleration: Document) -> Document:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
 def _frozen(spec: Document, was_gated: bool) -> Document:

@@ -1,0 +1,237 @@
+"""Who may do what, decided a second time: the independent evaluator of T-AUTHZ and of invariant I24.
+
+Written from guarantees 8.3 to 8.5 alone and sharing nothing with the API server's own table, so that a
+mistake in one shows as a difference between the two. It judges a call by who asks for what and how the
+pod in question is bound, as an auditor who replays the commit log can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+NODE_RULES = "system:nodes"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as the audit line tells it. `verb` is the plain one (`create` on `pods/binding`).
+
+    `bound_to`: the node of the stored pod, "" when it has none or does not exist. `owned`: namespaces that belong
+    to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
+    the calling node refers to this secret or configmap. `is_retry`: the pod's unbind history holds this
+    request of this node.
+    """
+
+    user: str
+    groups: tuple[str, ...]
+    verb: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    bound_to: str = ""
+    field_selector: str = ""
+    owned: tuple[str, ...] = ()
+    preconditions: frozenset[str] = frozenset()
+    referenced: bool = False
+    is_retry: bool = False
+
+
+_TABLE = """
+# who                         verbs                       on what                                         with
+group:system:mesh-admins      ordinary                    * */status */scale */finalize */log
+group:system:mesh-admins      evict                       pods/eviction
+group:system:mesh-admins      token                       nodetokens serviceaccounts/token
+group:system:mesh-admins      statehash                   statehash
+group:system:node-hosts       token                       nodetokens
+system:auditor                read                        all-but-secrets
+system:auditor                statehash                   statehash
+system:pod-unbinder           read                        pods nodes
+system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
+poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io
+system:kube-scheduler         bind                        pods/binding
+system:kube-scheduler         change                      pods/status
+system:kube-scheduler         delete                      pods                                            uid
+system:kube-scheduler         create,change               events
+system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
+system:kube-controller-manager read                       all-but-secrets
+system:kube-controller-manager create,change              events
+system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
+C:replicaset                  read                        replicasets.apps pods
+C:replicaset                  create,change               pods
+C:replicaset                  delete                      pods                                            uid
+C:replicaset                  change                      replicasets.apps/status
+C:deployment                  read                        deployments.apps replicasets.apps pods
+C:deployment                  create,change               replicasets.apps
+C:deployment                  delete                      replicasets.apps                                uid
+C:deployment                  change                      deployments.apps deployments.apps/status
+C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
+C:node-lifecycle              change                      nodes nodes/status pods/status
+C:node-lifecycle              delete                      pods                                            uid
+C:taint-eviction              read                        nodes pods
+C:taint-eviction              change                      pods/status
+C:taint-eviction              delete                      pods                                            uid
+C:podgc                       read                        nodes pods
+C:podgc                       change                      pods/status
+C:podgc                       delete                      pods                                            uid
+C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps deployments.apps
+C:disruption                  get                         */scale
+C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
+C:namespace                   read                        *
+C:namespace                   delete,deletecollection     *
+C:namespace                   change                      namespaces/status
+C:namespace                   update                      namespaces/finalize
+C:gc                          read                        all-but-secrets
+C:gc                          delete                      all-but-secrets                                 uid,rv
+C:gc                          change                      all-but-secrets
+C:*                           create,change               events
+C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
+user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
+deployments.apps replicasets.apps poddisruptionbudgets.policy own-namespace
+user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
+user:*                        read                        events pods/log                                 own-namespace
+user:*                        get                         namespaces                                      own-namespace
+user:*                        evict                       pods/eviction                                   own-namespace
+"""
+
+_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace")
+_VERBS: Mapping[str, tuple[str, ...]] = {
+    "read": ("get", "list", "watch"),
+    "change": ("update", "patch"),
+    "ordinary": ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),
+}
+_SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
+_CONTROLLERS = (
+    "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
+)  # fmt: skip
+
+
+@cache
+def _lines() -> tuple[tuple[str, frozenset[str], tuple[str, ...], str], ...]:
+    read: list[tuple[str, frozenset[str], tuple[str, ...], str]] = []
+    for line in _TABLE.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        who, verbs, *rest = line.split()
+        condition = rest.pop() if rest[-1] in _CONDITIONS else ""
+        meant = frozenset(each for word in verbs.split(",") for each in _VERBS.get(word, (word,)))
+        read.append((who, meant, tuple(rest), condition))
+    return tuple(read)
+
+
+def is_allowed(call: Call) -> bool:
+    """Whether guarantees section 8 allows the call, as far as it can be judged without its body."""
+    if call.user.startswith("system:node:"):
+        return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
+    verb = _SPECIAL.get(call.subresource, call.verb)
+    if call.resource in ("nodetokens", "statehash"):
+        verb = "token" if call.resource == "nodetokens" else "statehash"
+    what = call.resource + (f"/{call.subresource}" if call.subresource else "")
+    return any(
+        verb in verbs and _is_meant(call, who) and _is_listed(call, what, resources) and _holds(call, condition)
+        for who, verbs, resources, condition in _lines()
+    )
+
+
+def _is_meant(call: Call, who: str) -> bool:
+    kind, _, rest = who.partition(":")
+    if kind == "group":
+        return rest in call.groups
+    if kind == "user":
+        return call.user.startswith("user:") and call.user != "user:"
+    if kind == "C":
+        name = call.user.removeprefix("system:controller:")
+        return name != call.user and (name == rest or (rest == "*" and name in _CONTROLLERS))
+    return call.user == who
+
+
+def _is_listed(call: Call, what: str, resources: tuple[str, ...]) -> bool:
+    if what in resources:
+        return True
+    if call.resource in ("nodetokens", "statehash"):
+        return False
+    if call.subresource:
+        return f"*/{call.subresource}" in resources
+    return "*" in resources or ("all-but-secrets" in resources and what != "secrets")
+
+
+def _holds(call: Call, condition: str) -> bool:
+    match condition:
+        case "":
+            return True
+        case "own-namespace":
+            return (call.name if call.resource == "namespaces" else call.namespace) in call.owned
+        case "own-lease":
+            return call.namespace == "kube-system" and _is_own_lease(call)
+    return call.verb != "delete" or frozenset(condition.split(",")) <= call.preconditions
+
+
+def _is_own_lease(call: Call) -> bool:
+    if not call.name:
+        return call.verb == "create"
+    if call.user == "system:kube-scheduler":
+        return "scheduler" in call.name
+    return call.name in (call.user.rsplit(":", 1)[-1], "kube-controller-manager")
+
+
+def _node_may(call: Call, node: str) -> bool:
+    """X-NR1 to X-NR17 and X-UB2, X-UB3, in that order."""
+    is_mine, verb = call.bound_to == node, call.verb
+    match call.resource, call.subresource:
+        case "nodes", "":
+            return call.name == node and verb in ("get", "create", "update", "patch")
+        case "nodes", "status":
+            return call.name == node and verb in ("get", "update", "patch")
+        case "leases.coordination.k8s.io", "":
+            mine = call.namespace == "kube-node-lease" and call.name == node
+            return mine and verb in ("get", "create", "update", "patch", "delete")
+        case "pods", "":
+            if verb in ("list", "watch"):
+                return call.field_selector == f"spec.nodeName={node}"
+            return verb == "create" or (verb in ("get", "delete") and is_mine)
+        case "pods", "eviction":
+            return verb == "create" and is_mine
+        case "pods", "status":
+            return verb in ("get", "update", "patch") and is_mine
+        case "pods", "unbind":
+            return verb == "create" and (is_mine or call.is_retry)
+        case (("secrets" | "configmaps"), ""):
+            return verb in ("get", "watch") and bool(call.name) and call.referenced
+        case "events", "":
+            return verb in ("create", "patch")
+    return False
+
+
+def may_change_node_name(
+    user: str, subresource: str, before: str, after: str, *, unbind_callers: str = "kubelet"
+) -> bool:
+    """Whether I2 allows this change of a stored pod's `spec.nodeName` to this writer."""
+    if before == after:
+        return True
+    if not before:
+        return subresource == "binding" and user == "system:kube-scheduler"
+    if after:
+        return False
+    is_node = user == f"system:node:{before}"
+    return subresource == "unbind" and (
+        is_node or (user == "system:pod-unbinder" and unbind_callers == "kubelet+controller")
+    )
+
+
+def call_of(record: Mapping[str, Any], old: Mapping[str, Any] | None) -> Call:
+    """Return the call of an audit record: `user, groups, verb, resource, subresource, namespace, name`."""
+    spec = (old or {}).get("spec") or {}
+    return Call(
+        user=str(record.get("user", "")),
+        groups=tuple(record.get("groups", ())),
+        verb=str(record.get("verb", "")),
+        resource=str(record.get("resource", "")),
+        subresource=str(record.get("subresource", "")),
+        namespace=str(record.get("namespace", "")),
+        name=str(record.get("name", "")),
+        bound_to=str(spec.get("nodeName") or ""),
+        preconditions=frozenset(record.get("preconditions", ())),
+    )
