@@ -380,7 +380,8 @@ class Supervisor:
             child.last_error = self._why(child, code)
             if not self._may_restart(child, code):
                 child.failed_for_good = True
-                self._log.error("child.given_up", child=child.name, error=child.last_error)
+                if self._is_ready:  # before that, whoever started the mesh is told
+                    self._log.error("child.given_up", child=child.name, error=child.last_error)
                 self._write_state()
                 return
             delay_s, child.next_down_s = child.next_down_s, None
