@@ -29,7 +29,6 @@ def failure_patch(pod: Pod, reason: str, message: str, nominated_node: str | Non
                 "status": "False",
                 "reason": reason,
                 "message": message,
-                "lastProbeTime": None,
                 "lastTransitionTime": since or format_time(wall_s),
             }
         ]

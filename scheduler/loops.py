@@ -440,7 +440,8 @@ class Scheduler:
         began = queued.initial_attempt if queued.initial_attempt is not None else now
         self._hearts.metrics.bound(info.uid, node, queued.attempts, now - began, now)
         self._tell(info, "Scheduled", f"Successfully assigned {info.key} to {node}", traceparent=span.traceparent)
-        log.info("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
+        # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
+        log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
         if not assumption.is_obsolete:
             self._hearts.runner.post_bind(assumption.state, info, node)
             self._hearts.queue.bound(queued)

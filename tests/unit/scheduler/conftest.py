@@ -27,8 +27,18 @@ class Worlds:
     """Builders; every pod has its name as uid."""
 
     @staticmethod
-    def node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", labels: dict[str, str] | None = None,
-             taints: tuple[Taint, ...] = (), unschedulable: bool = False, session: str = "", **more: str) -> Node:  # fmt: skip
+    def node(
+        name: str = "n1",
+        *,
+        cpu: str = "4",
+        memory: str = "8Gi",
+        pods: str = "110",
+        labels: dict[str, str] | None = None,
+        taints: tuple[Taint, ...] = (),
+        unschedulable: bool = False,
+        session: str = "",
+        **more: str,
+    ) -> Node:
         allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **{k.replace("__", "/"): v for k, v in more.items()}}
         return Node(
             metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
@@ -37,9 +47,23 @@ class Worlds:
         )
 
     @staticmethod
-    def pod(name: str = "p", *, cpu: str = "", memory: str = "", node: str = "", rv: int = 1, port: int = 0, host_ip: str = "",
-            unbound: tuple[tuple[str, str, int], ...] = (), nominated: str = "", uid: str = "", labels: dict[str, str] | None = None,
-            phase: str = "Pending", requests: dict[str, str] | None = None, **spec: Any) -> Pod:  # fmt: skip
+    def pod(
+        name: str = "p",
+        *,
+        cpu: str = "",
+        memory: str = "",
+        node: str = "",
+        rv: int = 1,
+        port: int = 0,
+        host_ip: str = "",
+        unbound: tuple[tuple[str, str, int], ...] = (),
+        nominated: str = "",
+        uid: str = "",
+        labels: dict[str, str] | None = None,
+        phase: str = "Pending",
+        requests: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> Pod:
         """`unbound`: (node, reason, exclude seconds), newest first."""
         wanted = {**({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {}), **(requests or {})}
         ports = (ContainerPort(container_port=80, host_port=port, host_ip=host_ip),) if port else ()
@@ -78,13 +102,21 @@ class Heart:
         )
         chance = random.Random(7)
         self.cycle = SchedulingCycle(
-            self.cache, self.runner, self.queue.nominator, chance,
+            self.cache,
+            self.runner,
+            self.queue.nominator,
+            chance,
             percentage=assigned.integer("scheduler.percentage_of_nodes_to_score"),
-        )  # fmt: skip
+        )
         self.handlers = EventHandlers(
-            self.cache, self.queue, self.exclusions, self.runner, chance,
-            scheduler_name="default-scheduler", unbinding=assigned.flag("PodUnbinding"),
-        )  # fmt: skip
+            self.cache,
+            self.queue,
+            self.exclusions,
+            self.runner,
+            chance,
+            scheduler_name="default-scheduler",
+            unbinding=assigned.flag("PodUnbinding"),
+        )
 
     def nodes(self, *nodes: Node, now: float = 0.0) -> Heart:
         """Have the watch show these nodes."""
