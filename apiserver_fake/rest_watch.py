@@ -95,6 +95,8 @@ async def stream(
     finally:
         if not first.done():
             first.cancel()
+            # A generator cannot be closed while it is still being advanced.
+            await asyncio.wait((first,))
         closing = getattr(batches, "aclose", None)
         if closing is not None:
             await closing()
