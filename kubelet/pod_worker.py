@@ -205,9 +205,11 @@ class PodWorker:
 
     def start_acked(self, now: float) -> list[Action]:
         """A status with `startTime` was acknowledged (switch kubelet.start_fence)."""
-        if not self._start_acked:
-            self._start_acked = True
-            self._next_container(now)
+        if self._start_acked:
+            # Nothing new: asking for another write here would ask for ever.
+            return []
+        self._start_acked = True
+        self._next_container(now)
         return self.advance(now)
 
     def update(self, pod: KubeletPod, now: float) -> list[Action]:
