@@ -41,7 +41,7 @@ def verb_of(request: Request) -> str:
         return "token"
     if request.resource == "statehash":
         return "statehash"
-    return _SPECIAL_VERBS.get(request.subresource, request.verb)
+    return _SPECIAL_VERBS.get(request.subresource, "create") if request.verb == "create" else request.verb
 
 
 def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing | None = None) -> None:

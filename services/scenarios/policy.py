@@ -77,7 +77,8 @@ C:taint-eviction              delete                      pods                  
 C:podgc                       read                        nodes pods
 C:podgc                       change                      pods/status
 C:podgc                       delete                      pods                                            uid
-C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps deployments.apps
+C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps
+C:disruption                  read                        deployments.apps
 C:disruption                  get                         */scale
 C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
 C:namespace                   read                        *
@@ -126,7 +127,7 @@ def is_allowed(call: Call) -> bool:
     """Whether guarantees section 8 allows the call, as far as it can be judged without its body."""
     if call.user.startswith("system:node:"):
         return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
-    verb = _SPECIAL.get(call.subresource, call.verb)
+    verb = call.verb if call.verb != "create" else _SPECIAL.get(call.subresource, "create")
     if call.resource in ("nodetokens", "statehash"):
         verb = "token" if call.resource == "nodetokens" else "statehash"
     what = call.resource + (f"/{call.subresource}" if call.subresource else "")
