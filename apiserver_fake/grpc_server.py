@@ -340,7 +340,8 @@ class _WatchStream:
                 if not self._ready and not self._ends:
                     await self._pace.send(self._context, pb.WatchFrame(heartbeat=True))
                     continue
-            await self._pace.linger()
+            if not any(watcher.is_filling for watcher in self._ready.values()):
+                await self._pace.linger()
             frame = self._frame()
             if frame.batches or frame.ends:
                 await self._pace.send(self._context, frame)

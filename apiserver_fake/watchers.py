@@ -79,6 +79,11 @@ class Watcher:
         return len(self._queue)
 
     @property
+    def is_filling(self) -> bool:
+        """Whether so much waits that it should be taken at once."""
+        return len(self._queue) * 8 > self._hub.queue_events or self._queue_bytes * 8 > self._hub.queue_bytes
+
+    @property
     def has_events(self) -> bool:
         """Whether `take` would return something."""
         return bool(self._backlog or self._queue)

@@ -23,7 +23,8 @@ from services.api.wire import Response
 from services.runtime.config import EXIT_IO
 
 BATCH_CHANGES = 256
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 19
+"""Half of a watcher's queue: one batch alone must not cut a watcher that keeps up."""
 BATCH_OPERATIONS = 1_024
 QUEUE_MAX = 2_000
 ANSWERS_S = 300.0

@@ -136,6 +136,16 @@ def test_the_window_keeps_changes_that_are_young_or_among_the_last():
         store.changes_after("pods", 0)
 
 
+def test_the_last_changes_stay_however_old_they_are():
+    store = Store(window_s=300, window_changes=2)
+    for step in range(4):
+        commit(store, a_document(f"p{step}"))
+
+    store.trim(10_000.0)
+
+    assert [c.rv for c in store.changes_after("pods", store.window_start)] == [3, 4]
+
+
 def test_a_field_the_kind_cannot_select_by_is_a_bad_request():
     with pytest.raises(BadRequest, match=r"field label not supported: spec\.foo"):
         Selection.parse(PODS, "", "", "spec.foo=x")
