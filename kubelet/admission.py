@@ -210,6 +210,14 @@ def matches_affinity(pod: KubeletPod, labels: Mapping[str, str], node_name: str)
     return any(_term(term, labels, node_name) for term in affinity.node_affinity.required.node_selector_terms)
 
 
+def asks_for_labels(pod: KubeletPod) -> bool:
+    """Whether the node's labels decide about this pod."""
+    affinity = pod.spec.affinity
+    if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
+        return True
+    return bool(pod.spec.node_selector)
+
+
 def _term(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False

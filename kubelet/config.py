@@ -151,7 +151,6 @@ class KubeletConfig(CommonConfig):
     crashloop_initial_s: float = setting(10.0, "first back-off of a container that ended, seconds")
     crashloop_max_s: float = setting(300.0, "longest back-off of a container that ended, seconds (KEP-4603)")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
-    node_watch: bool = setting(True, "watch each own Node, so that admission sees its newest labels and taints")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""

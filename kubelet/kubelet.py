@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubelet import unbinding
-from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit
+from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.config import NodeDefinition
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.latency import LatencyModel
@@ -359,7 +359,13 @@ class Kubelet:
     # --- admission (kubelet 5) ---
 
     def _decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
-        """Admit, reject, or wait for what the decision depends on."""
+        """Admit, reject, or wait for what the decision depends on.
+
+        A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
+        """
+        if not is_live and asks_for_labels(pod):
+            self._await_node(pod, key)
+            return
         evicting: frozenset[WorkerKey] = frozenset()
         if is_critical(pod):
             leaving = ((k, w.termination) for k, w in self.workers.items())
@@ -375,12 +381,17 @@ class Kubelet:
                 self.parked[key] = _Parked(pod, "room")
                 for victim in outcome.victims:
                     self._evict(victim, now)
-            case Rejection(reason="NodeAffinity") if not is_live:
-                # The cached Node may be older than the binding: read it once more (kubelet 5.2).
-                self.parked[key] = _Parked(pod, "node", outcome)
-                self.effects.append(ReadNode(key, False))
+            case Rejection(reason="TaintToleration") if not is_live:
+                # The taint may be gone since the Node was last seen.
+                self._await_node(pod, key)
             case Rejection():
                 self._rejected(pod, key, outcome, now)
+
+    def _await_node(self, pod: KubeletPod, key: WorkerKey) -> None:
+        """Decide once the Node is read; one read serves all who wait."""
+        if not any(p.why == "node" for p in self.parked.values()):
+            self.effects.append(ReadNode(key, False))
+        self.parked[key] = _Parked(pod, "node")
 
     def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.parked.pop(key, None)
@@ -637,14 +648,14 @@ class Kubelet:
         """Take the newest labels and taints."""
         self.node = facts
 
-    def node_read(self, key: WorkerKey, facts: NodeFacts | None, now: float) -> None:
-        """Take a live read of the Node that a rejection waits for; None: it could not be read."""
-        parked = self.parked.get(key)
-        if parked is None or parked.why != "node":
-            return
+    def node_read(self, facts: NodeFacts | None, now: float) -> None:
+        """Take a live read of the Node that pods wait for; None: it could not be read."""
         if facts is not None:
             self.node = facts
-        self._decide(parked.pod, key, now, is_live=True)
+        for key, parked in [(k, p) for k, p in self.parked.items() if p.why == "node"]:
+            if key in self.parked:
+                del self.parked[key]
+                self._decide(parked.pod, key, now, is_live=True)
 
     # --- time and disk ---
 

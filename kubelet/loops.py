@@ -88,6 +88,7 @@ class Host:
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
         self.agents = [Agent(self, definition, index) for index, definition in enumerate(definitions)]
         self.group: asyncio.TaskGroup | None = None
+        self._is_over = False
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at_s = float("inf")
         self._last_tick_s = self.clock.now()
@@ -98,18 +99,26 @@ class Host:
         self._recover()
         self.journal.on_trouble = self._disk_trouble
         self.journal.on_batch = self._drain_touched
-        async with asyncio.TaskGroup() as group:
-            self.group = group
-            group.create_task(self.journal.run())
-            for agent in self.agents:
-                group.create_task(agent.live())
-            self._last_tick_s = self.clock.now()
-            self._tick()
-            await asyncio.Event().wait()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self.group = group
+                group.create_task(self.journal.run())
+                for agent in self.agents:
+                    group.create_task(agent.live())
+                self._last_tick_s = self.clock.now()
+                self._tick()
+                await asyncio.Event().wait()
+        finally:
+            # The timer is the one thing of ours that no task owns.
+            self._is_over = True
+            if self._handle is not None:
+                self._handle.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that this host owns."""
-        assert self.group is not None
+        """Do some work in a task that this host owns; a host that ends begins nothing."""
+        if self._is_over or self.group is None:
+            work.close()
+            return
         self.group.create_task(work)
 
     def _recover(self) -> None:
@@ -139,7 +148,7 @@ class Host:
 
     def _arm(self) -> None:
         at_s = self.timers.next_at_s
-        if at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
+        if self._is_over or at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
             return
         if self._handle is not None:
             self._handle.cancel()
@@ -154,6 +163,7 @@ class Host:
             # We were frozen: what others decided meanwhile must be read before anything is done (N6).
             for agent in self.agents:
                 agent.must_read = True
+                agent.report_soon()
         self._last_tick_s = now
         for agent, what, key in self.timers.due(now):
             agent.fire(what, key, now)
@@ -245,16 +255,8 @@ class Agent:
         )  # fmt: skip
         pods.on_change(self._pod_changed)
         pods.on_progress(self._pods_progressed)
-        async with asyncio.TaskGroup() as group:
-            if self.host.config.node_watch:
-                nodes = Informer(
-                    self.api, Node, clock=self.host.clock, random=self.host.random,
-                    field_selector=f"metadata.name={self.name}", keep_documents=False,
-                )  # fmt: skip
-                nodes.on_change(self._node_changed)
-                group.create_task(nodes.run())
-            self.pods = pods
-            group.create_task(pods.run())
+        self.pods = pods
+        await pods.run()
 
     async def _register(self) -> None:
         """Leave a Node that is ours, with our session acknowledged (N5)."""
@@ -319,14 +321,6 @@ class Agent:
             self.kubelet.sources_ready(now)
         self.drain()
 
-    def _node_changed(self, change: Change[Node]) -> None:
-        if change.new is not None:
-            self._take_node(change.new)
-            return
-        # Somebody deleted our Node: register again, under the same session.
-        self.is_registered = False
-        self.host.spawn(self._register_again())
-
     async def _register_again(self) -> None:
         while not self.is_registered:
             try:
@@ -338,8 +332,6 @@ class Agent:
     def _take_node(self, node: Node) -> None:
         self.kubelet.node_changed(_facts(node))
         self.node_uid = node.metadata.uid or self.node_uid
-        if self.is_registered and not node.is_ready:
-            self.report_soon()
 
     # --- time ---
 
@@ -615,7 +607,7 @@ class Agent:
             log.warning("node.read_failed", node=self.name, reason=str(error))
         now = self.host.clock.now()
         if not read.for_session:
-            self.kubelet.node_read(read.key, None if node is None else _facts(node), now)
+            self.kubelet.node_read(None if node is None else _facts(node), now)
         elif node is None:
             await asyncio.sleep(1.0)
             self.host.spawn(self._read_node(read))
@@ -706,13 +698,16 @@ class Agent:
                 "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
             )
         except NotFound:
+            # Somebody deleted our Node: register again, under the same session.
+            self.is_registered = False
+            self.host.spawn(self._register_again())
             return
         except (ApiError, UnknownOutcome) as error:
             log.warning("node.report_failed", node=self.name, reason=str(error))
             self.host.set_timer(self.host.clock.now() + 10.0, self, "retry-report")
             return
         self.node_writes += 1
-        self.kubelet.node_changed(_facts(msgspec.convert(stored, Node)))
+        self._take_node(msgspec.convert(stored, Node))
 
     # --- logs ---
 

@@ -147,7 +147,7 @@ class World:
         return self.apiserver.server.door(identity).call(Request(**request))
 
 
-@pytest.fixture()
+@pytest.fixture
 def simulate():
     """Run `story(world)` in virtual time over a fresh world and return what it returns."""
 

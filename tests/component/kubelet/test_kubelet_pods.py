@@ -1,5 +1,7 @@
 """Pods on nodes: the kubelet room against a real API server room, in virtual time."""
 
+import asyncio
+
 
 def running(pod):
     return pod is not None and pod["status"].get("phase") == "Running"
@@ -45,3 +47,260 @@ def test_a_bound_pod_runs(simulate):
 
     assert condition(pod, "Ready")["status"] == "True"
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
+
+
+def test_kubelet_6_five_readiness_flips_within_a_slow_write_are_at_most_two_patches(simulate):
+    async def story(w):
+        w.network.profile("kubelet/h0").latency_min_s = w.network.profile("kubelet/h0").latency_max_s = 0.5
+        await w.create("p", run="ready after 10s; flap 200ms 4")
+        await w.until_pod("p", running)
+        before = w.agent().status_writes
+        await w.until_pod("p", lambda p: condition(p, "Ready")["status"] == "True")
+        await asyncio.sleep(15)
+        return w.agent().status_writes - before, await w.pod("p")
+
+    writes, pod = simulate(story)
+
+    assert writes <= 3  # one may be on its way when the flips begin
+    assert condition(pod, "Ready")["status"] == "True"
+    assert pod["status"]["containerStatuses"][0]["ready"]
+
+
+def test_kubelet_7_a_graceful_delete_shows_the_terminal_phase_before_the_object_goes(simulate):
+    async def story(w):
+        await w.create("p", run="on SIGTERM exit 1 after 3s")
+        await w.until_pod("p", running)
+        seen = []
+        at = w.clock.now()
+        await w.delete("p", 30)
+        while (pod := await w.pod("p")) is not None:
+            if pod["status"]["phase"] not in seen:
+                seen.append(pod["status"]["phase"])
+            await asyncio.sleep(0.0001)
+        return w.clock.now() - at, seen, [x.ev for x in w.events.lines if x.comp == "h0" or x.ev == "kubelet.stop"]
+
+    took_s, seen, lines = simulate(story)
+
+    assert 3 <= took_s <= 5
+    assert seen == ["Running", "Failed"]
+    assert "kubelet.stop" in lines
+
+
+def test_kubelet_9_of_two_pods_bound_at_once_the_older_runs_and_the_younger_never_does(simulate):
+    async def story(w):
+        w.kill_kubelet()
+        older = await w.create("older", cpu="3", bind=False)
+        await asyncio.sleep(1.5)
+        younger = await w.create("younger", cpu="3", bind=False)
+        from services.api.meta import Key
+
+        await w.scheduler.bind(Key("default", "younger"), younger, "n1")
+        await w.scheduler.bind(Key("default", "older"), older, "n1")
+        await w.start_kubelet()
+        await w.until_pod("older", running)
+        failed = await w.until_pod("younger", lambda p: p["status"]["phase"] == "Failed")
+        await w.delete("older")
+        await w.until_pod("older", lambda p: p is None)
+        await asyncio.sleep(30)
+        return failed, await w.pod("younger"), w.lines("kubelet.admit")
+
+    failed, later, admits = simulate(story)
+
+    assert failed["status"]["reason"] == "OutOfcpu"
+    assert failed["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000"
+    )
+    assert later["status"]["phase"] == "Failed"
+    assert len(admits) == 1
+    assert all(admits[0].data["ledger"][r] <= n for r, n in admits[0].data["allocatable"].items())
+
+
+def test_kubelet_14_a_label_removed_between_bind_and_admission_is_a_node_affinity_failure(simulate):
+    async def story(w):
+        from services.api.meta import Key
+
+        await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": "ssd"}}})
+        await asyncio.sleep(1)
+        w.network.profile("kubelet/h0").watch_delay_s = 2.0
+        await w.create("p", spec={"nodeSelector": {"disk": "ssd"}})
+        await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": None}}})
+        return await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed")
+
+    assert simulate(story)["status"]["reason"] == "NodeAffinity"
+
+
+def test_kubelet_15_fifty_running_pods_survive_a_kubelet_killed_for_20_s(simulate):
+    async def story(w):
+        uids = [await w.create(f"p{i}", cpu="10m", run="forever") for i in range(50)]
+        for i in range(50):
+            await w.until_pod(f"p{i}", running)
+        await asyncio.sleep(2)
+        before = [await w.pod(f"p{i}") for i in range(50)]
+        w.kill_kubelet()
+        await asyncio.sleep(20)
+        await w.start_kubelet()
+        await asyncio.sleep(30)
+        after = [await w.pod(f"p{i}") for i in range(50)]
+        return uids, before, after, w.agent().status_writes, w.lines("kubelet.start"), w.lines("kubelet.stop")
+
+    uids, before, after, writes, starts, stops = simulate(story)
+
+    assert writes <= 60
+    assert [x.obj["uid"] for x in starts] == uids
+    assert not stops
+    for old, new in zip(before, after, strict=True):
+        assert condition(new, "Ready") == condition(old, "Ready")
+        assert new["status"]["containerStatuses"] == old["status"]["containerStatuses"]
+
+
+def test_a_pod_deleted_while_its_kubelet_was_down_is_stopped_and_confirmed_on_return(simulate):
+    async def story(w):
+        uid = await w.create("p", run="forever")
+        await w.until_pod("p", running)
+        w.kill_kubelet()
+        await w.delete("p", 5)
+        gone = await w.create("q", run="forever", bind=False)
+        await asyncio.sleep(10)
+        assert await w.pod("p") is not None
+        await w.start_kubelet()
+        await w.until_pod("p", lambda p: p is None)
+        return uid, gone, w.lines("kubelet.stop")
+
+    uid, _, stops = simulate(story)
+
+    assert [x.obj["uid"] for x in stops] == [uid]
+
+
+def test_a_pod_force_deleted_while_its_kubelet_was_down_is_stopped_on_return(simulate):
+    async def story(w):
+        uid = await w.create("p", run="forever")
+        await w.until_pod("p", running)
+        w.kill_kubelet()
+        await w.delete("p", 0)
+        await w.start_kubelet()
+        await asyncio.sleep(2)
+        return uid, w.lines("kubelet.stop"), w.agent().kubelet.ledger.used["pods"]
+
+    uid, stops, used = simulate(story)
+
+    assert [x.obj["uid"] for x in stops] == [uid]
+    assert used == 0
+
+
+def test_kubelet_16_a_new_pod_of_the_same_name_starts_after_the_old_ones_container_stopped(simulate):
+    async def story(w):
+        old = await w.create("web-0", run="on SIGTERM exit 0 after 10s")
+        await w.until_pod("web-0", running)
+        await w.delete("web-0", 10)
+        await asyncio.sleep(0.1)
+        await w.delete("web-0", 0)
+        new = await w.create("web-0")
+        await w.until_pod("web-0", running)
+        return old, new, w.lines("kubelet.stop"), w.lines("kubelet.start")
+
+    old, new, stops, starts = simulate(story)
+
+    assert [x.obj["uid"] for x in starts] == [old, new]
+    assert [x.obj["uid"] for x in stops] == [old]
+    assert stops[0].mono_ns <= starts[1].mono_ns
+
+
+def test_kubelet_19_a_critical_pod_evicts_the_best_effort_pod_and_then_runs(simulate):
+    async def story(w):
+        await w.create("best-effort", cpu="")
+        await w.create("other", cpu="1")
+        await w.until_pod("best-effort", running)
+        await w.until_pod("other", running)
+        await w.create("critical", spec={"priorityClassName": "system-node-critical"})
+        await w.until_pod("critical", running)
+        return await w.pod("best-effort"), await w.pod("other")
+
+    evicted, other = simulate(story, nodes=({"name": "n1", "pods": 2},))
+
+    target = condition(evicted, "DisruptionTarget")
+    assert evicted["status"]["phase"] == "Failed"
+    assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+    assert target["message"] == "Preempted in order to admit critical pod"
+    assert running(other)
+
+
+def test_guarantees_n2_checkpoint_then_start_line_and_the_container_not_before(simulate):
+    async def story(w):
+        uid = await w.create("p")
+        await w.until_pod("p", running)
+        return [x.ev for x in w.events.lines if x.ev.startswith("kubelet.") and (x.obj or {}).get("uid") == uid]
+
+    assert simulate(story) == ["kubelet.admit", "kubelet.checkpoint", "kubelet.start"]
+
+
+def test_guarantees_n5_the_session_is_acknowledged_before_anything_is_admitted(simulate):
+    async def story(w):
+        await w.create("p")
+        await w.until_pod("p", running)
+        return [x.ev for x in w.events.lines if x.ev in ("kubelet.session", "kubelet.admit")]
+
+    assert simulate(story) == ["kubelet.session", "kubelet.session", "kubelet.admit"]
+
+
+def test_guarantees_fm_k6_while_the_disk_is_full_nothing_starts_and_the_node_says_so(simulate):
+    async def story(w):
+        from services.api.meta import Key
+
+        w.platter.broken = OSError(28, "No space left on device")
+        await w.create("p")
+        await asyncio.sleep(5)
+        node = await w.admin.get("nodes", Key("", "n1"))
+        started = len(w.lines("kubelet.start"))
+        w.platter.broken = None
+        await w.until_pod("p", running)
+        return started, condition(node, "DiskPressure")["status"]
+
+    assert simulate(story) == (0, "True")
+
+
+def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterwards(simulate):
+    async def story(w):
+        await w.create("p", run="crash after 1s")
+        await w.until_pod("p", running)
+        w.network.profile("kubelet/h0").requests_cut = True
+        await asyncio.sleep(120)
+        w.network.profile("kubelet/h0").requests_cut = False
+        before = w.agent().status_writes
+        await asyncio.sleep(15)
+        return w.agent().status_writes - before, await w.pod("p")
+
+    writes, pod = simulate(story)
+
+    assert writes <= 4
+    assert pod["status"]["containerStatuses"][0]["restartCount"] >= 3
+
+
+def test_a_finished_pod_is_not_run_again_when_the_kubelet_dies_before_telling(simulate):
+    async def story(w):
+        await w.create("p", run="exit 0 after 2s", spec={"restartPolicy": "Never"})
+        await w.until_pod("p", running)
+        w.network.profile("kubelet/h0").requests_cut = True
+        await asyncio.sleep(5)
+        w.kill_kubelet()
+        w.network.profile("kubelet/h0").requests_cut = False
+        await w.start_kubelet()
+        pod = await w.until_pod("p", lambda p: p["status"]["phase"] != "Running")
+        return pod, w.lines("kubelet.start")
+
+    pod, starts = simulate(story)
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert len(starts) == 1
+
+
+def test_one_seed_gives_one_event_log(simulate):
+    async def story(w):
+        for i in range(5):
+            await w.create(f"p{i}", node=f"n{i % 2}", cpu="100m", run="crash after 3s")
+        await asyncio.sleep(60)
+        return w.events.digest
+
+    nodes = ({"name": "n0"}, {"name": "n1"})
+
+    assert simulate(story, nodes=nodes, latency=()) == simulate(story, nodes=nodes, latency=())
+    assert simulate(story, nodes=nodes, latency=(), seed=2) != simulate(story, nodes=nodes, latency=())

@@ -42,16 +42,16 @@ def make_guaranteed(name, *cpus, **changes):
     )
 
 
-@pytest.fixture()
+@pytest.fixture
 def a_pod():
     return make_pod
 
 
-@pytest.fixture()
+@pytest.fixture
 def guaranteed():
     return make_guaranteed
 
 
-@pytest.fixture()
+@pytest.fixture
 def a_node():
     return lambda **fields: NodeDefinition.parse({"name": "n1", **fields})

@@ -8,7 +8,7 @@ from kubelet.view import worker_key
 from services.api.taints import Taint
 
 
-@pytest.fixture()
+@pytest.fixture
 def node_of(a_node):
     class OneNode:
         def __init__(self, labels=None, taints=(), **fields):

@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.fake_cri import container_log
 from kubelet.latency import LatencyModel
-from kubelet.pod_worker import Finished, LogStart, LogStop, Persist, PodWorker, Policy, Poke, Told, WallTimes
+from kubelet.pod_worker import Finished, LogStart, LogStop, Persist, PodWorker, Poke, Policy, Told, WallTimes
 from kubelet.resource_managers import NO_ALLOCATION
 from kubelet.view import worker_key
 

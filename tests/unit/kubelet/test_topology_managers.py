@@ -104,9 +104,7 @@ def test_packing_takes_whole_nodes_then_whole_cores_then_threads():
 def test_reserved_cpus_are_never_exclusive_and_a_shortage_names_both_numbers():
     manager = CpuManager([4], reserved=2)
 
-    assert manager.allocate(3, None) == (
-        "not enough cpus available to satisfy request: requested=3, available=2"
-    )
+    assert manager.allocate(3, None) == ("not enough cpus available to satisfy request: requested=3, available=2")
     assert manager.allocate(2, None) == (2, 3)
 
 
