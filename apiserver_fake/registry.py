@@ -675,6 +675,9 @@ class _Write:
             is_gone = left is None
             remains = before if left is None else (None if left is old else left)
         body_bytes, rv = stored.body, stored.rv
+        if not request.dry_run:
+            for kind, other in result.also:
+                staged.put(find_resource(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent)
         if remains is not None and not request.dry_run and (is_gone or remains != old):
             final = {**remains, "metadata": {**remains["metadata"]}}
             if is_gone or _is_released(final):
