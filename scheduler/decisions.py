@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler.scheduling_cycle import Ranking
 from services.api.meta import Key
 
 DECISIONS_MAX: Final = 4096
@@ -13,7 +14,7 @@ DECISIONS_MAX: Final = 4096
 
 @dataclass(slots=True)
 class Decision:
-    """One cycle. `rejected`: plugin to reason to nodes; `scores`: plugin to node to 0..100."""
+    """One cycle. `rejected`: plugin to reason to nodes; `ranking`: the nodes that were compared."""
 
     uid: str
     attempt: int
@@ -21,26 +22,25 @@ class Decision:
     outcome: str
     node: str = ""
     message: str = ""
-    feasible: tuple[str, ...] = ()
     feasible_count: int = 0
     evaluated: int = 0
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
-    scores: dict[str, dict[str, int]] = field(default_factory=dict)
-    final: dict[str, int] = field(default_factory=dict)
+    ranking: Ranking | None = None
     nominated_node: str = ""
 
     def document(self) -> dict[str, Any]:
         """Return the part of `explain pod/…` that this cycle knows (walls 10)."""
+        ranking = self.ranking
         return {
             "outcome": self.outcome,
             "node": self.node,
             "attempts": self.attempt,
-            "feasible": list(self.feasible),
+            "feasible": list(ranking.names) if ranking is not None else [self.node] if self.node else [],
             "feasible_count": self.feasible_count,
             "evaluated": self.evaluated,
             "rejected": self.rejected,
-            "scores": self.scores,
-            "final": self.final,
+            "scores": ranking.scores if ranking is not None else {},
+            "final": ranking.totals if ranking is not None else {},
             "message": self.message,
             "nominated_node": self.nominated_node,
         }

@@ -320,9 +320,8 @@ class Scheduler:
         self._log_pod("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
         hearts.decisions.keep(
             info.key,
-            Decision(info.uid, queued.attempts, now, "scheduled", node=node, feasible=result.feasible_names,
-                     feasible_count=result.feasible, evaluated=result.evaluated, scores=result.scores or {},
-                     final=result.totals or {}),
+            Decision(info.uid, queued.attempts, now, "scheduled", node=node, feasible_count=result.feasible,
+                     evaluated=result.evaluated, ranking=result.ranking),
         )  # fmt: skip
         hearts.metrics.attempted("scheduled", took_s)
         self._binding += 1

@@ -145,6 +145,7 @@ class SchedulingQueue:
         self._error_backoff: list[tuple[Any, ...]] = []
         self._unschedulable: dict[Key, QueuedPod] = {}
         self._rejected_by: dict[str, dict[Key, QueuedPod]] = {}
+        self._interest: dict[ClusterEvent, list[str]] = {}
         self._in_flight: dict[str, int] = {}
         self._events: deque[_Happened] = deque()
         self._events_start = 0
@@ -537,11 +538,14 @@ class SchedulingQueue:
     # -- hints -----------------------------------------------------------------------------------------------------
 
     def _interested(self, event: ClusterEvent) -> list[str]:
-        return [
-            plugin
-            for plugin, registered in self._registrations.items()
-            if any(event.matches(registration.event) for registration in registered)
-        ]
+        found = self._interest.get(event)
+        if found is None:
+            found = self._interest[event] = [
+                plugin
+                for plugin, registered in self._registrations.items()
+                if any(event.matches(registration.event) for registration in registered)
+            ]
+        return found
 
     def _candidates(self, event: ClusterEvent, interested: list[str]) -> list[QueuedPod]:
         if event.is_wildcard:

@@ -6,7 +6,7 @@ Source: scheduler-queue-and-cycles 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from scheduler.cache import Cache
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, FitError
-from scheduler.framework.interface import PostFilterResult
+from scheduler.framework.interface import PostFilterResult, Scores
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.types import PodInfo
 from scheduler.nominator import Nominator
@@ -31,20 +31,44 @@ REPORTED_NODES_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """The nodes worth reporting, each plugin's scores of them in the order of `names`, and the weights.
+
+    Kept as arrays: one decision in thousands is ever looked at.
+    """
+
+    names: tuple[str, ...]
+    by_plugin: dict[str, Scores | int]
+    weights: Mapping[str, int]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Return node name to weighted sum."""
+        scores, weights = self.scores, self.weights
+        return {name: sum(weights[plugin] * of[name] for plugin, of in scores.items()) for name in self.names}
+
+    @property
+    def scores(self) -> dict[str, dict[str, int]]:
+        """Return plugin to node name to 0..100."""
+        return {
+            plugin: {name: scores if isinstance(scores, int) else int(scores[i]) for i, name in enumerate(self.names)}
+            for plugin, scores in self.by_plugin.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleResult:
     """The chosen node. `evaluated`: nodes looked at; `feasible`: those that fitted.
 
-    `state` goes on to Reserve … PostBind. `totals` are weighted sums and `scores` each plugin's 0 to
-    100 of the nodes worth reporting; both empty when one feasible node made scoring needless.
+    `state` goes on to Reserve … PostBind. `ranking` says why this one; None when one feasible node made
+    scoring needless.
     """
 
     node_name: str
     state: CycleState
     evaluated: int
     feasible: int
-    feasible_names: tuple[str, ...] = ()
-    totals: dict[str, int] | None = None
-    scores: dict[str, dict[str, int]] | None = None
+    ranking: Ranking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +134,23 @@ class SchedulingCycle:
         best = np.flatnonzero(totals == totals.max())
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
         row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
-        reported = _reported(row, best, totals, found, count)
-        names = [_name(columns, r) for r in reported]
+        rows = _reported(row, best, found, count)
+        nodes = columns.nodes
         return ScheduleResult(
             node_name=_name(columns, row),
             state=state,
             evaluated=evaluated,
             feasible=count,
-            feasible_names=tuple(names),
-            totals={name: int(totals[r]) for name, r in zip(names, reported, strict=True)},
-            scores=runner.scores_of(state, pod, columns, found, reported),
+            ranking=Ranking(
+                names=tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None]),
+                by_plugin=runner.scores_of(state, pod, columns, found, rows),
+                weights=runner.weights,
+            ),
         )
 
     def _only(self, row: int, found: Feasible, state: CycleState, evaluated: int) -> ScheduleResult:
         name = _name(self._cache.columns, row)
-        return ScheduleResult(name, state, evaluated, 1, (name,))
+        return ScheduleResult(name, state, evaluated, 1)
 
     def _sample(self, found: Feasible) -> int:
         """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
@@ -149,9 +175,8 @@ def _name(columns: Columns, row: int) -> str:
     return node.name
 
 
-def _reported(row: int, best: NDArray[np.intp], totals: NDArray[np.float64], found: Feasible,
-              count: int) -> Sequence[int]:  # fmt: skip
+def _reported(row: int, best: NDArray[np.intp], found: Feasible, count: int) -> NDArray[np.intp]:
     if count <= REPORTED_NODES_MAX:
-        return [int(r) for r in np.flatnonzero(found.mask)]
-    others = [int(r) for r in best[:REPORTED_SCORES] if r != row][: REPORTED_SCORES - 1]
-    return [row, *others]
+        return np.flatnonzero(found.mask)
+    others = [r for r in best[:REPORTED_SCORES].tolist() if r != row]
+    return np.array([row, *others[: REPORTED_SCORES - 1]], np.intp)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
@@ -112,6 +113,7 @@ class Runner:
         plugins = [e.plugin for e in profile]
         self.profile = tuple(profile)
         self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
+        self.weights: dict[str, int] = {e.name: e.weight for e in profile}
         self._pre_enqueue = [p for p in plugins if isinstance(p, PreEnqueuePlugin)]
         self._pre_filter = [p for p in plugins if isinstance(p, PreFilterPlugin)]
         filters = [p for p in plugins if isinstance(p, VectorFilterPlugin | FilterPlugin | StatefulFilterPlugin)]
@@ -415,27 +417,27 @@ class Runner:
         total[~mask] = -1.0
         return total, SUCCESS
 
-    def scores_of(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible,
-                  rows: Sequence[int]) -> dict[str, dict[str, int]]:  # fmt: skip
-        """Return, by plugin and node name, the scores (0 to 100, before weights) of a few rows."""
+    def scores_of(
+        self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible, rows: NDArray[np.intp]
+    ) -> dict[str, Scores | int]:
+        """Return each plugin's scores (0 to 100, before weights) of a few rows, in the order of `rows`."""
         known = found.remembered
         assert known is not None
-        table: dict[str, dict[str, int]] = {}
-        names = [node.name for row in rows if (node := columns.nodes[row]) is not None]
+        table: dict[str, Scores | int] = {}
         for enabled, raw in zip((*self._pure_scores, *self._normalized_pure), known.raw, strict=True):
             if enabled.name in state.skip_score:
                 continue
             scores: Scores | int = raw
             if enabled.name in self._normalizing:
                 scores = enabled.plugin.normalize(state, raw if raw.any() else 0, found.mask)
-            table[enabled.name] = _pick(scores, rows, names)
+            table[enabled.name] = scores if isinstance(scores, int) else scores[rows]
         for enabled in self._other_scores:
             if enabled.name in state.skip_score:
                 continue
             scores = self._raw(state, pod, columns, enabled.plugin, found.mask)
             if enabled.name in self._normalizing:
                 scores = enabled.plugin.normalize(state, scores, found.mask)
-            table[enabled.name] = _pick(scores, rows, names)
+            table[enabled.name] = scores if isinstance(scores, int) else scores[rows]
         return table
 
     def _raw(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, mask: Mask) -> Scores | int:
@@ -539,10 +541,6 @@ def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
 
 def _as_array(scores: Scores | int, size: int) -> Scores:
     return np.full(size, float(scores)) if isinstance(scores, int) else np.array(scores, np.float64)
-
-
-def _pick(scores: Scores | int, rows: Sequence[int], names: Sequence[str]) -> dict[str, int]:
-    return {n: scores if isinstance(scores, int) else int(scores[r]) for n, r in zip(names, rows, strict=True)}
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:

@@ -263,6 +263,15 @@ def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
     world = heart(profile).nodes(*(a.node(f"n{i}") for i in range(8)))
 
     assert world.schedule(a.pod()).node_name == "n5"
-    assert world.schedule(a.pod()).scores["OddNodes"] == {"n1": 0, "n3": 0, "n5": 100, "n7": 0}
+    assert world.schedule(a.pod()).ranking.scores["OddNodes"] == {"n1": 0, "n3": 0, "n5": 100, "n7": 0}
     world = heart(profile).nodes(a.node("n0"), a.node("n2"))
     assert world.refuse(a.pod()).message == "0/2 nodes are available: 2 node is even."
+
+
+def test_the_ranking_adds_up_to_what_decided(heart, a):
+    world = heart().nodes(a.node("n1"), a.node("n2")).pods(a.pod("x", cpu="2", memory="4Gi", node="n1"))
+    ranking = world.schedule(a.pod("p", cpu="1", memory="2Gi")).ranking
+
+    assert ranking.scores["TaintToleration"] == {"n1": 100, "n2": 100}
+    assert ranking.scores["NodeResourcesFit"] == {"n1": 25, "n2": 75}
+    assert ranking.totals == {"n1": 300 + 25 + 75, "n2": 300 + 75 + 75}
