@@ -103,6 +103,8 @@ class RestSettings:
     metrics: Callable[[], str] = _no_metrics
     itself: Identity = field(default=ADMIN)
     """Who reads the Node when a log is proxied."""
+    first_request_max_s: float = 10.0
+    """How long a connection may stay without having sent one whole request head (L-CONN)."""
 
 
 def bearer_of(authorization: str) -> str:
@@ -183,10 +185,13 @@ class RestDoor:
         self._tracer = tracer
         self._session = session
         self._settings = settings
+        self.heard: dict[object, None] = {}
+        """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
+        self.heard[request.protocol] = None
         try:
             self._check_web(request)
             identity = self._identity(request)
@@ -491,15 +496,43 @@ def _retry_after(response: Response) -> str:
     return "" if seconds is None else str(seconds)
 
 
+class _SilenceSweep:
+    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
+
+    def __init__(self, server: web.Server, door: RestDoor, clock: Clock, allowed_s: float) -> None:
+        self._server, self._door, self._clock, self._allowed_s = server, door, clock, allowed_s
+        self._silent_since: dict[object, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
+        now, heard = self._clock.now(), self._door.heard
+        connections = self._server.connections
+        silent = [c for c in connections if c not in heard]
+        self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
+        self._door.heard = {c: None for c in connections if c in heard}
+        for connection in silent:
+            if now - self._silent_since[connection] >= self._allowed_s:
+                connection.force_close()
+        self._timer = asyncio.get_running_loop().call_later(self._allowed_s / 5, self.start)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class RestRunner:
     """A listening REST door; `cleanup` ends it and everything it started."""
 
-    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession) -> None:
+    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
         self._runner = runner
         self._session = session
+        self._sweep = sweep
 
     async def cleanup(self) -> None:
         """Stop accepting, give running requests a moment, close connections."""
+        self._sweep.stop()
         await self._runner.cleanup()
         await self._session.close()
 
@@ -517,14 +550,14 @@ async def serve(
 
     Raises: OSError when the address cannot be had.
     """
+    chosen = settings or RestSettings()
     session = aiohttp.ClientSession(auto_decompress=True)
-    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=settings or RestSettings(), host=host)
-    runner = web.ServerRunner(
-        web.Server(
-            door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None
-        ),
-        shutdown_timeout=SHUTDOWN_S,
+    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
+    listener = web.Server(
+        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None
     )
+    runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    sweep = _SilenceSweep(listener, door, clock, chosen.first_request_max_s)
     try:
         await runner.setup()
         site = web.TCPSite(runner, host, port, backlog=1024)
@@ -533,5 +566,6 @@ async def serve(
         await runner.cleanup()
         await session.close()
         raise
+    sweep.start()
     bound: int = runner.addresses[0][1]
-    return RestRunner(runner, session), bound
+    return RestRunner(runner, session, sweep), bound

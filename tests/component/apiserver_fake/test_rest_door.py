@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import aiohttp
 import msgspec
@@ -75,7 +76,7 @@ class AServer:
 
 class AClock:
     def now(self):
-        return 0.0
+        return time.monotonic()
 
     def wall(self):
         return 1_800_000_000.0
@@ -372,6 +373,26 @@ def test_a_log_of_a_pod_whose_node_is_gone_says_so():
     code, body = run(scenario())
     assert code == 404
     assert 'bound to node "n", which does not exist' in body["message"]
+
+
+def test_l_conn_a_connection_that_never_speaks_is_closed_and_one_that_did_stays():
+    question = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    async def scenario():
+        async with a_door(AnApi({}), first_request_max_s=0.1) as client:
+            speaker, mouth = await asyncio.open_connection("127.0.0.1", client.port)
+            mouth.write(question)
+            first = await speaker.readuntil(b"ok")
+            silent, half = await asyncio.open_connection("127.0.0.1", client.port)
+            half.write(b"GET /version HT")
+            closed = await asyncio.wait_for(silent.read(), 5)
+            mouth.write(question)
+            second = await speaker.readuntil(b"ok")
+            mouth.close()
+            half.close()
+            return first[:15], closed, second[:15]
+
+    assert run(scenario()) == (b"HTTP/1.1 200 OK", b"", b"HTTP/1.1 200 OK")
 
 
 def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_door_open():
