@@ -1,0 +1,235 @@
+"""Bind, unbind, evict and status through the real server: the rules and the registry fit together."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.wiring import build
+from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
+from services.api.seams import Seams
+from services.api.switches import Switches
+from services.api.wire import Request, WatchRequest
+from services.runtime import simloop
+from services.runtime.real import MemoryDisk, NoTransport
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
+from services.telemetry.traces import MemorySpans, Tracer
+
+N1, N2 = node_identity("n1"), node_identity("n2")
+POD = {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+
+
+class LoopClock:
+    """Virtual time."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return 1_800_000_000 + self.now()
+
+
+class Caller:
+    """Calls the server as anybody."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+
+    async def try_call(
+        self, identity: Identity, verb: str, resource: str, name: str = "", body: Any = None, **more: Any
+    ) -> Any:
+        namespace = more.pop("namespace", "" if resource in ("nodes", "namespaces") else "default")
+        request = Request(
+            verb=verb,
+            resource=resource,
+            name=name,
+            namespace=namespace,
+            body=b"" if body is None else msgspec.json.encode(body),
+            **more,
+        )
+        return await self.server.door(identity).call(request)
+
+    async def __call__(self, *args: Any, **more: Any) -> Any:
+        return msgspec.json.decode((await self.try_call(*args, **more)).unwrap().body)
+
+
+@asynccontextmanager
+async def a_mesh() -> Any:
+    """A server with two registered nodes and a scheduler that can take pods back."""
+    clock, rng = LoopClock(), random.Random(3)
+    seams = Seams(
+        component="apiserver", clock=clock, random=rng, disk=MemoryDisk(), transport=NoTransport(),
+        events=MemoryEventLog("apiserver", clock, "1", MemoryEvents()),
+        tracer=Tracer("apiserver", clock=clock, random=rng, sinks=(MemorySpans(),)), switches=Switches(),
+    )  # fmt: skip
+    room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+    task = asyncio.create_task(room.run())
+    await room.server.wait_until_ready()
+    call = Caller(room.server)
+    for node in (N1, N2):
+        status = {"nodeInfo": {"kubeletSession": "s1"}, "capacity": {"cpu": 4}}
+        await call(node, "create", "nodes", body={"metadata": {"name": node.node}, "status": status})
+    lease = {
+        "metadata": {"name": "kube-scheduler", "annotations": {"emulation/unbind": "v1"}},
+        "spec": {"holderIdentity": "s"},
+    }
+    await call(SCHEDULER, "create", "leases.coordination.k8s.io", body=lease, namespace="kube-system")
+    try:
+        yield call
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def unbinding(pod: Any) -> Any:
+    uid, generation = pod["metadata"]["uid"], pod["status"]["bindingGeneration"]
+    return {
+        "metadata": {"uid": uid}, "nodeName": "n1", "bindingGeneration": generation, "kubeletSession": "s1",
+        "requestID": hashlib.sha256(f"{uid}\0{generation}\0n1".encode()).hexdigest()[:32], "reason": "OutOfcpu",
+    }  # fmt: skip
+
+
+def test_kubelet_unbinding_2_a_pod_is_bound_unbound_and_bound_elsewhere_as_one_object():
+    async def story() -> None:
+        async with a_mesh() as call:
+            made = await call(ADMIN, "create", "pods", body=POD)
+            answer = await call.try_call(
+                SCHEDULER, "create", "pods", "p", {"target": {"name": "n1"}}, subresource="binding"
+            )
+            assert answer.code == 201
+            bound = await call(N1, "get", "pods", "p")
+            events = []
+
+            async def watch() -> None:
+                wanted = WatchRequest(
+                    resource="pods",
+                    field_selector="spec.nodeName=n1",
+                    resource_version=bound["metadata"]["resourceVersion"],
+                )
+                async for batch in call.server.door(N1).watch(wanted):
+                    events.extend(event.type for event in batch if event.type != "BOOKMARK")
+
+            watcher = asyncio.create_task(watch())
+            await asyncio.sleep(0.1)
+            after = await call(N1, "create", "pods", "p", unbinding(bound), subresource="unbind")
+            assert (after["metadata"]["uid"], after["status"]["unbindCount"]) == (made["metadata"]["uid"], 1)
+            again = await call(N1, "create", "pods", "p", unbinding(bound), subresource="unbind")
+            assert sorted(again["metadata"]) == ["name", "namespace", "resourceVersion", "uid"]
+            lost = await call.try_call(N1, "get", "pods", "p")
+            never_was = await call.try_call(N1, "get", "pods", "q")
+            assert (lost.code, lost.body) == (403, never_was.body)
+            await asyncio.sleep(0.1)
+            assert events == ["DELETED"]
+            watcher.cancel()
+            rebinding = {
+                "metadata": {"uid": made["metadata"]["uid"]},
+                "target": {"name": "n2"},
+                "expectedUnbindCount": 1,
+            }
+            await call(SCHEDULER, "create", "pods", "p", rebinding, subresource="binding")
+            running = {"status": {"phase": "Running", "observedGeneration": 4}}
+            seen = await call(N2, "patch", "pods", "p", running, subresource="status", patch_type="strategic")
+            assert (seen["status"]["phase"], seen["spec"]["nodeName"]) == ("Running", "n2")
+
+    simloop.run(story())
+
+
+def test_an_eviction_spends_the_budget_in_the_same_commit_and_kubelet_confirms_the_end():
+    async def story() -> None:
+        async with a_mesh() as call:
+            await call(ADMIN, "create", "pods", body=POD)
+            await call(SCHEDULER, "create", "pods", "p", {"target": {"name": "n1"}}, subresource="binding")
+            ready = {
+                "status": {
+                    "phase": "Running",
+                    "observedGeneration": 2,
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                }
+            }
+            await call(N1, "patch", "pods", "p", ready, subresource="status", patch_type="merge")
+            budget = {
+                "metadata": {"name": "b"},
+                "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+            }
+            await call(ADMIN, "create", "poddisruptionbudgets.policy", body=budget)
+            counted = {
+                "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 1, "desiredHealthy": 0}
+            }
+            who = controller_identity("disruption")
+            await call(
+                who, "patch", "poddisruptionbudgets.policy", "b", counted, subresource="status", patch_type="merge"
+            )
+            answer = await call.try_call(
+                ADMIN, "create", "pods", "p", {"metadata": {"name": "p"}}, subresource="eviction"
+            )
+            assert answer.code == 201
+            spent = await call(ADMIN, "get", "poddisruptionbudgets.policy", "b")
+            assert (spent["status"]["disruptionsAllowed"], list(spent["status"]["disruptedPods"])) == (0, ["p"])
+            ending = await call(N1, "get", "pods", "p")
+            assert ending["metadata"]["deletionGracePeriodSeconds"] == 30
+            assert int(ending["metadata"]["resourceVersion"]) == int(spent["metadata"]["resourceVersion"]) + 1
+            await call(N1, "delete", "pods", "p", {"gracePeriodSeconds": 0})
+            assert (await call.try_call(ADMIN, "get", "pods", "p")).code == 404
+
+    simloop.run(story())
+
+
+def test_a_namespace_ends_when_it_is_finalized_and_scale_answers_with_the_new_version():
+    async def story() -> None:
+        async with a_mesh() as call:
+            template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+            workload = {
+                "metadata": {"name": "web"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+            }
+            made = await call(ADMIN, "create", "deployments.apps", body=workload)
+            scaled = await call(
+                ADMIN,
+                "patch",
+                "deployments.apps",
+                "web",
+                {"spec": {"replicas": 4}},
+                subresource="scale",
+                patch_type="merge",
+            )
+            assert (scaled["kind"], scaled["spec"]) == ("Scale", {"replicas": 4})
+            assert int(scaled["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+            assert (await call(ADMIN, "get", "deployments.apps", "web"))["metadata"]["generation"] == 2
+            await call(ADMIN, "create", "namespaces", body={"metadata": {"name": "team"}})
+            assert (await call(ADMIN, "delete", "namespaces", "team"))["status"]["phase"] == "Terminating"
+            refused = await call.try_call(ADMIN, "create", "pods", body=POD, namespace="team")
+            assert refused.code == 403
+            team = await call(ADMIN, "get", "namespaces", "team")
+            await call(
+                controller_identity("namespace"),
+                "update",
+                "namespaces",
+                "team",
+                {**team, "spec": {}},
+                subresource="finalize",
+            )
+            assert (await call.try_call(ADMIN, "get", "namespaces", "team")).code == 404
+
+    simloop.run(story())
+
+
+def test_guarantees_v6_against_walls_1_unknown_fields_survive_and_strict_refuses_them():
+    async def story() -> None:
+        async with a_mesh() as call:
+            odd = {**POD, "spec": {**POD["spec"], "replica": 3}, "dataa": {"x": None}}
+            refused = await call.try_call(ADMIN, "create", "pods", body=odd, field_validation="Strict")
+            assert refused.code == 400
+            assert b'strict decoding error: unknown field \\"spec.replica\\", unknown field \\"dataa\\"' in refused.body
+            warned = await call.try_call(ADMIN, "create", "pods", body=odd, field_validation="Warn")
+            assert warned.warnings == ('unknown field "spec.replica"', 'unknown field "dataa"')
+            patch = {"metadata": {"labels": {"new": "1"}}}
+            kept = await call(ADMIN, "patch", "pods", "p", patch, patch_type="strategic", field_validation="Strict")
+            assert (kept["spec"]["replica"], kept["dataa"]) == (3, {"x": None})
+
+    simloop.run(story())
