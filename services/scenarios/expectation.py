@@ -121,7 +121,8 @@ def lookup(document: Any, path: str) -> Any:
 
     `label.KEY` and `annotation.KEY` take the rest of the path as one key.
     """
-    path = _SHORT.get(path, path)
+    if path not in document:  # an Event has a reason of its own
+        path = _SHORT.get(path, path)
     for prefix, field in (("label.", "labels"), ("annotation.", "annotations")):
         if path.startswith(prefix):
             return document.get("metadata", {}).get(field, {}).get(path[len(prefix) :])

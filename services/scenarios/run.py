@@ -21,6 +21,7 @@ from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
 from services.scenarios.verbs import VERBS
 from services.scenarios.workload import node_definition
+from services.telemetry import logs
 from services.telemetry.traces import FinishedSpan
 
 
@@ -130,6 +131,7 @@ def simulate(
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
+    logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
     auditor = Auditor(plan.switches)
     started = time.perf_counter()
     meshes: list[SimMesh] = []
