@@ -103,6 +103,8 @@ class Columns:
         del self.slots[info.name]
         self.nodes[row] = None
         self.valid[row] = False
+        for column in self.allocatable.values():
+            column[row] = 1.0
         self._free.append(row)
         self._note(row)
 
@@ -198,9 +200,11 @@ class Columns:
         for name in ("valid", "unschedulable", "pod_count", "pod_limit", "nonzero_cpu", "nonzero_memory", "taint_set"):
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros(by, array.dtype)]))
-        for columns in (self.allocatable, self.requested):
-            for resource, column in columns.items():
-                columns[resource] = np.concatenate([column, np.zeros(by)])
+        for resource, column in self.allocatable.items():
+            # Ones, so that rows without a node do not force everybody to guard a division.
+            self.allocatable[resource] = np.concatenate([column, np.ones(by)])
+        for resource, column in self.requested.items():
+            self.requested[resource] = np.concatenate([column, np.zeros(by)])
         for key, ids in self._labels.items():
             self._labels[key] = np.concatenate([ids, np.zeros(by, np.int32)])
 

@@ -81,20 +81,37 @@ class NodeResourcesBalancedAllocation:
             if have is None or (asked == 0 and resource not in NATIVE):
                 continue
             exists = have > 0
-            divisor = np.where(exists, have, 1.0)
+            divisor = have if exists.all() else np.where(exists, have, 1.0)
             used = columns.requested[resource]
-            with_pod.append((np.minimum((used + asked) / divisor, 1.0), exists))
-            without.append((np.minimum(used / divisor, 1.0), exists))
+            with_pod.append((_fraction(used + asked, divisor), exists))
+            if self._formula != "v135":
+                without.append((_fraction(used.copy(), divisor), exists))
         balance = _balance_all(with_pod, columns.capacity)
         if self._formula == "v135":
             return balance
-        return 50.0 + np.floor((50.0 + balance - _balance_all(without, columns.capacity)) / 2.0)
+        balance -= _balance_all(without, columns.capacity)
+        balance += 50.0
+        balance /= 2.0
+        np.floor(balance, out=balance)
+        balance += 50.0
+        return balance
+
+
+def _fraction(used: Scores, have: Scores) -> Scores:
+    """Return used / have, at most 1, in the memory of `used`."""
+    used /= have
+    return np.minimum(used, 1.0, out=used)
 
 
 def _balance_all(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
     if len(fractions) == 2:
         (a, has_a), (b, has_b) = fractions
-        deviation = np.where(has_a & has_b, np.abs((a - b) / 2), 0.0)
+        deviation = a - b
+        deviation /= 2
+        np.abs(deviation, out=deviation)
+        both = has_a & has_b
+        if not both.all():
+            deviation = np.where(both, deviation, 0.0)
     else:
         count = np.zeros(size)
         total = np.zeros(size)
@@ -112,8 +129,9 @@ def _balance_all(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
             if pair.any():
                 deviation = np.where(pair, _half_difference(fractions, size), deviation)
         deviation = np.where(count < 2, 0.0, deviation)
-    scores: Scores = np.trunc((1 - deviation) * 100)
-    return scores
+    scores: Scores = np.subtract(1.0, deviation, out=deviation)
+    scores *= 100
+    return np.trunc(scores, out=scores)
 
 
 def _half_difference(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
