@@ -290,7 +290,7 @@ class Kubelet:
                 self._adopt(pod, key, record, traceparent, now)
                 return
             if pod.metadata.deletion_timestamp is not None:
-                self._delete(key, pod, 0)
+                self._delete(key, pod)
             return
         if record is not None:
             self._adopt(pod, key, record, traceparent, now)
@@ -330,7 +330,7 @@ class Kubelet:
         elif key in self.rejected:
             self._maybe_delete(key)
         elif new.is_terminal:
-            self._delete(key, new, 0)
+            self._delete(key, new)
         else:
             self._set_final(key, new, {"phase": "Failed"}, now)
 
@@ -489,9 +489,9 @@ class Kubelet:
             self._unbind(key, now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
+            # Deleted like by anybody else; the deletion is confirmed when the watch shows it.
             self._end_span(key, rejection.reason)
-            self.rejected[key] = {}
-            self._delete(key, pod, None)
+            self.effects.append(DeletePod(key, pod, None))
             return
         self._fail(pod, key, rejection, now)
 
@@ -755,12 +755,12 @@ class Kubelet:
         worker = self.workers.get(key)
         is_over = worker.state == "terminated" if worker is not None else key in self.rejected
         if is_over and self._is_synced(key):
-            self._delete(key, pod, 0)
+            self._delete(key, pod)
 
-    def _delete(self, key: WorkerKey, pod: KubeletPod, grace_s: int | None) -> None:
+    def _delete(self, key: WorkerKey, pod: KubeletPod) -> None:
         if key not in self._deleting:
             self._deleting[key] = None
-            self.effects.append(DeletePod(key, pod, grace_s))
+            self.effects.append(DeletePod(key, pod, 0))
 
     def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
         """Take the answer to a delete; the watch tells when it is gone."""

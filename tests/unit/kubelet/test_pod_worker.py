@@ -1,5 +1,7 @@
 """The pod worker: start order, restarts, stopping, adoption. Virtual time is a plain number."""
 
+import itertools
+
 import pytest
 
 from kubelet.fake_cri import container_log
@@ -79,7 +81,7 @@ def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_s
     life = Life(a_pod(run="crash"), policy=Policy(crashloop_max_s=max_s)).run(200)
 
     starts = life.told("Started")
-    assert [b - a for a, b in zip(starts, starts[1:], strict=False)][:4] == waits
+    assert [b - a for a, b in itertools.pairwise(starts)][:4] == waits
     waiting = life.container()["state"]["waiting"]
     assert waiting["reason"] == "CrashLoopBackOff"
     assert "restarting failed container=main pod=p_default(uid-p)" in waiting["message"]
@@ -91,7 +93,7 @@ def test_ten_minutes_of_running_forgive_earlier_crashes(a_pod):
     life = Life(a_pod(run="crash after 10m")).run(2000)
 
     starts = life.told("Started")
-    assert [b - a for a, b in zip(starts, starts[1:], strict=False)][:2] == [610, 610]
+    assert [b - a for a, b in itertools.pairwise(starts)][:2] == [610, 610]
 
 
 def test_kubelet_7_a_container_that_exits_3_s_after_sigterm_ends_the_pod_then(a_pod):

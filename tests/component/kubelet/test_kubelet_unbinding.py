@@ -1,0 +1,224 @@
+"""Unbinding from the kubelet's side: rejected pods are given back, or not, as the answers demand."""
+
+import asyncio
+
+import msgspec
+
+from services.api.errors import UnknownOutcome
+from services.api.identity import node_identity
+from services.api.meta import Key
+
+UNBIND = ("kubelet.on_reject=unbind",)
+SMALL = ({"name": "n1", "cpu": "1"}, {"name": "n2", "cpu": "4"})
+
+
+def running(pod):
+    return pod is not None and pod["status"].get("phase") == "Running"
+
+
+def unbound(pod):
+    return pod["status"].get("unbindCount", 0) > 0 and not pod["spec"].get("nodeName")
+
+
+def failed(pod):
+    return pod["status"].get("phase") == "Failed"
+
+
+async def bind(w, name, node="n1"):
+    pod = await w.admin.get("pods", Key("default", name))
+    await w.scheduler.bind(Key("default", name), pod["metadata"]["uid"], node)
+
+
+def test_unbinding_2_a_rejected_pod_is_given_back_and_runs_elsewhere_under_its_uid(simulate):
+    async def story(w):
+        uid = await w.create("p", cpu="2")
+        pod = await w.until_pod("p", unbound)
+        await bind(w, "p", "n2")
+        return uid, pod, await w.until_pod("p", running), [x.ev for x in w.events.lines if "unbind" in x.ev]
+
+    uid, given_back, ran, lines = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert given_back["status"]["phase"] == "Pending"
+    assert given_back["status"]["unbindHistory"][0]["reason"] == "OutOfcpu"
+    assert ran["metadata"]["uid"] == uid
+    assert lines[:2] == ["kubelet.unbind_call", "kubelet.unbind_result"]
+
+
+def test_unbinding_5_the_rejection_after_max_attempts_fails_with_the_original_reason(simulate):
+    async def story(w):
+        await w.create("p", cpu="2")
+        for count in range(1, 3):
+            await w.until_pod("p", lambda p, count=count: p["status"].get("unbindCount") == count)
+            await bind(w, "p")
+        return await w.until_pod("p", failed)
+
+    pod = simulate(story, nodes=SMALL, switches=(*UNBIND, "unbind.max_attempts=2"))
+
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert pod["status"]["message"].endswith("(unbind: LimitReached)")
+
+
+def test_unbinding_6_lost_answers_lead_to_one_increment_and_one_history_entry(simulate):
+    async def story(w):
+        api = w.agent().api
+        real, lost = api.call, []
+
+        async def lossy(request):
+            response = await real(request)
+            if request.subresource == "unbind" and len(lost) < 3:
+                lost.append(response.code)
+                raise UnknownOutcome("dropped")
+            return response
+
+        w.network.profile("kubelet/h0").watch_delay_s = 25.0
+        api.call = lossy
+        await w.create("p", cpu="2")
+        await w.until_pod("p", unbound, limit_s=120)
+        await asyncio.sleep(20)
+        return lost, await w.pod("p")
+
+    lost, pod = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert lost == [200, 200, 200]
+    assert pod["status"]["unbindCount"] == 1
+    assert len(pod["status"]["unbindHistory"]) == 1
+
+
+def test_unbinding_8_a_server_that_says_already_started_gets_a_pod_that_runs_on(simulate):
+    async def story(w):
+        uid = await w.create("p")
+        pod = await w.until_pod("p", running)
+        body = {
+            "apiVersion": "v1", "kind": "PodUnbind", "metadata": {"name": "p", "namespace": "default", "uid": uid},
+            "nodeName": "n1", "bindingGeneration": pod["status"]["bindingGeneration"],
+            "kubeletSession": w.agent().session, "reason": "OutOfcpu",
+        }  # fmt: skip
+        from kubelet.unbinding import request_id
+        from kubelet.view import WorkerKey
+
+        body["requestID"] = request_id(WorkerKey(uid, body["bindingGeneration"]), "n1")
+        response = await w.call(
+            node_identity("n1"), verb="create", resource="pods", namespace="default", name="p",
+            subresource="unbind", body=msgspec.json.encode(body),
+        )  # fmt: skip
+        return response, await w.pod("p")
+
+    response, pod = simulate(story, switches=UNBIND)
+
+    assert response.code in (409, 422)
+    assert running(pod)
+
+
+def test_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refused_after_rebinding(simulate):
+    async def story(w):
+        await w.create("p", cpu="2")
+        pod = await w.until_pod("p", unbound)
+        stale = {
+            "metadata": {"uid": pod["metadata"]["uid"]},
+            "status": {"phase": "Failed", "observedGeneration": pod["status"]["unbindHistory"][0]["bindingGeneration"]},
+        }
+        w.agent().kubelet.ledger.allocatable["cpu"] = 4000
+        await bind(w, "p")
+        await w.until_pod("p", running)
+        response = await w.call(
+            node_identity("n1"), verb="patch", resource="pods", namespace="default", name="p", subresource="status",
+            patch_type="strategic", body=msgspec.json.encode(stale),
+        )  # fmt: skip
+        return response, await w.pod("p"), w.lines("kubelet.start")
+
+    response, pod, _starts = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert (response.code, response.error().reason) == (409, "StaleBinding")
+    assert running(pod)
+
+
+def test_unbinding_11_the_second_admission_on_the_same_node_starts_the_containers_once(simulate):
+    async def story(w):
+        uid = await w.create("p", cpu="2")
+        await w.until_pod("p", unbound)
+        w.agent().kubelet.ledger.allocatable["cpu"] = 4000
+        await bind(w, "p")
+        return uid, await w.until_pod("p", running), w.lines("kubelet.start")
+
+    uid, pod, starts = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert pod["metadata"]["uid"] == uid
+    assert [(x.obj["uid"], x.gen) for x in starts] == [(uid, pod["status"]["bindingGeneration"])]
+
+
+def test_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
+    async def story(w):
+        await w.create("p", cpu="2", bind=False, spec={"nodeName": "n1"})
+        return await w.until_pod("p", failed), w.lines("kubelet.unbind_call")
+
+    pod, calls = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert not calls
+
+
+def test_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_on_return(simulate):
+    async def story(w):
+        w.network.profile("kubelet/h0").watch_delay_s = 1.0
+        await w.create("p", cpu="2")
+        w.network.profile("kubelet/h0").requests_cut = True
+        await asyncio.sleep(60)
+        w.network.profile("kubelet/h0").requests_cut = False
+        return await w.until_pod("p", unbound)
+
+    assert simulate(story, nodes=SMALL, switches=UNBIND)["status"]["unbindCount"] == 1
+
+
+def test_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_under_a_new_session(simulate):
+    async def story(w):
+        w.network.profile("kubelet/h0").watch_delay_s = 1.0
+        await w.create("p", cpu="2")
+        w.network.profile("kubelet/h0").requests_cut = True
+        await asyncio.sleep(3)
+        first = w.agent().session
+        w.kill_kubelet()
+        w.network.profile("kubelet/h0").requests_cut = False
+        await w.start_kubelet()
+        return await w.until_pod("p", unbound), first != w.agent().session
+
+    pod, is_new = simulate(story, nodes=SMALL, switches=UNBIND)
+
+    assert is_new
+    assert pod["status"]["unbindCount"] == 1
+
+
+def test_unbinding_with_fallback_hold_the_pod_waits_pending_and_runs_when_there_is_room(simulate):
+    async def story(w):
+        await w.create("first", cpu="1")
+        await w.until_pod("first", running)
+        await w.create("p", cpu="1")
+        held = await w.until_pod(
+            "p", lambda p: any(c["type"] == "UnbindBlocked" for c in p["status"].get("conditions", ()))
+        )
+        await w.delete("first", 1)
+        return held, await w.until_pod("p", running, limit_s=10)
+
+    switches = (*UNBIND, "unbind.fallback=hold", "unbind.max_attempts=0")
+    held, _ = simulate(story, nodes=SMALL, switches=switches)
+
+    assert held["status"]["phase"] == "Pending"
+
+
+def test_unbinding_with_the_gate_off_a_rejected_pod_fails_as_today(simulate):
+    async def story(w):
+        await w.create("p", cpu="2")
+        return await w.until_pod("p", failed)
+
+    pod = simulate(story, nodes=SMALL, switches=(*UNBIND, "PodUnbinding=false"))
+
+    assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu")
+
+
+def test_unbinding_recreate_deletes_an_owned_pod_and_confirms(simulate):
+    async def story(w):
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1" * 8, "controller": True}
+        await w.create("p", cpu="2", ownerReferences=[owner])
+        await w.until_pod("p", lambda p: p is None)
+        return w.lines("kubelet.start")
+
+    assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == []

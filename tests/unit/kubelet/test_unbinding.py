@@ -1,0 +1,109 @@
+"""The unbinding machine: what each answer means (kubelet-unbinding 6.2)."""
+
+import hashlib
+
+import pytest
+
+from kubelet.unbinding import (
+    Absent,
+    Call,
+    Confirm,
+    FallBack,
+    Forget,
+    ReadPod,
+    ReadSession,
+    Resume,
+    Unbinding,
+    Wait,
+    may_unbind,
+    request_id,
+)
+from kubelet.view import WorkerKey
+
+
+@pytest.fixture
+def calling(a_pod):
+    state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
+    assert state.call(0.0) == Call()
+    return state
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "step"),
+    [(200, "", Forget(is_done=True)), (404, "NotFound", Forget(is_done=False)),
+     (409, "UIDMismatch", Forget(is_done=False)), (409, "NotBound", Forget(is_done=False)),
+     (409, "BoundElsewhere", Forget(is_done=False)), (409, "StaleBinding", Forget(is_done=False)),
+     (409, "Terminating", Confirm()), (409, "AlreadyStarted", Resume()), (409, "StaleSession", ReadSession()),
+     (403, "Forbidden", ReadPod()), (422, "LimitReached", FallBack("LimitReached")),
+     (422, "Exempt", FallBack("Exempt")), (409, "SchedulerNotCapable", FallBack("SchedulerNotCapable"))],
+)  # fmt: skip
+def test_unbinding_6_2_every_answer_has_one_meaning(calling, code, reason, step):
+    assert calling.answer(code, reason, 1.0) == step
+
+
+def test_unbinding_6_2_a_429_waits_as_told(calling):
+    assert calling.answer(429, "TooManyRequests", 1.0, retry_after_s=7) == Wait(8.0)
+    assert calling.call(5.0) == Wait(8.0)
+    assert calling.call(8.0) == Call()
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, ""), (500, "InternalError"), (409, "Conflict"), (503, "x")])
+def test_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_seconds(calling, code, reason):
+    now, waits = 0.0, []
+    for _ in range(6):
+        step = calling.answer(code, reason, now, jitter=0.5)
+        waits.append(step.until_s - now)
+        now = step.until_s
+        assert calling.call(now) == Call()
+    assert waits == [1, 2, 4, 8, 16, 30]
+
+
+def test_unbinding_6_2_the_wait_is_spread_by_20_percent(a_pod):
+    for jitter, wait in ((0.0, 0.8), (0.5, 1.0)):
+        state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
+        state.call(0.0)
+        assert state.answer(0, "", 0.0, jitter=jitter) == Wait(wait)
+
+
+def test_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(calling):
+    now = 0.0
+    for _ in range(20):
+        step = calling.answer(0, "", now, jitter=0.5)
+        now = step.until_s
+        step = calling.call(now)
+        if step != Call():
+            break
+    assert now == 120.0
+    assert step == FallBack("DeadlineExceeded")
+
+
+def test_a_404_that_does_not_name_the_pod_means_there_is_no_such_endpoint(calling):
+    assert calling.answer(404, "NotFound", 1.0, names_pod=False) == Absent()
+
+
+def test_a_403_falls_back_only_for_a_pod_that_is_still_ours(a_pod):
+    state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
+
+    assert state.pod_read(still_mine=False) == Forget(is_done=False)
+    assert state.pod_read(still_mine=True) == FallBack("Forbidden")
+
+
+def test_a_stale_session_that_is_ours_is_tried_exactly_once_more(calling):
+    assert calling.answer(409, "StaleSession", 1.0) == ReadSession()
+    assert calling.session_read(2.0) == Call()
+    assert calling.answer(409, "StaleSession", 3.0) == FallBack("StaleSession")
+
+
+def test_guarantees_x_ub5_the_request_id_is_what_the_server_computes():
+    assert request_id(WorkerKey("u", 3), "n1") == hashlib.sha256(b"u\x003\x00n1").hexdigest()[:32]
+
+
+def test_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]}
+    mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+
+    assert may_unbind(a_pod(), "OutOfcpu")
+    assert not may_unbind(a_pod(metadata=daemon), "OutOfcpu")
+    assert not may_unbind(a_pod(metadata=mirror), "OutOfcpu")
+    assert not may_unbind(a_pod(status={"bindingGeneration": 0}), "OutOfcpu")
+    assert not may_unbind(a_pod(), "ImagePullBackOff")
