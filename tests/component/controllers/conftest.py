@@ -175,6 +175,6 @@ def play(act, **settings):
     return simloop.run(main(), seed=settings.get("seed", 1))
 
 
-@pytest.fixture()
+@pytest.fixture
 def world_of():
     return play
