@@ -105,6 +105,8 @@ class RestSettings:
     """Who reads the Node when a log is proxied."""
     first_request_max_s: float = 10.0
     """How long a connection may stay without having sent one whole request head (L-CONN)."""
+    send_blocked_max_s: float = 10.0
+    """How long one send of a watch may block before the stream is cut (L-WS)."""
 
 
 def bearer_of(authorization: str) -> str:
@@ -324,7 +326,9 @@ class RestDoor:
             if rest_paths.is_watch(verb, route, parameters):
                 encoder = rest_watch.EventEncoder(route, form, include, self._clock.wall)
                 batches = api.watch(rest_paths.watch_request(route, parameters))
-                return await rest_watch.stream(request, batches, encoder)
+                return await rest_watch.stream(
+                    request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s
+                )
         else:
             form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
             include = tables.check_include(parameters.text("includeObject"))

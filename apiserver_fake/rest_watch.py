@@ -19,8 +19,6 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document
 from services.api.wire import WatchEvent
 
-SEND_BLOCKED_MAX_S = 10.0
-"""How long one send may block before the stream is cut (L-WS)."""
 FIRST_BATCH_WAIT_S = 0.05
 """How long the status line waits for a refusal; an idle watch must not keep its client without headers."""
 
@@ -76,9 +74,13 @@ class EventEncoder:
 
 
 async def stream(
-    request: web.BaseRequest, batches: AsyncIterator[list[WatchEvent]], encoder: EventEncoder
+    request: web.BaseRequest,
+    batches: AsyncIterator[list[WatchEvent]],
+    encoder: EventEncoder,
+    *,
+    send_blocked_max_s: float,
 ) -> web.StreamResponse:
-    """Send the watch until it ends, the client leaves or the client stops reading.
+    """Send the watch until it ends, the client leaves, or one send has blocked for `send_blocked_max_s`.
 
     Raises: ApiError when the watch is refused before anything was sent.
     """
@@ -91,7 +93,7 @@ async def stream(
         if isinstance(refusal, ApiError | UnknownOutcome):
             raise refusal
         await response.prepare(request)
-        await _send_all(request, response, first, batches, encoder)
+        await _send_all(request, response, first, batches, encoder, send_blocked_max_s)
     finally:
         if not first.done():
             first.cancel()
@@ -109,11 +111,12 @@ async def _send_all(
     first: asyncio.Future[list[WatchEvent]],
     batches: AsyncIterator[list[WatchEvent]],
     encoder: EventEncoder,
+    send_blocked_max_s: float,
 ) -> None:
     try:
         batch = await first
         while True:
-            async with asyncio.timeout(SEND_BLOCKED_MAX_S):
+            async with asyncio.timeout(send_blocked_max_s):
                 await response.write(b"".join([encoder.encode(event) for event in batch]))
             batch = await anext(batches)
     except StopAsyncIteration:

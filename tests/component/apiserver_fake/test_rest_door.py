@@ -355,6 +355,36 @@ def test_a_refused_watch_is_refused_before_the_stream_begins():
     assert (code, status["reason"]) == (429, "TooManyRequests")
 
 
+def test_guarantees_w14_a_watcher_that_does_not_read_is_cut_in_the_middle():
+    big = WatchEvent(type="ADDED", resource="pods", rv=5, body=b'{"a":"' + b"x" * 100_000 + b'"}')
+    ended = None
+
+    class Endless(AnApi):
+        async def watch(self, request):
+            try:
+                while True:
+                    yield [big]
+                    await asyncio.sleep(0)
+            finally:
+                ended.set()
+
+    async def scenario():
+        nonlocal ended
+        ended = asyncio.Event()
+        async with a_door(Endless({}), send_blocked_max_s=0.2) as client:
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1)
+            writer.write(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await ended.wait()
+            with contextlib.suppress(ConnectionResetError):
+                tail = b""
+                while chunk := await reader.read(1 << 20):
+                    tail = (tail + chunk)[-16:]
+                assert not tail.endswith(b"0\r\n\r\n")
+            writer.close()
+
+    run(scenario())
+
+
 def test_a_log_names_the_node_whose_kubelet_does_not_answer():
     async def scenario():
         async with a_door(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
