@@ -18,6 +18,7 @@ class ApiServerConfig(CommonConfig):
     rest_port: int | None = setting(7080, "its port; 0: any free one, none: no such door")
     rest_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones that kubectl may call it by")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
+    log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")
     window_changes: int = setting(20_000, "changes that are kept in any case")
     objects_max: int = setting(200_000, "objects in all")

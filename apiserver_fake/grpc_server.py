@@ -8,6 +8,8 @@ happens to be queued does not batch a fast pipeline (walls 2). Messages map one 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections import deque
 from collections.abc import Awaitable
 from typing import Any
@@ -373,6 +375,15 @@ class _WatchStream:
         return frame
 
 
+def _is_free(host: str, port: int) -> bool:
+    """Whether the port can be bound; asked first because gRPC tells a taken one in lines of its own."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return True
+    except OSError as error:
+        return error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+
+
 class GrpcDoor(ApiServerServicer):
     """The servicer and the listening server around it."""
 
@@ -382,6 +393,8 @@ class GrpcDoor(ApiServerServicer):
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port. Raises: StartError when the address cannot be had."""
+        if port and not _is_free(host, port):
+            raise StartError(f"cannot listen on {host}:{port}: the port is taken", EXIT_CONFIG)
         listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
         add_ApiServerServicer_to_server(self, listener)
         try:
@@ -389,7 +402,7 @@ class GrpcDoor(ApiServerServicer):
         except RuntimeError:
             bound = 0
         if not bound:
-            raise StartError(f"cannot listen on {host}:{port}: is the port taken?", EXIT_CONFIG)
+            raise StartError(f"cannot listen on {host}:{port}: is it an address of this machine?", EXIT_CONFIG)
         await listener.start()
         return bound
 

@@ -96,6 +96,7 @@ class ServerSettings:
     """What an API server can be told; seconds, counts and bytes."""
 
     state_hash: bool = True
+    log_watch_events: bool = False
     window_s: float = WINDOW_S
     window_changes: int = WINDOW_CHANGES
     limits: Limits = field(default_factory=Limits)
@@ -152,6 +153,7 @@ class ApiServer:
             seams.random,
             indexed=INDEXED_FIELDS,
             ended=self._watch_ended,
+            taken=self._log_events if self._events is not None and self._settings.log_watch_events else None,
             queue_events=self._settings.queue_events,
             queue_bytes=self._settings.queue_bytes,
         )
@@ -494,6 +496,18 @@ class ApiServer:
             }
             self._events.write("watch.open", identity=identity.user, data=data)
         return watcher
+
+    def _log_events(self, watcher: Watcher, events: list[WatchEvent]) -> None:
+        assert self._events is not None
+        for event in events:
+            data: Document = {"watch": watcher.number, "resource": watcher.resource.name}
+            if event.type == "BOOKMARK":
+                data["initial_events_end"] = event.initial_events_end
+                self._events.write("watch.bookmark", rv=event.rv, identity=watcher.identity.user, data=data)
+                continue
+            data |= {"type": event.type, "content_sha256": hashlib.sha256(event.body).hexdigest()}
+            obj = (watcher.resource.kind, event.namespace, event.name, event.uid)
+            self._events.write("watch.event", obj=obj, rv=event.rv, identity=watcher.identity.user, data=data)
 
     def _watch_ended(self, watcher: Watcher) -> None:
         if self._events is not None:

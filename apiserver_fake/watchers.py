@@ -38,6 +38,7 @@ TIMEOUT, SLOW, EXPIRED, SHUTDOWN, CLIENT_GONE = "Timeout", "SlowWatcher", "Expir
 
 Notify = Callable[["Watcher"], None]
 Ended = Callable[["Watcher"], None]
+Taken = Callable[["Watcher", list[WatchEvent]], None]
 
 
 class Watcher:
@@ -110,6 +111,8 @@ class Watcher:
         if source is self._queue:
             self._queue_bytes -= size
         self.last_rv = max(self.last_rv, taken[-1].rv)
+        if self._hub.taken is not None:
+            self._hub.taken(self, taken)
         return taken
 
     def close(self, reason: str = CLIENT_GONE) -> None:
@@ -192,12 +195,14 @@ class Hub:
         *,
         indexed: dict[str, tuple[str, ...]],
         ended: Ended | None = None,
+        taken: Taken | None = None,
         queue_events: int = QUEUE_EVENTS,
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._store, self._clock, self._random = store, clock, random
         self._indexed = indexed
         self._ended = ended
+        self.taken = taken
         self.queue_events, self.queue_bytes = queue_events, queue_bytes
         self._indexes: dict[str, _Index] = {}
         self._watchers: dict[int, Watcher] = {}

@@ -105,6 +105,7 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
     settings = ServerSettings(
         state_hash=config.state_hash,
+        log_watch_events=config.log_watch_events,
         window_s=config.window_s,
         window_changes=config.window_changes,
         limits=Limits(config.objects_max, config.objects_per_namespace_max),

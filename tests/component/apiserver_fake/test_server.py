@@ -433,6 +433,25 @@ def test_commits_are_logged_before_their_answers():
     simloop.run(story())
 
 
+def test_watch_events_are_logged_when_asked_for():
+    async def story():
+        machine = Machine()
+        async with machine.server(log_watch_events=True) as server:
+            watch = server.door(ANN).watch(WatchRequest(resource="configmaps"))
+            first = asyncio.create_task(anext(aiter(watch)))
+            await asyncio.sleep(0)
+            made = await create(server.door(ANN), "a")
+            await first
+            await watch.aclose()
+        (line,) = machine.lines("watch.event")
+        assert (line["rv"], line["obj"]["name"], line["data"]["type"]) == (made.rv, "a", "ADDED")
+        opened, closed = machine.lines("watch.open")[0], machine.lines("watch.close")[0]
+        assert opened["data"]["watch"] == closed["data"]["watch"] == line["data"]["watch"]
+        assert (closed["data"]["reason"], closed["data"]["last_rv"]) == ("ClientGone", made.rv)
+
+    simloop.run(story())
+
+
 def test_as_03_a_failed_sync_ends_the_server_with_74():
     async def story():
         machine = Machine()
