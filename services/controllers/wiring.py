@@ -45,7 +45,8 @@ def chosen(names: tuple[str, ...]) -> list[str]:
         if name != "*" and name.removeprefix("-") not in CONTROLLERS:
             known = ", ".join(CONTROLLERS)
             raise StartError(f"no controller {name.removeprefix('-')!r}; there are: {known}", EXIT_USAGE)
-    return [n for n in CONTROLLERS if f"-{n}" not in names and (n in names or "*" in names)]
+    is_all = "*" in names or all(name.startswith("-") for name in names)
+    return [n for n in CONTROLLERS if f"-{n}" not in names and (n in names or is_all)]
 
 
 def build(config: ControllersConfig, seams: Seams) -> Room:
