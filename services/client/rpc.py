@@ -24,7 +24,7 @@ import msgspec
 
 from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
-from services.api.errors import RequestEntityTooLarge, Unauthorized, UnknownOutcome, from_status
+from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized, UnknownOutcome, from_status
 from services.api.seams import Clock, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.telemetry import logs
@@ -496,7 +496,10 @@ class _NodeDoor:
         """Return the definite answer. Raises: UnknownOutcome."""
         response = await self._calls.call(request, self._token)
         if response.code == Unauthorized.code:
-            self._token = await self._renew()
+            try:
+                self._token = await self._renew()
+            except ApiError:
+                return response  # the host itself is refused: the answer stands
             response = await self._calls.call(request, self._token)
         return response
 
