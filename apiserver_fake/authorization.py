@@ -120,7 +120,8 @@ def _owns_namespace(identity: Identity, request: Request, lookup: Lookup) -> boo
 
 def _is_own_lease(identity: Identity, name: str) -> bool:
     if identity.user == "system:kube-scheduler":
-        return "scheduler" in name
+        # One lease for itself and one for each profile, named as pods name it (kubelet-unbinding 4.6).
+        return bool(name) and "controller" not in name
     own = identity.user.rpartition(":")[2]
     return name == own or name.startswith(f"{own}-") or name == "kube-controller-manager"
 

@@ -174,7 +174,7 @@ def _is_own_lease(call: Call) -> bool:
     if not call.name:
         return call.verb == "create"
     if call.user == "system:kube-scheduler":
-        return "scheduler" in call.name
+        return "controller" not in call.name
     return call.name in (call.user.rsplit(":", 1)[-1], "kube-controller-manager")
 
 

@@ -17,29 +17,80 @@ from services.scenarios.policy import Call, is_allowed, may_change_node_name
 
 N1 = node_identity("n1")
 IDENTITIES = [
-    N1, node_identity("n2"), Identity("system:node:n1"), Identity("someone", ("system:nodes",)), ADMIN, SCHEDULER, ANONYMOUS,
-    Identity("system:node-host:h1", ("system:node-hosts",)), Identity("system:auditor"), Identity("system:monitor"),
-    Identity("system:chaos"), Identity("system:pod-unbinder"), Identity("user:default"), Identity("user:ann"), Identity("user:"),
+    N1,
+    node_identity("n2"),
+    Identity("system:node:n1"),
+    Identity("someone", ("system:nodes",)),
+    ADMIN,
+    SCHEDULER,
+    ANONYMOUS,
+    Identity("system:node-host:h1", ("system:node-hosts",)),
+    Identity("system:auditor"),
+    Identity("system:monitor"),
+    Identity("system:chaos"),
+    Identity("system:pod-unbinder"),
+    Identity("user:default"),
+    Identity("user:ann"),
+    Identity("user:"),
     Identity("system:kube-controller-manager"),
-    *(controller_identity(name) for name in (
-        "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc", "unheard-of",
-    )),
-]  # fmt: skip
+    *(
+        controller_identity(name)
+        for name in (
+            "replicaset",
+            "deployment",
+            "node-lifecycle",
+            "taint-eviction",
+            "podgc",
+            "disruption",
+            "namespace",
+            "gc",
+            "unheard-of",
+        )
+    ),
+]
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 RESOURCES = (
-    ("pods", ""), ("pods", "status"), ("pods", "binding"), ("pods", "unbind"), ("pods", "eviction"), ("pods", "log"), ("nodes", ""),
-    ("nodes", "status"), ("deployments.apps", ""), ("deployments.apps", "scale"), ("replicasets.apps", "status"), ("secrets", ""),
-    ("configmaps", ""), ("events", ""), ("leases.coordination.k8s.io", ""), ("namespaces", ""), ("namespaces", "finalize"),
-    ("poddisruptionbudgets.policy", "status"), ("priorityclasses.scheduling.k8s.io", ""), ("nodetokens", ""), ("statehash", ""),
-)  # fmt: skip
+    ("pods", ""),
+    ("pods", "status"),
+    ("pods", "binding"),
+    ("pods", "unbind"),
+    ("pods", "eviction"),
+    ("pods", "log"),
+    ("nodes", ""),
+    ("nodes", "status"),
+    ("deployments.apps", ""),
+    ("deployments.apps", "scale"),
+    ("replicasets.apps", "status"),
+    ("secrets", ""),
+    ("configmaps", ""),
+    ("events", ""),
+    ("leases.coordination.k8s.io", ""),
+    ("namespaces", ""),
+    ("namespaces", "finalize"),
+    ("poddisruptionbudgets.policy", "status"),
+    ("priorityclasses.scheduling.k8s.io", ""),
+    ("nodetokens", ""),
+    ("statehash", ""),
+)
 PLACES = {
     "nodes": [("", "n1"), ("", "n9")],
-    "leases.coordination.k8s.io": [("kube-node-lease", "n1"), ("kube-system", "kube-scheduler"), ("kube-system", "podgc"), ("default", "n1")],
+    "leases.coordination.k8s.io": [
+        ("kube-node-lease", "n1"),
+        ("kube-system", "kube-scheduler"),
+        ("kube-system", "podgc"),
+        ("default", "n1"),
+    ],
     "namespaces": [("", "default"), ("", "kube-system")],
     "secrets": [("default", "used"), ("default", "unused")],
     "configmaps": [("default", "used"), ("kube-system", "used")],
-    "pods": [("default", "mine"), ("default", "theirs"), ("default", "free"), ("default", "absent"), ("kube-system", "absent")],
-}  # fmt: skip
+    "pods": [
+        ("default", "mine"),
+        ("default", "theirs"),
+        ("default", "free"),
+        ("default", "absent"),
+        ("kube-system", "absent"),
+    ],
+}
 UNOWNED = {"nodetokens", "statehash", "priorityclasses.scheduling.k8s.io"}
 
 
@@ -79,11 +130,19 @@ def test_guarantees_as_34_the_table_and_the_independent_evaluator_agree_on_every
         )
         stored = cluster.lookup(resource, namespace, name) if resource == "pods" else None
         call = Call(
-            identity.user, identity.groups, verb, resource, sub, namespace, name,
-            bound_to=(stored or {}).get("spec", {}).get("nodeName", ""), field_selector=selector,
-            owned=("default",) if identity.user == "user:default" else (), preconditions=frozenset(("uid", "rv")),
+            identity.user,
+            identity.groups,
+            verb,
+            resource,
+            sub,
+            namespace,
+            name,
+            bound_to=(stored or {}).get("spec", {}).get("nodeName", ""),
+            field_selector=selector,
+            owned=("default",) if identity.user == "user:default" else (),
+            preconditions=frozenset(("uid", "rv")),
             referenced=(name, namespace, identity.node) == ("used", "default", "n1"),
-        )  # fmt: skip
+        )
         try:
             authorize(identity, request, cluster.lookup, cluster.list)
             answer = True
@@ -109,7 +168,8 @@ def test_kubectl_requests_7_a_refusal_says_who_may_not_do_what_where(cluster):
     with pytest.raises(Forbidden) as refused:
         authorize(ANONYMOUS, Request(verb="list", resource="pods", namespace="default"), cluster.lookup)
     assert refused.value.message == (
-        'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" in the namespace "default"'
+        'pods is forbidden: User "system:anonymous" cannot list resource "pods" '
+        'in API group "" in the namespace "default"'
     )
 
 
@@ -133,27 +193,35 @@ def node_write(
 ) -> bool:
     document = new or old
     request = Request(
-        verb=verb, resource=resource, name=document["metadata"]["name"], namespace=document["metadata"].get("namespace", ""),
-        body=msgspec.json.encode(body or {}), subresource=sub,
-    )  # fmt: skip
+        verb=verb,
+        resource=resource,
+        name=document["metadata"]["name"],
+        namespace=document["metadata"].get("namespace", ""),
+        body=msgspec.json.encode(body or {}),
+        subresource=sub,
+    )
     try:
         admit(N1, request, old, new, world.ctx(N1, request))
     except Forbidden as refused:
-        assert refused.message == NODE_TEXT
+        if refused.message != NODE_TEXT:
+            raise
         return False
     return True
 
 
-@pytest.mark.parametrize(("change", "is_allowed"), [
-    ({"annotations": {"a": "b"}}, True),
-    ({"labels": {"kubernetes.io/hostname": "n1", "kubelet.kubernetes.io/x": "1"}}, True),
-    ({"labels": {"topology.kubernetes.io/zone": "z"}}, False),
-    ({"labels": {"node-restriction.kubernetes.io/trusted": "yes"}}, False),
-    ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, False),
-    ({"labels": {"disk": "ssd"}}, False),
-    ({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}]}, False),
-    ({"finalizers": ["example.com/keep"]}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "is_allowed"),
+    [
+        ({"annotations": {"a": "b"}}, True),
+        ({"labels": {"kubernetes.io/hostname": "n1", "kubelet.kubernetes.io/x": "1"}}, True),
+        ({"labels": {"topology.kubernetes.io/zone": "z"}}, False),
+        ({"labels": {"node-restriction.kubernetes.io/trusted": "yes"}}, False),
+        ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, False),
+        ({"labels": {"disk": "ssd"}}, False),
+        ({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}]}, False),
+        ({"finalizers": ["example.com/keep"]}, False),
+    ],
+)
 def test_guarantees_x_nr2_x_nr3_a_node_changes_little_of_itself(world, change, is_allowed):
     own = world.lookup("nodes", "", "n1")
     assert node_write(world, "nodes", own, {**own, "metadata": {**own["metadata"], **change}}) is is_allowed
@@ -163,8 +231,13 @@ def test_guarantees_x_nr1_x_nr3_at_registration_a_node_may_say_more_but_only_und
     labels = {"topology.kubernetes.io/zone": "z", "disk": "ssd", "kubernetes.io/os": "linux"}
     born = {"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
     assert node_write(world, "nodes", None, born, "create")
-    for change in ({"name": "n2"}, {"labels": {"node-restriction.kubernetes.io/x": "1"}}, {"labels": {"node-role.kubernetes.io/x": ""}},
-                   {"finalizers": ["a/b"]}, {"ownerReferences": [{"uid": "u"}]}):  # fmt: skip
+    for change in (
+        {"name": "n2"},
+        {"labels": {"node-restriction.kubernetes.io/x": "1"}},
+        {"labels": {"node-role.kubernetes.io/x": ""}},
+        {"finalizers": ["a/b"]},
+        {"ownerReferences": [{"uid": "u"}]},
+    ):
         assert not node_write(world, "nodes", None, {**born, "metadata": {**born["metadata"], **change}}, "create")
 
 
@@ -184,16 +257,27 @@ def test_guarantees_x_nr5_a_lease_is_owned_by_its_own_node_or_nobody(world):
     assert not node_write(world, "leases.coordination.k8s.io", None, {"metadata": {"name": "n2"}}, "create")
 
 
-@pytest.mark.parametrize("reach", [
-    {"resourceClaims": [{"name": "c"}]}, {"serviceAccountName": "default"}, {"imagePullSecrets": [{"name": "s"}]},
-    {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}, {"volumes": [{"name": "v", "configMap": {"name": "s"}}]},
-    {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "s"}}]},
-    {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
-    {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}]}}]},
-    {"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]},
-    {"initContainers": [{"name": "c", "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "s", "key": "k"}}}]}]},
-    {"containers": [{"name": "c", "resources": {"claims": [{"name": "c"}]}}]}, {"nodeName": "n2"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reach",
+    [
+        {"resourceClaims": [{"name": "c"}]},
+        {"serviceAccountName": "default"},
+        {"imagePullSecrets": [{"name": "s"}]},
+        {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
+        {"volumes": [{"name": "v", "configMap": {"name": "s"}}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "s"}}]},
+        {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+        {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}]}}]},
+        {"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]},
+        {
+            "initContainers": [
+                {"name": "c", "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "s", "key": "k"}}}]}
+            ]
+        },
+        {"containers": [{"name": "c", "resources": {"claims": [{"name": "c"}]}}]},
+        {"nodeName": "n2"},
+    ],
+)
 def test_guarantees_x_nr7_a_mirror_pod_reaches_for_nothing(world, reach):
     uid = world.lookup("nodes", "", "n1")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}
@@ -227,17 +311,20 @@ def test_guarantees_x_nr8_a_node_does_not_cut_its_pods_short(cluster):
     assert not node_write(cluster, "pods", cluster.get("pods", "theirs"), None, "delete")
 
 
-@pytest.mark.parametrize(("change", "is_allowed"), [
-    ({"status": {"phase": "Running"}}, True),
-    ({"status": {"phase": "Running", "unheardOf": 1}}, True),
-    ({"status": {"nominatedNodeName": "n2"}}, False),
-    ({"status": {"unbindCount": 7}}, False),
-    ({"status": {"bindingGeneration": 7, "observedGeneration": 9}}, False),
-    ({"status": {"resourceClaimStatuses": [{"name": "c"}]}}, False),
-    ({"metadata": {"labels": {"a": "b"}}}, False),
-    ({"metadata": {"finalizers": []}}, False),
-    ({"spec": {"nodeName": "n1", "priority": 5}}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "is_allowed"),
+    [
+        ({"status": {"phase": "Running"}}, True),
+        ({"status": {"phase": "Running", "unheardOf": 1}}, True),
+        ({"status": {"nominatedNodeName": "n2"}}, False),
+        ({"status": {"unbindCount": 7}}, False),
+        ({"status": {"bindingGeneration": 7, "observedGeneration": 9}}, False),
+        ({"status": {"resourceClaimStatuses": [{"name": "c"}]}}, False),
+        ({"metadata": {"labels": {"a": "b"}}}, False),
+        ({"metadata": {"finalizers": []}}, False),
+        ({"spec": {"nodeName": "n1", "priority": 5}}, False),
+    ],
+)
 def test_guarantees_x_nr10_a_status_carries_nothing_else(world, change, is_allowed):
     pod = world.pod(
         spec={"nodeName": "n1"},
@@ -282,18 +369,25 @@ def masked(world: Any, identity: Identity, resource: str, old: Any, change: Any,
 READY = {"type": "Ready", "status": "True"}
 
 
-@pytest.mark.parametrize(("name", "change", "path"), [
-    ("kube-scheduler", {"conditions": [READY, {"type": "PodScheduled", "status": "False"}], "nominatedNodeName": "n1"}, ""),
-    ("kube-scheduler", {"conditions": [{"type": "Ready", "status": "False"}]}, "status.conditions[Ready].status"),
-    ("kube-scheduler", {"phase": "Failed"}, "status.phase"),
-    ("node-lifecycle", {"conditions": [{"type": "Ready", "status": "False"}]}, ""),
-    ("node-lifecycle", {"conditions": []}, ""),
-    ("node-lifecycle", {"phase": "Failed"}, "status.phase"),
-    ("podgc", {"phase": "Failed", "conditions": [READY, {"type": "DisruptionTarget", "status": "True"}]}, ""),
-    ("podgc", {"podIP": "1.2.3.4"}, "status.podIP"),
-    ("taint-eviction", {"conditions": [READY, {"type": "DisruptionTarget", "status": "True"}]}, ""),
-    ("disruption", {"conditions": [READY, {"type": "Made", "status": "Up"}]}, "status.conditions[Made]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "change", "path"),
+    [
+        (
+            "kube-scheduler",
+            {"conditions": [READY, {"type": "PodScheduled", "status": "False"}], "nominatedNodeName": "n1"},
+            "",
+        ),
+        ("kube-scheduler", {"conditions": [{"type": "Ready", "status": "False"}]}, "status.conditions[Ready].status"),
+        ("kube-scheduler", {"phase": "Failed"}, "status.phase"),
+        ("node-lifecycle", {"conditions": [{"type": "Ready", "status": "False"}]}, ""),
+        ("node-lifecycle", {"conditions": []}, ""),
+        ("node-lifecycle", {"phase": "Failed"}, "status.phase"),
+        ("podgc", {"phase": "Failed", "conditions": [READY, {"type": "DisruptionTarget", "status": "True"}]}, ""),
+        ("podgc", {"podIP": "1.2.3.4"}, "status.podIP"),
+        ("taint-eviction", {"conditions": [READY, {"type": "DisruptionTarget", "status": "True"}]}, ""),
+        ("disruption", {"conditions": [READY, {"type": "Made", "status": "Up"}]}, "status.conditions[Made]"),
+    ],
+)
 def test_guarantees_8_3_masks_name_the_first_path_that_is_not_the_callers(world, name, change, path):
     identity = SCHEDULER if name == "kube-scheduler" else controller_identity(name)
     pod = world.pod(status={"conditions": [READY]})
@@ -345,8 +439,12 @@ def test_guarantees_c9_controllers_name_the_uid_of_what_they_delete_unless_upstr
 def test_i2_who_may_move_a_pod_is_judged_alike():
     assert may_change_node_name("system:kube-scheduler", "binding", "", "n1")
     assert may_change_node_name("system:node:n1", "unbind", "n1", "")
-    for wrong in (("system:node:n2", "unbind", "n1", ""), ("system:kube-scheduler", "binding", "n1", "n2"),
-                  ("system:mesh-admin", "", "n1", ""), ("system:pod-unbinder", "unbind", "n1", "")):  # fmt: skip
+    for wrong in (
+        ("system:node:n2", "unbind", "n1", ""),
+        ("system:kube-scheduler", "binding", "n1", "n2"),
+        ("system:mesh-admin", "", "n1", ""),
+        ("system:pod-unbinder", "unbind", "n1", ""),
+    ):
         assert not may_change_node_name(*wrong)
 
 

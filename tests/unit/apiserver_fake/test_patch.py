@@ -73,47 +73,67 @@ def bare(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize(("target", "patch", "result"), [
-    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
 def test_the_examples_of_rfc_7386_hold(target, patch, result):
     assert merge_patch(target, patch) == result
 
 
-@pytest.mark.parametrize(("document", "operations", "result"), [
-    ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
-    ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc"]}], {"foo": ["bar", ["abc"]]}),
-    ({"foo": ["a", "b"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["a"]}),
-    ({"a": 1}, [{"op": "replace", "path": "/a", "value": 2}], {"a": 2}),
-    ({"foo": {"bar": 1}, "q": {}}, [{"op": "move", "from": "/foo/bar", "path": "/q/t"}], {"foo": {}, "q": {"t": 1}}),
-    ({"a": {"b": 1}}, [{"op": "copy", "from": "/a", "path": "/c"}, {"op": "add", "path": "/c/d", "value": 2}],
-     {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
-    ({"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}, {"op": "remove", "path": "/~1"}], {"~1": 10}),
-    ({"a": [1, 2]}, [{"op": "replace", "path": "", "value": {"b": 1}}], {"b": 1}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("document", "operations", "result"),
+    [
+        ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
+        ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc"]}], {"foo": ["bar", ["abc"]]}),
+        ({"foo": ["a", "b"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["a"]}),
+        ({"a": 1}, [{"op": "replace", "path": "/a", "value": 2}], {"a": 2}),
+        (
+            {"foo": {"bar": 1}, "q": {}},
+            [{"op": "move", "from": "/foo/bar", "path": "/q/t"}],
+            {"foo": {}, "q": {"t": 1}},
+        ),
+        (
+            {"a": {"b": 1}},
+            [{"op": "copy", "from": "/a", "path": "/c"}, {"op": "add", "path": "/c/d", "value": 2}],
+            {"a": {"b": 1}, "c": {"b": 1, "d": 2}},
+        ),
+        (
+            {"/": 9, "~1": 10},
+            [{"op": "test", "path": "/~01", "value": 10}, {"op": "remove", "path": "/~1"}],
+            {"~1": 10},
+        ),
+        ({"a": [1, 2]}, [{"op": "replace", "path": "", "value": {"b": 1}}], {"b": 1}),
+    ],
+)
 def test_the_examples_of_rfc_6902_hold(document, operations, result):
     frozen = copy.deepcopy((document, operations))
     assert json_patch(document, operations) == result
     assert (document, operations) == frozen
 
 
-@pytest.mark.parametrize("operations", [
-    [{"op": "test", "path": "/a", "value": 2}],
-    [{"op": "test", "path": "/a", "value": True}],
-    [{"op": "remove", "path": "/nope"}],
-    [{"op": "replace", "path": "/l/2", "value": 0}],
-    [{"op": "add", "path": "/l/3", "value": 0}],
-    [{"op": "add", "path": "/l/01", "value": 0}],
-    [{"op": "add", "path": "/a/b", "value": 0}],
-    [{"op": "move", "from": "/o", "path": "/o/x"}],
-    [{"op": "add", "path": "/o" + "/x" * 80, "value": 0}],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [{"op": "test", "path": "/a", "value": 2}],
+        [{"op": "test", "path": "/a", "value": True}],
+        [{"op": "remove", "path": "/nope"}],
+        [{"op": "replace", "path": "/l/2", "value": 0}],
+        [{"op": "add", "path": "/l/3", "value": 0}],
+        [{"op": "add", "path": "/l/01", "value": 0}],
+        [{"op": "add", "path": "/a/b", "value": 0}],
+        [{"op": "move", "from": "/o", "path": "/o/x"}],
+        [{"op": "add", "path": "/o" + "/x" * 80, "value": 0}],
+    ],
+)
 def test_kubectl_requests_7_what_cannot_be_applied_is_422_with_the_servers_sentence(operations):
     with pytest.raises(Invalid) as refused:
         json_patch({"a": 1, "l": [1, 2], "o": {}}, operations)
@@ -155,15 +175,16 @@ OPERATIONS = st.lists(
 @settings(max_examples=300)
 @given(OBJECTS, OPERATIONS)
 def test_v12_a_json_patch_never_changes_what_it_was_given_and_fails_only_with_an_answer(document, operations):
-    frozen = copy.deepcopy((document, operations))
+    given_document, frozen = document, copy.deepcopy((document, operations))
     try:
         result = json_patch(document, operations)
         for operation in operations:  # one by one leads to the same
             document = json_patch(document, [operation])
         assert result == document
     except ApiError as error:
-        assert error.code in (400, 422)
-        assert (document, operations) == frozen or operations == frozen[1]
+        if error.code not in (400, 422):
+            raise
+    assert (given_document, operations) == frozen
 
 
 POD = {
@@ -251,15 +272,18 @@ def test_conditions_merge_by_type_so_that_writers_do_not_erase_each_other():
     assert {each["type"] for each in result["status"]["conditions"]} == {"Ready", "PodScheduled"}
 
 
-@pytest.mark.parametrize("patch", [
-    {"$patch": "explode"},
-    {"spec": {"containers": [{"image": "nameless"}]}},
-    {"spec": {"containers": [5]}},
-    {"metadata": {"finalizers": [{"a": 1}]}},
-    {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "configMap": {}}]}},
-    {"spec": {"$setElementOrder/containers": 5}},
-    {"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"$patch": "explode"},
+        {"spec": {"containers": [{"image": "nameless"}]}},
+        {"spec": {"containers": [5]}},
+        {"metadata": {"finalizers": [{"a": 1}]}},
+        {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "configMap": {}}]}},
+        {"spec": {"$setElementOrder/containers": 5}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}},
+    ],
+)
 def test_directives_that_make_no_sense_are_422(patch):
     with pytest.raises(Invalid):
         patched(patch)
@@ -271,7 +295,8 @@ def test_any_strategic_patch_is_answered(patch):
     try:
         patched(patch)
     except ApiError as error:
-        assert error.code in (400, 422)
+        if error.code not in (400, 422):
+            raise
 
 
 def test_unknown_fields_survive_every_patch_and_only_strict_refuses_them():
@@ -280,23 +305,36 @@ def test_unknown_fields_survive_every_patch_and_only_strict_refuses_them():
     for mode in ("", "Ignore"):
         assert check_fields("v1", "Pod", pod, mode) == []
     assert check_fields("v1", "Pod", pod, "Warn") == ['unknown field "spec.replica"', 'unknown field "dataa"']
-    with pytest.raises(BadRequest, match='strict decoding error: unknown field "spec.replica", unknown field "dataa"'):
+    with pytest.raises(
+        BadRequest, match=r'strict decoding error: unknown field "spec\.replica", unknown field "dataa"'
+    ):
         check_fields("v1", "Pod", pod, "Strict")
     assert check_fields("v1", "Pod", {**pod, "status": {}}, "Strict", old=pod) == []
 
 
 def test_real_fields_of_upstream_are_never_unknown():
     pod = {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "managedFields": [{"fieldsV1": {"f:x": {}}}]},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "managedFields": [{"fieldsV1": {"f:x": {}}}]},
         "spec": {
-            "containers": [{"name": "c", "startupProbe": {"grpc": {"port": 1}}, "resizePolicy": [{"resourceName": "cpu"}],
-                            "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}, "securityContext": {"seccompProfile": {"type": "x"}}}],
-            "ephemeralContainers": [{"targetContainerName": "c"}], "resourceClaims": [{"resourceClaimTemplateName": "t"}],
-            "topologySpreadConstraints": [{"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["a"]}], "hostUsers": False,
+            "containers": [
+                {
+                    "name": "c",
+                    "startupProbe": {"grpc": {"port": 1}},
+                    "resizePolicy": [{"resourceName": "cpu"}],
+                    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+                    "securityContext": {"seccompProfile": {"type": "x"}},
+                }
+            ],
+            "ephemeralContainers": [{"targetContainerName": "c"}],
+            "resourceClaims": [{"resourceClaimTemplateName": "t"}],
+            "topologySpreadConstraints": [{"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["a"]}],
+            "hostUsers": False,
             "volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"audience": "a"}}]}}],
         },
         "status": {"bindingGeneration": 1, "unbindHistory": [{"requestID": "r"}], "hostIPs": [{"ip": "1"}]},
-    }  # fmt: skip
+    }
     assert check_fields("v1", "Pod", pod, "Warn") == []
 
 
@@ -305,9 +343,16 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
         "v1", "Pod", {"metadata": {"name": "p", "labels": None}, "spec": {"overhead": {"cpu": 1}, "odd": None}}
     )
     assert made == {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": "1"}, "odd": None}}
-    for wrong in ({"spec": 5}, {"spec": {"containers": {}}}, {"metadata": {"labels": {"a": 1}}}, {"spec": {"containers": [None]}},
-                  {"spec": {"priority": "1"}}, {"spec": {"priority": 1.5}}, {"spec": {"hostNetwork": 1}},
-                  {"metadata": {"creationTimestamp": "soon"}}):  # fmt: skip
+    for wrong in (
+        {"spec": 5},
+        {"spec": {"containers": {}}},
+        {"metadata": {"labels": {"a": 1}}},
+        {"spec": {"containers": [None]}},
+        {"spec": {"priority": "1"}},
+        {"spec": {"priority": 1.5}},
+        {"spec": {"hostNetwork": 1}},
+        {"metadata": {"creationTimestamp": "soon"}},
+    ):
         with pytest.raises(BadRequest):
             conform("v1", "Pod", wrong)
 
@@ -328,7 +373,13 @@ def test_the_shapes_of_a_kind_know_their_merge_keys():
     spec = shape_of("apps/v1", "Deployment").fields["spec"].fields["template"].fields["spec"]
     keys = {name: member.merge_key for name, member in spec.fields.items() if member.merge_key}
     assert keys == {
-        "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "imagePullSecrets": "name",
-        "hostAliases": "ip", "topologySpreadConstraints": "topologyKey", "volumes": "name", "schedulingGates": "name",
+        "containers": "name",
+        "initContainers": "name",
+        "ephemeralContainers": "name",
+        "imagePullSecrets": "name",
+        "hostAliases": "ip",
+        "topologySpreadConstraints": "topologyKey",
+        "volumes": "name",
+        "schedulingGates": "name",
         "resourceClaims": "name",
-    }  # fmt: skip
+    }

@@ -29,36 +29,64 @@ def test_a_pod_is_completed_as_the_real_server_completes_it(world):
         "pods", pod(containers=[{"name": "c", "image": "nginx", "resources": {"limits": {"cpu": "1"}}}])
     )
     spec, container = made["spec"], made["spec"]["containers"][0]
-    assert {name: spec[name] for name in (
-        "restartPolicy", "dnsPolicy", "schedulerName", "terminationGracePeriodSeconds", "enableServiceLinks", "priority",
-        "preemptionPolicy", "serviceAccountName", "securityContext",
-    )} == {
-        "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
-        "terminationGracePeriodSeconds": 30, "enableServiceLinks": True, "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority", "serviceAccountName": "default", "securityContext": {},
-    }  # fmt: skip
+    assert {
+        name: spec[name]
+        for name in (
+            "restartPolicy",
+            "dnsPolicy",
+            "schedulerName",
+            "terminationGracePeriodSeconds",
+            "enableServiceLinks",
+            "priority",
+            "preemptionPolicy",
+            "serviceAccountName",
+            "securityContext",
+        )
+    } == {
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+        "enableServiceLinks": True,
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "serviceAccountName": "default",
+        "securityContext": {},
+    }
     assert container["resources"]["requests"] == {"cpu": "1"}
     assert container["imagePullPolicy"] == "Always"
     assert [(each["key"], each["tolerationSeconds"]) for each in spec["tolerations"]] == [
-        ("node.kubernetes.io/not-ready", 300), ("node.kubernetes.io/unreachable", 300),
-    ]  # fmt: skip
+        ("node.kubernetes.io/not-ready", 300),
+        ("node.kubernetes.io/unreachable", 300),
+    ]
     assert made["status"] == {"phase": "Pending", "qosClass": "Burstable"}
 
 
-@pytest.mark.parametrize(("image", "policy"), [
-    ("a", "Always"), ("a:latest", "Always"), ("a:1", "IfNotPresent"), ("r:5000/a", "Always"), ("a@sha256:0", "IfNotPresent"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("a", "Always"),
+        ("a:latest", "Always"),
+        ("a:1", "IfNotPresent"),
+        ("r:5000/a", "Always"),
+        ("a@sha256:0", "IfNotPresent"),
+    ],
+)
 def test_the_pull_policy_follows_the_tag(world, image, policy):
     made = world.create("pods", pod(containers=[{"name": "c", "image": image}]))
     assert made["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-@pytest.mark.parametrize(("resources", "qos"), [
-    ({}, "BestEffort"), ({"requests": {"cpu": "1"}}, "Burstable"),
-    ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-    ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
-    ({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}, "BestEffort"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("resources", "qos"),
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
+        ({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}, "BestEffort"),
+    ],
+)
 def test_the_quality_of_service_is_counted(world, resources, qos):
     made = world.create("pods", pod(containers=[{"name": "c", "image": "i", "resources": resources}]))
     assert made["status"]["qosClass"] == qos
@@ -84,10 +112,13 @@ def test_priority_comes_from_the_class_the_default_class_or_is_zero(world):
     assert (usual["priority"], usual["priorityClassName"]) == (7, "usual")
 
 
-@pytest.mark.parametrize(("spec", "text"), [
-    ({"priorityClassName": "nope"}, 'pods "p" is forbidden: no PriorityClass with name nope was found'),
-    ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"priorityClassName": "nope"}, 'pods "p" is forbidden: no PriorityClass with name nope was found'),
+        ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec"),
+    ],
+)
 def test_a_priority_nobody_defined_is_forbidden(world, spec, text):
     with pytest.raises(ApiError, match="is forbidden") as refused:
         world.try_create("pods", pod(**spec))
@@ -95,48 +126,99 @@ def test_a_priority_nobody_defined_is_forbidden(world, spec, text):
     assert refused.value.code == 403
 
 
-@pytest.mark.parametrize(("spec", "text"), [
-    ({"containers": []}, "spec.containers: Required value"),
-    ({"containers": [{"name": "c"}]}, "spec.containers[0].image: Required value"),
-    ({"containers": [{"image": "i"}]}, "spec.containers[0].name: Required value"),
-    ({"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]},
-     'spec.containers[1].name: Duplicate value: "c"'),
-    ({"restartPolicy": "Sometimes"},
-     'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"'),
-    ({"terminationGracePeriodSeconds": -1},
-     "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"),
-    ({"nodeName": "n1", "schedulingGates": [{"name": "g"}]},
-     "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"),
-    ({"tolerations": [{"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]},
-     "spec.tolerations[0].effect: Invalid value: \"NoSchedule\": effect must be 'NoExecute' when `tolerationSeconds` is set"),
-    ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-     "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value: can not be empty"),
-    ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
-     "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"),
-    ({"containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}]},
-     'spec.containers[0].volumeMounts[0].name: Not found: "v"'),
-    ({"containers": [{"name": f"c{n}", "image": "i"} for n in range(101)]},
-     "spec.containers: Too many: 101: must have at most 100 items"),
-    ({"tolerations": [{"key": f"k{n}"} for n in range(201)]}, "spec.tolerations: Too many: 203: must have at most 200 items"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"containers": []}, "spec.containers: Required value"),
+        ({"containers": [{"name": "c"}]}, "spec.containers[0].image: Required value"),
+        ({"containers": [{"image": "i"}]}, "spec.containers[0].name: Required value"),
+        (
+            {"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]},
+            'spec.containers[1].name: Duplicate value: "c"',
+        ),
+        (
+            {"restartPolicy": "Sometimes"},
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"',
+        ),
+        (
+            {"terminationGracePeriodSeconds": -1},
+            "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            {"nodeName": "n1", "schedulingGates": [{"name": "g"}]},
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+        ),
+        (
+            {"tolerations": [{"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]},
+            (
+                'spec.tolerations[0].effect: Invalid value: "NoSchedule": '
+                "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            ),
+        ),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            (
+                "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: "
+                "Required value: can not be empty"
+            ),
+        ),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        ),
+        (
+            {"containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}]},
+            'spec.containers[0].volumeMounts[0].name: Not found: "v"',
+        ),
+        (
+            {"containers": [{"name": f"c{n}", "image": "i"} for n in range(101)]},
+            "spec.containers: Too many: 101: must have at most 100 items",
+        ),
+        (
+            {"tolerations": [{"key": f"k{n}"} for n in range(201)]},
+            "spec.tolerations: Too many: 203: must have at most 200 items",
+        ),
+    ],
+)
 def test_a_pod_that_breaks_a_rule_is_told_which(world, spec, text):
     assert text in said(world, "pods", pod(**spec))
 
 
-@pytest.mark.parametrize(("resources", "text"), [
-    ({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
-     'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'),
-    ({"requests": {"cpu": "-1"}},
-     'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
-    ({"requests": {"cpu": "a lot"}}, "spec.containers[0].resources.requests[cpu]: Invalid value: \"a lot\": quantities must match "
-     "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
-    ({"requests": {"gpus": "1"}},
-     'spec.containers[0].resources.requests: Invalid value: "gpus": must be a standard resource type or fully qualified'),
-    ({"limits": {"example.com/gpu": "1.5"}},
-     'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "1.5": must be an integer'),
-    ({"requests": {"example.com/gpu": "1"}},
-     "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        (
+            {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
+            'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
+        ),
+        (
+            {"requests": {"cpu": "-1"}},
+            'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0',
+        ),
+        (
+            {"requests": {"cpu": "a lot"}},
+            (
+                'spec.containers[0].resources.requests[cpu]: Invalid value: "a lot": quantities must match '
+                "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ),
+        ),
+        (
+            {"requests": {"gpus": "1"}},
+            (
+                'spec.containers[0].resources.requests: Invalid value: "gpus": '
+                "must be a standard resource type or fully qualified"
+            ),
+        ),
+        (
+            {"limits": {"example.com/gpu": "1.5"}},
+            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "1.5": must be an integer',
+        ),
+        (
+            {"requests": {"example.com/gpu": "1"}},
+            "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources",
+        ),
+    ],
+)
 def test_quantities_are_checked(world, resources, text):
     assert text in said(world, "pods", pod(containers=[{"name": "c", "image": "i", "resources": resources}]))
 
@@ -298,17 +380,26 @@ def test_a_deployment_is_completed(world):
     assert "tolerations" not in spec["template"]["spec"]
 
 
-@pytest.mark.parametrize(("spec", "text"), [
-    ({"selector": None}, "spec.selector: Required value"),
-    ({"selector": {"matchLabels": {"app": "db"}}}, 'spec.template.metadata.labels: Invalid value: {"app": "web"}: '
-     "`selector` does not match template `labels`"),
-    ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
-    ({"strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}},
-     "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"),
-    ({"strategy": {"type": "Recreate", "rollingUpdate": {}}},
-     "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"),
-    ({"template": None}, "spec.template: Required value"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"selector": None}, "spec.selector: Required value"),
+        (
+            {"selector": {"matchLabels": {"app": "db"}}},
+            'spec.template.metadata.labels: Invalid value: {"app": "web"}: `selector` does not match template `labels`',
+        ),
+        ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            {"strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}},
+            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
+        ),
+        (
+            {"strategy": {"type": "Recreate", "rollingUpdate": {}}},
+            "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+        ),
+        ({"template": None}, "spec.template: Required value"),
+    ],
+)
 def test_a_deployment_that_breaks_a_rule_is_told_which(world, spec, text):
     made = deployment(**spec)
     made["spec"] = {name: value for name, value in made["spec"].items() if value is not None}
@@ -325,28 +416,85 @@ def test_a_selector_never_changes(world, resource):
     ]
 
 
-@pytest.mark.parametrize(("resource", "document", "text"), [
-    (CLASSES, {"metadata": {"name": "system-mine"}, "value": 1}, "metadata.name: Forbidden: priority class names with 'system-'"),
-    (CLASSES, {"metadata": {"name": "mine"}, "value": 2_000_000_000}, "value: Forbidden: maximum allowed value of a user defined"),
-    ("poddisruptionbudgets.policy", {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": "5%"}},
-     "spec: Invalid value: {\"minAvailable\": 1, \"maxUnavailable\": \"5%\"}: minAvailable and maxUnavailable cannot be both set"),
-    ("poddisruptionbudgets.policy", {"metadata": {"name": "b"}, "spec": {"minAvailable": "many"}}, "spec.minAvailable: Invalid value"),
-    ("nodes", {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "Never"}]}},
-     'spec.taints[0].effect: Unsupported value: "Never"'),
-    ("configmaps", {"metadata": {"name": "c"}, "data": {"a/b": ""}}, 'data[a/b]: Invalid value: "a/b": a valid config key'),
-    ("secrets", {"metadata": {"name": "s"}, "data": {"k": "not base64!"}}, "data[k]: Invalid value: not base64"),
-    ("services", {"metadata": {"name": "s"}, "spec": {}}, "spec.ports: Required value"),
-    ("events", {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"namespace": "other"}},
-     'involvedObject.namespace: Invalid value: "other": does not match event.namespace'),
-    ("events", {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"namespace": "default"}, "message": "a\x1b[2J"},
-     "message: Invalid value"),
-    ("leases.coordination.k8s.io", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}},
-     "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"),
-    ("serviceaccounts", {"metadata": {"name": "a", "labels": {"bad key": "v"}}}, 'metadata.labels: Invalid value: "bad key"'),
-    ("serviceaccounts", {"metadata": {"name": "a", "finalizers": [f"a/{n}" for n in range(33)]}}, "metadata.finalizers: Too many: 33"),
-    ("serviceaccounts", {"metadata": {"name": "a", "ownerReferences": [{"name": "o"}] * 17}}, "metadata.ownerReferences: Too many: 17"),
-    ("serviceaccounts", {"metadata": {"name": "a", "annotations": {"a": "x" * 262144}}}, "metadata.annotations: Too long"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("resource", "document", "text"),
+    [
+        (
+            CLASSES,
+            {"metadata": {"name": "system-mine"}, "value": 1},
+            "metadata.name: Forbidden: priority class names with 'system-'",
+        ),
+        (
+            CLASSES,
+            {"metadata": {"name": "mine"}, "value": 2_000_000_000},
+            "value: Forbidden: maximum allowed value of a user defined",
+        ),
+        (
+            "poddisruptionbudgets.policy",
+            {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": "5%"}},
+            (
+                'spec: Invalid value: {"minAvailable": 1, "maxUnavailable": "5%"}: '
+                "minAvailable and maxUnavailable cannot be both set"
+            ),
+        ),
+        (
+            "poddisruptionbudgets.policy",
+            {"metadata": {"name": "b"}, "spec": {"minAvailable": "many"}},
+            "spec.minAvailable: Invalid value",
+        ),
+        (
+            "nodes",
+            {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "Never"}]}},
+            'spec.taints[0].effect: Unsupported value: "Never"',
+        ),
+        (
+            "configmaps",
+            {"metadata": {"name": "c"}, "data": {"a/b": ""}},
+            'data[a/b]: Invalid value: "a/b": a valid config key',
+        ),
+        ("secrets", {"metadata": {"name": "s"}, "data": {"k": "not base64!"}}, "data[k]: Invalid value: not base64"),
+        ("services", {"metadata": {"name": "s"}, "spec": {}}, "spec.ports: Required value"),
+        (
+            "events",
+            {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"namespace": "other"}},
+            'involvedObject.namespace: Invalid value: "other": does not match event.namespace',
+        ),
+        (
+            "events",
+            {
+                "metadata": {"name": "e", "namespace": "default"},
+                "involvedObject": {"namespace": "default"},
+                "message": "a\x1b[2J",
+            },
+            "message: Invalid value",
+        ),
+        (
+            "leases.coordination.k8s.io",
+            {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}},
+            "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+        ),
+        (
+            "serviceaccounts",
+            {"metadata": {"name": "a", "labels": {"bad key": "v"}}},
+            'metadata.labels: Invalid value: "bad key"',
+        ),
+        (
+            "serviceaccounts",
+            {"metadata": {"name": "a", "finalizers": [f"a/{n}" for n in range(33)]}},
+            "metadata.finalizers: Too many: 33",
+        ),
+        (
+            "serviceaccounts",
+            {"metadata": {"name": "a", "ownerReferences": [{"name": "o"}] * 17}},
+            "metadata.ownerReferences: Too many: 17",
+        ),
+        (
+            "serviceaccounts",
+            {"metadata": {"name": "a", "annotations": {"a": "x" * 262144}}},
+            "metadata.annotations: Too long",
+        ),
+    ],
+)
 def test_other_kinds_that_break_a_rule_are_told_which(world, resource, document, text):
     assert any(each.startswith(text) for each in said(world, resource, document)), said(world, resource, document)
 

@@ -25,9 +25,15 @@ def ask(pod: Any, **changed: Any) -> dict[str, Any]:
     generation = changed.get("bindingGeneration", pod["status"].get("bindingGeneration", 0))
     meta = {"uid": uid, **changed.pop("metadata", {})}
     return {
-        "metadata": meta, "nodeName": node, "bindingGeneration": generation, "kubeletSession": "s1",
-        "requestID": request_id(uid, generation, node), "reason": "TopologyAffinityError", "message": "no", **changed,
-    }  # fmt: skip
+        "metadata": meta,
+        "nodeName": node,
+        "bindingGeneration": generation,
+        "kubeletSession": "s1",
+        "requestID": request_id(uid, generation, node),
+        "reason": "TopologyAffinityError",
+        "message": "no",
+        **changed,
+    }
 
 
 def refusal(
@@ -87,10 +93,18 @@ def test_guarantees_x_ub5_a_request_id_that_is_not_the_hash_is_unprocessable(wor
     assert refusal(world, ask(bound, requestID="0" * 32)) == (422, "Invalid")
 
 
-@pytest.mark.parametrize("wrong", [
-    {"reason": "IDoNotLikeIt"}, {"reason": 5}, {"bindingGeneration": "2"}, {"message": "x" * 1025}, {"exclude": {"seconds": "9"}},
-    {"metadata": {"uid": 7}}, {"requestID": None},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reason": "IDoNotLikeIt"},
+        {"reason": 5},
+        {"bindingGeneration": "2"},
+        {"message": "x" * 1025},
+        {"exclude": {"seconds": "9"}},
+        {"metadata": {"uid": 7}},
+        {"requestID": None},
+    ],
+)
 def test_a_malformed_unbind_is_unprocessable_and_never_crashes(world, bound, wrong):
     assert refusal(world, {**ask(bound), **wrong})[0] == 422
 
@@ -106,11 +120,13 @@ def test_kubelet_unbinding_4_3_check_03_a_repeat_answers_200_without_change_and_
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": "p", "namespace": "default", "uid": after["metadata"]["uid"],
+            "name": "p",
+            "namespace": "default",
+            "uid": after["metadata"]["uid"],
             "resourceVersion": after["metadata"]["resourceVersion"],
         },
         "status": {"unbindCount": 1},
-    }  # fmt: skip
+    }
 
 
 def test_kubelet_unbinding_4_3_check_03_a_repeat_after_a_rebind_to_the_same_node_shows_its_owner_the_pod(world, bound):
@@ -236,11 +252,19 @@ def test_kubelet_unbinding_4_6_a_scheduler_of_other_profiles_or_one_that_stopped
 def test_the_first_failing_check_speaks_and_later_ones_do_not(world, bound):
     """All of 4 to 14 fail at once; healing them one by one shows the order of the table."""
     daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
-    world.put("pods", {
-        **bound,
-        "metadata": {**bound["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [daemon]},
-        "status": {**bound["status"], "phase": "Failed", "unbindCount": 5, "containerStatuses": [{"name": "c", "restartCount": 1}]},
-    })  # fmt: skip
+    world.put(
+        "pods",
+        {
+            **bound,
+            "metadata": {**bound["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [daemon]},
+            "status": {
+                **bound["status"],
+                "phase": "Failed",
+                "unbindCount": 5,
+                "containerStatuses": [{"name": "c", "restartCount": 1}],
+            },
+        },
+    )
     world.memory.bucket("unbind/cluster", 0.0, world.now_s)
     world.documents.pop(("leases.coordination.k8s.io", "kube-system", "kube-scheduler"))
     seen = []
@@ -262,9 +286,17 @@ def test_the_first_failing_check_speaks_and_later_ones_do_not(world, bound):
         pod = world.get("pods", "p")
         step()
     assert [reason for _, reason in seen] == [
-        "Conflict", "StaleBinding", "Terminating", "PhaseNotPending", "AlreadyStarted", "Exempt", "LimitReached",
-        "TooManyRequests", "StaleSession", "SchedulerNotCapable",
-    ]  # fmt: skip
+        "Conflict",
+        "StaleBinding",
+        "Terminating",
+        "PhaseNotPending",
+        "AlreadyStarted",
+        "Exempt",
+        "LimitReached",
+        "TooManyRequests",
+        "StaleSession",
+        "SchedulerNotCapable",
+    ]
     assert world.sub(N1, "pods", "p", "unbind", body).document is not None
 
 
@@ -273,14 +305,26 @@ def test_kubelet_unbinding_4_3_the_transaction_clears_keeps_and_removes_what_it_
     world.node("n1", **{"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1"})
     bound = world.bind("p", "n1", metadata={"annotations": {"added": "2", "mine": "3"}, "labels": {"extra": "4"}})
     assert bound["metadata"]["labels"] == {
-        "app": "web", "topology.kubernetes.io/zone": "mine", "topology.kubernetes.io/region": "r1", "extra": "4",
-    }  # fmt: skip
+        "app": "web",
+        "topology.kubernetes.io/zone": "mine",
+        "topology.kubernetes.io/region": "r1",
+        "extra": "4",
+    }
     written = {
-        "reason": "x", "message": "y", "hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}], "podIP": "2.2.2.2",
-        "podIPs": [{"ip": "2.2.2.2"}], "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [{"name": "c"}],
-        "resize": "Deferred", "nominatedNodeName": "n1", "observedGeneration": 2, "resourceClaimStatuses": [{"name": "k"}],
+        "reason": "x",
+        "message": "y",
+        "hostIP": "1.1.1.1",
+        "hostIPs": [{"ip": "1.1.1.1"}],
+        "podIP": "2.2.2.2",
+        "podIPs": [{"ip": "2.2.2.2"}],
+        "startTime": "2026-01-01T00:00:00Z",
+        "containerStatuses": [{"name": "c"}],
+        "resize": "Deferred",
+        "nominatedNodeName": "n1",
+        "observedGeneration": 2,
+        "resourceClaimStatuses": [{"name": "k"}],
         "unknownField": {"survives": True},
-    }  # fmt: skip
+    }
     conditions = [
         {"type": name, "status": "True"}
         for name in (
@@ -308,9 +352,15 @@ def test_kubelet_unbinding_4_3_the_transaction_clears_keeps_and_removes_what_it_
     assert after["metadata"]["annotations"] == {"mine": "3"}
     status = after["status"]
     assert sorted(status) == [
-        "bindingGeneration", "conditions", "phase", "qosClass", "resourceClaimStatuses", "unbindCount", "unbindHistory",
+        "bindingGeneration",
+        "conditions",
+        "phase",
+        "qosClass",
+        "resourceClaimStatuses",
+        "unbindCount",
+        "unbindHistory",
         "unknownField",
-    ]  # fmt: skip
+    ]
     assert status["bindingGeneration"] == bound["metadata"]["generation"]
     assert [each["type"] for each in status["conditions"]] == ["my.gate/open", "DisruptionTarget", "PodScheduled"]
     scheduled = status["conditions"][-1]
