@@ -27,9 +27,14 @@ BATCH_BYTES = 1 << 19
 """Half of a watcher's queue: one batch alone must not cut a watcher that keeps up."""
 BATCH_OPERATIONS = 1_024
 QUEUE_MAX = 2_000
+QUEUE_BYTES_MAX = 64 << 20
+QUEUE_RESERVED = 400
+"""Places that only the mesh's own components may take, so that a flood of users' writes stops no heartbeat."""
 ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
+
+_COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 Publish = Callable[[Sequence[Change]], None]
 
@@ -134,7 +139,8 @@ class Writer:
             raise Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
-        if len(self._queue) >= QUEUE_MAX or self._queue_bytes > 64 << 20:
+        most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
+        if len(self._queue) >= most or self._queue_bytes > QUEUE_BYTES_MAX:
             raise TooManyRequests(f"{len(self._queue)} writes are waiting", retry_after_s=1)
         self._queue.append(operation)
         self._queue_bytes += operation.size

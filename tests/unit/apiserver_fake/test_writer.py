@@ -8,7 +8,16 @@ import pytest
 
 from apiserver_fake.journal import JournalError
 from apiserver_fake.store import Key, Selection, Store
-from apiserver_fake.writer import BATCH_CHANGES, QUEUE_MAX, Answer, AnswerTable, Operation, Writer, answers_of
+from apiserver_fake.writer import (
+    BATCH_CHANGES,
+    QUEUE_MAX,
+    QUEUE_RESERVED,
+    Answer,
+    AnswerTable,
+    Operation,
+    Writer,
+    answers_of,
+)
 from services.api.errors import Conflict, TooManyRequests, Unavailable
 from services.api.resources import resources
 from services.api.wire import Response
@@ -244,12 +253,16 @@ def test_as_03_a_failed_sync_is_fatal_and_nobody_is_told_success():
     assert world.store.rv == 0
 
 
-def test_a_full_queue_is_too_many_requests():
+def test_a_full_queue_is_too_many_requests_and_components_keep_places_of_their_own():
     async def story(world):
-        for i in range(QUEUE_MAX):
+        for i in range(QUEUE_MAX - QUEUE_RESERVED):
             world.put(f"p{i}")
         with pytest.raises(TooManyRequests):
             world.put("one more")
+        for i in range(QUEUE_RESERVED):
+            world.put(f"n{i}", identity="system:node:n1")
+        with pytest.raises(TooManyRequests):
+            world.put("one more", identity="system:node:n1")
 
     simulated(story)
 
