@@ -13,6 +13,7 @@ import fcntl
 import importlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections import deque
@@ -313,10 +314,17 @@ class Supervisor:
             for host, (first, count) in self._dealt():
                 found.append((host, ["--nodes", str(count), "--first", str(first)]))
         data = self._data / "kubelet"
+        # A node says in its status where its kubelet serves logs, so a kubelet's port is known before it starts.
         return [
-            (host, [*arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host)])
+            (
+                host,
+                [
+                    *arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host),
+                    "--health-port", str(_free_port()),
+                ],
+            )
             for host, arguments in found
-        ]
+        ]  # fmt: skip
 
     def _add(self, name: str, arguments: list[str]) -> _Child:
         """Register a process; its full command line is this plus what every process gets."""
@@ -496,6 +504,14 @@ class Supervisor:
             "current-context": "keplab",
         }
         write_atomically(self.kubeconfig, yaml.safe_dump(document, sort_keys=False).encode(), mode=0o600)
+
+
+def _free_port() -> int:
+    """Return a loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def lock(data_dir: Path) -> int:
