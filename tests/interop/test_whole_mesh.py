@@ -1,0 +1,74 @@
+"""kubectl's story against a whole mesh of processes, with the kubeconfig that `keplab up` wrote."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import parts
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND_MAX_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory):
+    """Return a function that runs kubectl against a mesh of two nodes, and ends the mesh afterwards."""
+    try:
+        binary = parts.kubectl("forky")
+    except parts.NotToBeHadError as error:
+        pytest.skip(str(error))
+    home = tmp_path_factory.mktemp("home")
+    data = home / "mesh"
+    keplab = [sys.executable, "-m", "services.cli"]
+    up = [*keplab, "up", "--nodes", "2", "--engine", "memory", "--data", str(data), "--detach", "-o", "json"]
+    started = subprocess.run(up, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_MAX_S)
+    try:
+        assert started.returncode == 0, started.stderr[-1000:]
+        kubeconfig = json.loads(started.stdout)["kubeconfig"]
+
+        def run(*words, code=0):
+            command = [str(binary), f"--kubeconfig={kubeconfig}", f"--cache-dir={home}/cache", *words]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMMAND_MAX_S, env={**os.environ, "HOME": str(home)}
+            )
+            text = done.stdout + done.stderr
+            assert done.returncode == code, f"kubectl {' '.join(words)}: exit {done.returncode}\n{text}"
+            return text
+
+        yield run
+    finally:
+        down = [*keplab, "down", "--data", str(data)]
+        subprocess.run(down, cwd=ROOT, capture_output=True, timeout=COMMAND_MAX_S)
+
+
+def until(text_of, pattern, most_s=20.0):
+    deadline = time.monotonic() + most_s
+    while not re.search(pattern, text := text_of(), re.M):
+        assert time.monotonic() < deadline, f"no {pattern!r} in\n{text}"
+        time.sleep(0.2)
+
+
+def test_a_deployment_runs_logs_rolls_drains_and_goes(kubectl):
+    kubectl("create", "namespace", "story")
+    kubectl("create", "deployment", "web", "-n", "story", "--image=nginx:1", "--replicas=2")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "-n", "story", "--timeout=30s")
+    assert len(re.findall(r"1/1 +Running", kubectl("get", "pods", "-n", "story"))) == 2
+    assert "started" in kubectl("logs", "deployment/web", "-n", "story")
+    assert "Successfully assigned" in kubectl("events", "-n", "story")
+
+    kubectl("set", "image", "deployment/web", "-n", "story", "nginx=nginx:2")
+    kubectl("rollout", "status", "deployment/web", "-n", "story", "--timeout=30s")
+    assert re.search(r"^2 ", kubectl("rollout", "history", "deployment/web", "-n", "story"), re.M)
+
+    kubectl("drain", "node-0", "--timeout=40s")
+    until(lambda: kubectl("get", "deployment", "web", "-n", "story"), r"^web +2/2")
+    assert "node-0" not in kubectl("get", "pods", "-n", "story", "-o", "wide", "--field-selector=status.phase=Running")
+    kubectl("uncordon", "node-0")
+
+    kubectl("delete", "namespace", "story", "--timeout=50s")
+    assert "NotFound" in kubectl("get", "namespace", "story", code=1)
