@@ -177,3 +177,14 @@ def test_a_pod_created_again_under_its_name_starts_afresh(heart, a):
 
     assert world.attempt(1.0) == "p->n1"
     assert PodInfo(a.pod("p", uid="one")).uid not in world.cache.pods
+
+
+def test_a_pod_whose_window_is_the_current_second_still_counts_as_backing_off(heart, a):
+    def pool_after_an_event_at(now):
+        world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+        assert world.attempt(0.5) == "p!"  # expires at 1.5, in the window of second 1
+        world.nodes(a.node("n2"), now=now)
+        return world.queue.get(a.pod("p").metadata.key).pool
+
+    assert pool_after_an_event_at(1.9) is Pool.BACKOFF
+    assert pool_after_an_event_at(2.0) is Pool.ACTIVE
