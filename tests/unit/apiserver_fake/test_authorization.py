@@ -335,6 +335,21 @@ def test_guarantees_x_nr10_a_status_carries_nothing_else(world, change, is_allow
     assert node_write(world, "pods", pod, {**pod, **asked}, "patch", sub="status") is is_allowed
 
 
+@pytest.mark.parametrize(("seen", "is_taken"), [(None, False), (1, False), (2, False), (3, True), (4, True)])
+def test_guarantees_x_nr10_a_status_must_have_seen_the_binding(world, seen, is_taken):
+    pod = world.pod(spec={"nodeName": "n1"}, status={"bindingGeneration": 3})
+    asked = {
+        **pod,
+        "status": {**pod["status"], "phase": "Running", **({} if seen is None else {"observedGeneration": seen})},
+    }
+    try:
+        assert node_write(world, "pods", pod, asked, "patch", sub="status")
+        answer = ""
+    except ApiError as refused:
+        answer = refused.reason
+    assert answer == ("" if is_taken else "StaleBinding")
+
+
 def test_guarantees_x_nr10_phases_go_forward_and_m29_ownership_is_read_inside_the_commit(world):
     pod = world.pod(spec={"nodeName": "n1"}, status={"phase": "Running"})
     assert not node_write(world, "pods", pod, {**pod, "status": {"phase": "Pending"}}, "patch", sub="status")

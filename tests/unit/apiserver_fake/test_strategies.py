@@ -277,8 +277,11 @@ def test_guarantees_s22_a_node_at_creation_is_for_administrators_and_mirror_pods
 
 def test_guarantees_i21_the_phase_only_goes_forward(world):
     world.pod(spec={"nodeName": "n1"})
-    for phase in ("Running", "Running", "Failed"):
+    for phase in ("Running", "Running"):
         world.status(ADMIN, "p", phase=phase)
+    with pytest.raises(ApiError, match="the phase may not go back from Running"):
+        world.status(ADMIN, "p", phase="Pending")
+    world.status(ADMIN, "p", phase="Failed")
     for phase in ("Pending", "Running", "Succeeded", "Nonsense"):
         with pytest.raises(ApiError) as refused:
             world.status(ADMIN, "p", phase=phase)
