@@ -144,10 +144,10 @@ def test_a_killed_process_comes_back_and_status_says_what_happened(start, tmp_pa
     assert not [p for p in pids_of({"processes": after.values()}) if is_alive(p)]
 
 
-@pytest.mark.parametrize("after_s", [0.3, 0.8, 1.5])
-def test_ctrl_c_while_starting_leaves_nothing(start, tmp_path, after_s):
+@pytest.mark.parametrize("sign", ["logs", "run/apiserver.ready", "logs/kubelet_h0.log"])
+def test_ctrl_c_while_starting_leaves_nothing(start, tmp_path, sign):
     process = start(tmp_path)
-    time.sleep(after_s)
+    wait_for((tmp_path / sign).exists, sign)
 
     process.send_signal(signal.SIGINT)
     process.wait(WAIT_MAX_S)
