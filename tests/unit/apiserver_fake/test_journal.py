@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import random
+import shutil
 import sqlite3
 
 import pytest
@@ -275,3 +277,32 @@ def test_a_full_database_says_enospc_and_takes_writes_again_later(tmp_path):
     in_sqlite(tmp_path, steps)
 
     assert [entry.rv for entry in in_sqlite(tmp_path, None).entries] == [1, 2]
+
+
+def test_as_06_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tmp_path):
+    batches = [[an_entry(20 * b + i + 1, f"p{b}-{i}") for i in range(20)] for b in range(20)]
+    crashed, dice = tmp_path / "crashed", random.Random(5)
+
+    async def steps(journal, _):
+        for batch in batches:
+            await journal.append(batch, 0)
+        shutil.copytree(tmp_path / "live", crashed)  # what a SIGKILL leaves: everything is still in the log
+
+    in_sqlite(tmp_path / "live", steps)
+    good = in_sqlite(tmp_path / "live", None).entries
+    verdicts = {"store.db": [], "store.db-wal": []}
+    for source, name in ((tmp_path / "live", "store.db"), (crashed, "store.db-wal")):
+        for attempt in range(15):
+            copy = tmp_path / f"{name}-{attempt}"
+            shutil.copytree(source, copy)
+            data = bytearray((copy / name).read_bytes())
+            data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+            (copy / name).write_bytes(data)
+            try:
+                assert in_sqlite(copy, None).entries == good
+            except JournalError as refused:
+                verdicts[name].append(refused.exit_code)
+
+    assert len(good) == 400
+    assert verdicts["store.db-wal"] == [78] * 15
+    assert set(verdicts["store.db"]) == {78}  # the others hit bytes that nothing uses
