@@ -273,7 +273,8 @@ class Kubelet:
                 continue
             del self.records[key]
             if record.containers and not record.is_finished:
-                self._log("kubelet.stop", None, key, {"orphan": True}, Key(record.namespace, record.name))
+                data = {"container": record.containers[0].name, "orphan": True}
+                self._log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
             self._erase(record, key)
 
     def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
@@ -325,7 +326,9 @@ class Kubelet:
         if key in self.unbindings or key in self.parked:
             self.unbindings.pop(key, None)
             self.parked.pop(key, None)
+            self._blocked.pop(key, None)
             self.statuses.permit(key)
+            self._end_span(key, "deleted")
             self._set_final(key, new, {"phase": "Failed"}, now)
         elif key in self.rejected:
             self._maybe_delete(key)
@@ -344,11 +347,13 @@ class Kubelet:
         self.rejected.pop(key, None)
         self.parked.pop(key, None)
         self._deleting.pop(key, None)
+        self._blocked.pop(key, None)
         if self.unbindings.pop(key, None) is not None:
             self._log("kubelet.unbind_result", old, key, {"result": "gone"})
         self.statuses.forget(key)
         worker = self.workers.get(key)
         if worker is None:
+            self._end_span(key, "removed")
             return
         self._gone[key] = None
         if worker.state == "terminated":
@@ -797,8 +802,8 @@ class Kubelet:
                     self._log("kubelet.start", worker.pod, key, {"container": container})
                     self._add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
                     self._count("kubelet_pod_start_duration_seconds_count")
-                case LogStop():
-                    self._log("kubelet.stop", worker.pod, key, {})
+                case LogStop(container=container):
+                    self._log("kubelet.stop", worker.pod, key, {"container": container})
                 case Told(reason=reason, message=message, type=event_type):
                     self._tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
@@ -818,6 +823,7 @@ class Kubelet:
         if entry is not None and not entry.allocation.is_empty:
             self.managers.release(entry.allocation)
         self._release_name(worker.pod.metadata.key)
+        self._held.pop(key, None)
         if key in self._gone:
             self._drop(key, worker)
         else:

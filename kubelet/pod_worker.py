@@ -67,7 +67,9 @@ class LogStart(msgspec.Struct, frozen=True):
 
 
 class LogStop(msgspec.Struct, frozen=True):
-    """The pod's last container has stopped."""
+    """The pod's last container has stopped; `container` is the one that `LogStart` named."""
+
+    container: str
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -188,7 +190,9 @@ class PodWorker:
         self.state = "held"
 
     def unhold(self, now: float) -> list[Action]:
-        """The predecessor is gone: start now."""
+        """The predecessor is gone: start now, unless something ended the wait before."""
+        if self.state != "held":
+            return []
         self.state = "starting"
         self._stage_due = now + self._latency.of("worker")
         return self.advance(now)
@@ -463,7 +467,7 @@ class PodWorker:
             return
         self.state = "stopped"
         if self.ever_started:
-            self._out.append(LogStop())
+            self._out.append(LogStop(next(c.name for c in self.containers if c.has_run)))
             self._persist()
         else:
             self._terminated(t)

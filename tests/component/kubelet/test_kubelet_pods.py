@@ -305,3 +305,43 @@ def test_one_seed_gives_one_event_log(simulate):
 
     assert simulate(story, nodes=nodes, latency=()) == simulate(story, nodes=nodes, latency=())
     assert simulate(story, nodes=nodes, latency=(), seed=2) != simulate(story, nodes=nodes, latency=())
+
+
+def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(simulate):
+    async def story(w):
+        await w.create("p", run="crash after 1s")
+        await w.until_pod("p", running)
+        w.network.profile("kubelet/h0").watch_delay_s = 25.0
+        await w.delete("p", 0)
+        w.room.host._last_tick_s -= 70.0  # as if no timer had fired for that long
+        before = w.agent().kubelet.workers.copy()
+        await asyncio.sleep(20)
+        restarts = [worker.containers[0].restarts for worker in before.values()]
+        await asyncio.sleep(20)
+        return restarts, w.lines("kubelet.stop"), w.agent().kubelet.workers
+
+    restarts, stops, workers = simulate(story)
+
+    assert restarts == [0]
+    assert len(stops) == 1
+    assert not workers
+
+
+def test_a_pod_deleted_while_it_waits_for_its_namesake_never_starts(simulate):
+    async def story(w):
+        await w.create("web-0", run="on SIGTERM exit 0 after 10s")
+        await w.until_pod("web-0", running)
+        await w.delete("web-0", 10)
+        await asyncio.sleep(0.1)
+        await w.delete("web-0", 0)
+        second = await w.create("web-0")
+        await asyncio.sleep(0.2)
+        await w.delete("web-0", 5)
+        await w.until_pod("web-0", lambda p: p is None)
+        await asyncio.sleep(30)
+        return w.lines("kubelet.start", second), w.agent().kubelet.ledger.entries
+
+    starts, entries = simulate(story)
+
+    assert starts == []
+    assert not entries
