@@ -169,11 +169,12 @@ class World:
     ) -> Document:
         """Give the pod back as the node's kubelet would."""
         pod = await self.get(name)
+        generation = pod["status"]["bindingGeneration"]
         body = {
             "apiVersion": "v1", "kind": "PodUnbind",
             "metadata": {"name": name, "namespace": "default", "uid": pod["metadata"]["uid"]},
-            "nodeName": node, "bindingGeneration": pod["status"]["bindingGeneration"], "kubeletSession": "s1",
-            "requestID": request_id(pod["metadata"]["uid"], pod["status"]["bindingGeneration"], node), "reason": reason, "message": "no",
+            "nodeName": node, "bindingGeneration": generation, "kubeletSession": "s1",
+            "requestID": request_id(pod["metadata"]["uid"], generation, node), "reason": reason, "message": "no",
             "exclude": {"seconds": seconds},
         }  # fmt: skip
         request = Request(verb="create", resource="pods", namespace="default", name=name, subresource="unbind",
