@@ -45,7 +45,7 @@ HOSTS_DEFAULT = 3
 
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
 
-__all__ = ["AlreadyRunning", "MeshError", "MeshOptions", "Supervisor", "holder", "lock", "read_state"]
+__all__ = ["AlreadyRunning", "MeshError", "MeshOptions", "Supervisor", "holder", "is_alive", "lock", "read_state"]
 
 STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
@@ -548,6 +548,15 @@ def holder(data_dir: Path) -> int:
     finally:
         os.close(fd)
     return 0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether that process still runs; one that nobody has collected yet does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
 
 
 def read_state(data_dir: Path) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option
-from services.runtime.supervisor import LOCK_FILE, holder
+from services.runtime.supervisor import LOCK_FILE, holder, is_alive
 
 STOP_MAX_S = 60.0
 POLL_S = 0.05
@@ -32,7 +32,7 @@ def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
     if pid > 0:
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_MAX_S
-        while holder(data) == pid:
+        while holder(data) == pid or is_alive(pid):
             if time.monotonic() > deadline:
                 click.echo(f"the mesh on {data} (pid {pid}) has not stopped after {STOP_MAX_S:g} s", err=True)
                 return EXIT_FAILED
