@@ -543,8 +543,8 @@ def admit_status(node: str, old: Document, new: Document) -> bool:
             f"the pod was bound at generation {generation}",
             reason="StaleBinding",
         )
-    apart = [{name: value for name, value in document.items() if name != "status"} for document in (old, new)]
-    if next(changes(*apart), None) is not None:
+    before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
+    if next(changes(before_rest, rest), None) is not None:
         return False
     if any(after.get(name) != before.get(name) for name in _NOT_OF_NODES if name in after):
         return False
