@@ -20,6 +20,8 @@ HOLD_PERIOD_S = 60.0
 ABSENT_S = 600.0
 """An absent endpoint is looked for again after this long (kubelet-unbinding 4.6)."""
 MESSAGE_MAX = 1024
+EXCLUDE_S = 86_400
+"""Asked for where the node will never fit; the server caps it at `exclusion.max_s`."""
 
 EXCLUDE_MAX_REASONS = frozenset(
     {
@@ -71,6 +73,8 @@ def unbind_body(
         "reason": reason,
         "message": message[:MESSAGE_MAX],
     }
+    if reason in EXCLUDE_MAX_REASONS:
+        body["exclude"] = {"seconds": EXCLUDE_S}
     return body
 
 

@@ -17,6 +17,7 @@ from kubelet.unbinding import (
     Wait,
     may_unbind,
     request_id,
+    unbind_body,
 )
 from kubelet.view import WorkerKey
 
@@ -107,3 +108,12 @@ def test_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):
     assert not may_unbind(a_pod(metadata=mirror), "OutOfcpu")
     assert not may_unbind(a_pod(status={"bindingGeneration": 0}), "OutOfcpu")
     assert not may_unbind(a_pod(), "ImagePullBackOff")
+
+
+def test_unbinding_6_1_a_node_that_never_fits_asks_for_the_longest_exclusion(a_pod):
+    def body(reason):
+        return unbind_body(a_pod(), WorkerKey("u", 2), "n1", "s", reason, "m", fence="session")
+
+    assert body("PodOSNotSupported")["exclude"]["seconds"] > 1800
+    assert "exclude" not in body("OutOfcpu")
+    assert body("OutOfcpu")["kubeletSession"] == "s"
