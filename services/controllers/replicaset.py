@@ -19,7 +19,15 @@ from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import conditions
-from services.controllers.ownership import Orphans, changes_of, claim, controller_reference, is_adoptable, owner_key
+from services.controllers.ownership import (
+    Orphans,
+    Unfinished,
+    changes_of,
+    claim,
+    controller_reference,
+    is_adoptable,
+    owner_key,
+)
 from services.controllers.readiness import available_in_s, is_ready, ready_since_s, seconds_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
@@ -52,6 +60,7 @@ class ReplicaSets:
         self._burst = switches.integer("rs.burst")
         self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
         self._orphans = Orphans()
+        self._unfinished = Unfinished()
         self._backoffs: dict[Key, _Backoff] = {}
         self._refusals: dict[Key, tuple[str, str]] = {}
         """What the last attempt met: reason and message, until it has been shown in the status."""
@@ -64,6 +73,7 @@ class ReplicaSets:
         """Lower expectations and return the ReplicaSets concerned."""
         old, new = change.old, change.new
         self._orphans.note(old, new)
+        self._unfinished.note(old, new)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             # The watch was behind: one pod went and another came under its name.
             return [*self._gone(old, listers), *self._came(new, listers)]
@@ -171,7 +181,8 @@ class ReplicaSets:
                 and live.metadata.uid == replica_set.metadata.uid
                 and live.metadata.deletion_timestamp is None
             )
-        found = claim(pods.owned_by(replica_set.metadata.uid), orphans, replica_set, selector, can_adopt=can_adopt)
+        owned = [p for k in self._unfinished.keys(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
+        found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
         active = [pod for pod in found.kept if pod.is_active]
         actions: list[Action | Batch] = [*self._told(replica_set), *changes_of("pods", found, replica_set)]
         refusal = self._refusals.pop(key, None)
