@@ -4,21 +4,29 @@ The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_k
 file is JSON `{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host
 exchanges its own token for those of its nodes (X-ID5). Files are readable by their owner alone; the
 texts appear in no log.
+
+    python -m services.runtime.credentials --out DIR --host NAME --rest-url URL
+
+writes them where each process of a mesh in containers finds only its own (see `main`).
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from services.api.identity import ADMIN, NODE_HOSTS_GROUP, SCHEDULER, Identity
 from services.api.seams import Random
-from services.runtime.real import write_atomically
+from services.runtime.real import seeded_random, write_atomically
 
 SERVER_FILE = "server.json"
+KUBECONFIG_FILE = "kubeconfig"
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 
 
@@ -111,6 +119,50 @@ def token_of(made: Credentials, user: str) -> str:
     raise KeyError(f"this mesh has no token for {user}")
 
 
+def kubeconfig(rest_url: str, token: str) -> bytes:
+    """Return the administrator's kubeconfig for the REST door at `rest_url`, http://HOST:PORT."""
+    # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
+    # the REST door reads that password as the token. Other clients send the token itself.
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "keplab", "cluster": {"server": rest_url.replace("http://", f"http://admin:{token}@")}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
+        "current-context": "keplab",
+    }
+    return yaml.safe_dump(document, sort_keys=False).encode()
+
+
+def controllers() -> list[Identity]:
+    """Return whom the controller manager speaks as. Asked for by name: its floor is above this one."""
+    return list(importlib.import_module("services.controllers.wiring").IDENTITIES)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write a folder for every room below `--out`, each with only what that room may know, and `admin/kubeconfig`.
+
+    The API server's folder has everything, as it must know every token; a second run changes nothing.
+    Raises: OSError; SystemExit for wrong usage.
+    """
+    parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
+    parser.add_argument("--rest-url", required=True, help="how people reach the API server, http://HOST:PORT")
+    arguments = parser.parse_args(argv)
+    out: Path = arguments.out
+    made = make(out / "apiserver", hosts=[arguments.host], controllers=controllers(), random=seeded_random(None))
+    for room, process in (
+        ("scheduler", "scheduler"),
+        ("controllers", "controllers"),
+        ("kubelet", "kubelet/" + arguments.host),
+    ):
+        (out / room).mkdir(exist_ok=True, mode=0o700)
+        _put(out / room / "token.json", made.of(process).read_bytes())
+    (out / "admin").mkdir(exist_ok=True, mode=0o700)
+    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token))
+
+
 def _read(path: Path) -> _ServerFile:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_ServerFile)
@@ -120,3 +172,7 @@ def _read(path: Path) -> _ServerFile:
 
 def _put(path: Path, data: bytes) -> None:
     write_atomically(path, data, mode=0o400)
+
+
+if __name__ == "__main__":
+    main()

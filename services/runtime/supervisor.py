@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import importlib
 import os
 import signal
 import socket
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from services.api.identity import Identity
 from services.client.rpc import RpcTransport
@@ -49,7 +47,6 @@ __all__ = ["AlreadyRunning", "MeshError", "MeshOptions", "Supervisor", "holder",
 
 STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
-KUBECONFIG_FILE = "kubeconfig"
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers"}
@@ -207,7 +204,7 @@ class Supervisor:
     @property
     def kubeconfig(self) -> Path:
         """The kubeconfig of the administrator."""
-        return self._data / KUBECONFIG_FILE
+        return self._data / credentials.KUBECONFIG_FILE
 
     @property
     def events_dir(self) -> Path:
@@ -274,7 +271,7 @@ class Supervisor:
         self._credentials = credentials.make(
             self._data / "credentials",
             hosts=hosts,
-            controllers=_controllers(),
+            controllers=credentials.controllers(),
             random=seeded_random(None),
             others=self._options.identities,
         )
@@ -492,18 +489,8 @@ class Supervisor:
 
     def _write_kubeconfig(self) -> None:
         assert self._credentials is not None
-        # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
-        # the REST door reads that password as the token. Other clients send the token itself.
-        server = self.rest_url.replace("http://", f"http://admin:{self._credentials.admin_token}@")
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "keplab", "cluster": {"server": server}}],
-            "users": [{"name": "admin", "user": {"token": self._credentials.admin_token}}],
-            "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
-            "current-context": "keplab",
-        }
-        write_atomically(self.kubeconfig, yaml.safe_dump(document, sort_keys=False).encode(), mode=0o600)
+        content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token)
+        write_atomically(self.kubeconfig, content, mode=0o600)
 
 
 def _free_port() -> int:
@@ -568,11 +555,6 @@ def read_state(data_dir: Path) -> dict[str, Any] | None:
     except (OSError, msgspec.DecodeError):
         return None
     return state
-
-
-def _controllers() -> list[Identity]:
-    """Return whom the controller manager speaks as. Asked for by name: its floor is above this one."""
-    return list(importlib.import_module(f"{_MODULES['controllers']}.wiring").IDENTITIES)
 
 
 def _last_line(log: Path) -> str:
