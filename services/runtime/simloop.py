@@ -22,6 +22,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+TIMERS_CANCELLED_MAX = 100
+"""Cancelled timers kept before the heap is cleared of them."""
+
 
 class Deadlock(RuntimeError):
     """No callback is ready and no timer is set: every task waits for another."""
@@ -85,6 +88,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready = self._ready  # type: ignore[attr-defined]
         timers = self._scheduled  # type: ignore[attr-defined]
+        if self._timer_cancelled_count > TIMERS_CANCELLED_MAX and self._timer_cancelled_count * 2 > len(timers):  # type: ignore[attr-defined]
+            # Most timers are deadlines of calls that were answered; they would slow every push and pop.
+            for timer in timers:
+                timer._scheduled = not timer._cancelled
+            timers[:] = [timer for timer in timers if not timer._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
         while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
             heapq.heappop(timers)._scheduled = False
