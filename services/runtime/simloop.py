@@ -70,6 +70,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.callbacks = 0
         self._clock_resolution = 0.0
         self._births = 0
+        self._timer_cancelled_count: int = 0
         self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))
 
     def next_birth(self) -> int:
@@ -88,7 +89,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready = self._ready  # type: ignore[attr-defined]
         timers = self._scheduled  # type: ignore[attr-defined]
-        if self._timer_cancelled_count > TIMERS_CANCELLED_MAX and self._timer_cancelled_count * 2 > len(timers):  # type: ignore[attr-defined]
+        cancelled: int = self._timer_cancelled_count
+        if cancelled > TIMERS_CANCELLED_MAX and cancelled * 2 > len(timers):
             # Most timers are deadlines of calls that were answered; they would slow every push and pop.
             for timer in timers:
                 timer._scheduled = not timer._cancelled
@@ -96,7 +98,7 @@ class SimLoop(asyncio.BaseEventLoop):
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0]._cancelled:
-            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+            self._timer_cancelled_count -= 1
             heapq.heappop(timers)._scheduled = False
         if not ready:
             if not timers:

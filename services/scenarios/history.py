@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
+from services.telemetry.eventlog import Line
 
 
 @dataclass
@@ -21,6 +22,7 @@ class PodStory:
     uid: str
     name: str
     role: str
+    is_owned: bool
     created_s: float
     bound_s: float | None = None
     running_s: float | None = None
@@ -66,7 +68,9 @@ class History:
         pod = change.object
         story = self.pods.get(pod.metadata.uid)
         if story is None:
-            story = PodStory(pod.metadata.uid, pod.metadata.name, self._role(pod), now_s)
+            story = PodStory(
+                pod.metadata.uid, pod.metadata.name, self._role(pod), pod.metadata.controller is not None, now_s
+            )
             self.pods[pod.metadata.uid] = story
         if change.new is None:
             story.gone_s = now_s
@@ -120,28 +124,47 @@ def quantile(values: list[float], q: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
-def measures(history: History, writes: dict[str, int], duration_s: float) -> dict[str, float | None]:
-    """Return the figures of a run by name.
+class Writes:
+    """When the store committed what, heartbeats (Lease) left out; seconds of the log's own clock."""
 
-    `writes`: commits by kind. Times in seconds. `api_writes_per_running_pod` leaves heartbeats (Lease)
-    out; it is None when no pod runs at the end. `first_running_s` is measured from the first pod's
-    creation: in a runaway the pod that finally runs is not the one that was asked for.
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+
+    def take(self, line: Line) -> None:
+        """Note a commit."""
+        if line.ev != "store.commit" or line.obj is None or line.data.get("replayed"):
+            return
+        if line.obj["kind"] != "Lease":
+            self.at_s.append(line.mono_ns / 1e9)
+
+    def since(self, at_s: float) -> int:
+        """Return how many there were from that moment on."""
+        return sum(at >= at_s for at in self.at_s)
+
+
+def measures(history: History, writes: Writes, started_s: float, duration_s: float) -> dict[str, float | None]:
+    """Return the figures of a run by name; times in seconds.
+
+    They are about the pods that controllers created, and count from the first of these: bare pods only set
+    the scene. A story without such pods is measured over all pods. `started_s` is when the run began on
+    the log's clock. `api_writes_per_running_pod` is None when none of the pods runs at the end.
     """
-    pods = list(history.pods.values())
+    owned = [p for p in history.pods.values() if p.is_owned]
+    pods = owned or list(history.pods.values())
     running = [p for p in pods if p.phase == "Running" and p.gone_s is None]
     started = [p for p in pods if p.running_s is not None]
     failed = [p for p in pods if p.failed_s is not None]
     starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
-    total = sum(count for kind, count in writes.items() if kind != "Lease")
-    first = min((p.created_s for p in pods), default=None)
+    begun_s = min((p.created_s for p in pods), default=0.0)
     first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
+    total = writes.since(started_s + begun_s)
     return {
         "pods_created": float(len(pods)),
         "pods_failed": float(len(failed)),
         "pods_running_at_end": float(len(running)),
         "unbinds": float(sum(p.unbinds for p in pods)),
-        "failed_per_min": 60.0 * len(failed) / duration_s if duration_s > 0 else None,
-        "first_running_s": first_running - first if first_running is not None and first is not None else None,
+        "failed_per_min": 60.0 * len(failed) / (duration_s - begun_s) if duration_s > begun_s else None,
+        "first_running_s": first_running - begun_s if first_running is not None else None,
         "time_to_running_p50_s": quantile(starts, 0.50),
         "time_to_running_p99_s": quantile(starts, 0.99),
         "api_writes": float(total),

@@ -12,7 +12,7 @@ from typing import Any
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
-from services.scenarios.history import PodStory, Sample, measures
+from services.scenarios.history import PodStory, Sample, Writes, measures
 from services.scenarios.invariants import Auditor, Violation
 from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.process_mesh import ProcessMesh
@@ -22,6 +22,7 @@ from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
 from services.scenarios.verbs import VERBS
 from services.scenarios.workload import node_definition
 from services.telemetry import logs
+from services.telemetry.eventlog import Line
 from services.telemetry.traces import FinishedSpan
 
 
@@ -132,12 +133,12 @@ def simulate(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
-    auditor = Auditor(plan.switches)
+    auditor, writes = Auditor(plan.switches), Writes()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        mesh = SimMesh(plan, on_line=auditor.take)
+        mesh = SimMesh(plan, on_line=_both(auditor, writes))
         meshes.append(mesh)
         trouble = disturb(auditor) if disturb is not None else None
         return await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
@@ -149,6 +150,7 @@ def simulate(
         plan,
         tale,
         auditor,
+        writes,
         mode="simulated",
         digest=mesh.events.digest,
         wall_s=time.perf_counter() - started,
@@ -171,12 +173,12 @@ def run_as_processes(
     Raises: MeshError when a process cannot start.
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
-    auditor = Auditor(plan.switches)
+    auditor, writes = Auditor(plan.switches), Writes()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 
     async def told() -> Tale:
-        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=auditor.take)
+        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=_both(auditor, writes))
         meshes.append(mesh)
         return await tell(story, mesh, progress=progress)
 
@@ -186,12 +188,21 @@ def run_as_processes(
         plan,
         tale,
         auditor,
+        writes,
         mode="processes",
         digest="",
         wall_s=time.perf_counter() - started,
         spans=[],
         failures=meshes[0].failures,
     )
+
+
+def _both(auditor: Auditor, writes: Writes) -> Callable[[Line], None]:
+    def take(line: Line) -> None:
+        auditor.take(line)
+        writes.take(line)
+
+    return take
 
 
 def _identities(story: Story) -> list[Identity]:
@@ -206,6 +217,7 @@ def _result(
     plan: MeshPlan,
     tale: Tale,
     auditor: Auditor,
+    writes: Writes,
     *,
     mode: str,
     digest: str,
@@ -226,7 +238,7 @@ def _result(
         error=tale.error,
         virtual_s=tale.ended_s,
         wall_s=wall_s,
-        measures=measures(tale.history, auditor.commits, tale.ended_s),
+        measures=measures(tale.history, writes, tale.started_s, tale.ended_s),
         pods=list(tale.history.pods.values()),
         samples=tale.history.samples,
         spans=spans,

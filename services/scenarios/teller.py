@@ -44,6 +44,8 @@ class Tale:
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     error: str = ""
+    started_s: float = 0.0
+    """On the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
 
     @property
@@ -102,7 +104,7 @@ async def tell(
     api = mesh.api(ADMIN)
     chance = random.Random("teller")
     observer = Observer(api, mesh.clock, chance)
-    tale.history = observer.history
+    tale.history, tale.started_s = observer.history, observer.started_s
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
     telling = Telling(mesh, client, observer, Path(story.path).parent)
     current = [story.steps[0].text]
