@@ -736,7 +736,8 @@ class Kubelet:
                 self.effects.append(ReadPod(key, pod))
             self.effects.append(SetTimer(now + 10.0, "status", key))
             return
-        self.effects.append(SetTimer(self.statuses.failed(write, now), "status", key))
+        is_lost = code in (0, 503, 504)
+        self.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
 
     def _after_ack(self, key: WorkerKey, now: float) -> None:
         worker = self.workers.get(key)

@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
+from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
 
 FULL_SYNC_S = 10.0
+LOST_RETRY_S = 0.2
+"""First wait after a write that nobody answered; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
 
 
@@ -55,6 +58,8 @@ class StatusManager:
         self._dirty: dict[WorkerKey, None] = {}
         self._snapshots: list[tuple[WorkerKey, int, Document]] = []
         self.suppressed: dict[WorkerKey, None] = {}
+        self._lost = 0
+        self._lost_until_s = 0.0
         self.sync_seconds_sum = 0.0
         self.syncs = 0
 
@@ -93,6 +98,9 @@ class StatusManager:
         """Return the pod to write next, or None; failed ones wait for their retry."""
         if self._snapshots:
             return self._snapshots[0][0]
+        now += EARLY_S
+        if now < self._lost_until_s:
+            return None
         for key in self._dirty:
             if self._entries[key].retry_at_s <= now:
                 return key
@@ -124,6 +132,7 @@ class StatusManager:
 
     def acknowledged(self, write: Write, now: float) -> None:
         """The API server has this version."""
+        self._lost = 0
         entry = self._entries.get(write.key)
         if entry is None:
             return
@@ -141,13 +150,21 @@ class StatusManager:
         if entry.written >= entry.version:
             entry.since_s = None
 
-    def failed(self, write: Write, now: float) -> float:
-        """Nobody knows, or not now: send the newest whole status later; return when."""
+    def failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
+        """Send the newest whole status later; return when.
+
+        `is_lost`: no answer came, so the link or the server is in trouble and no pod's write would fare
+        better: all wait, and soon one tries again (C6).
+        """
+        if is_lost and now >= self._lost_until_s:
+            self._lost_until_s = now + min(FULL_SYNC_S, LOST_RETRY_S * 2.0 ** min(self._lost, 10))
+            self._lost += 1
+        retry_at_s = self._lost_until_s if is_lost else now + FULL_SYNC_S
         entry = self._entries.get(write.key)
         if entry is None:
-            return now + FULL_SYNC_S
+            return retry_at_s
         entry.baseline = None
-        entry.retry_at_s = now + FULL_SYNC_S
+        entry.retry_at_s = retry_at_s
         self._dirty.pop(write.key, None)
         self._dirty[write.key] = None
         return entry.retry_at_s

@@ -69,6 +69,27 @@ def test_after_a_failure_the_newest_whole_status_is_sent_ten_seconds_later(manag
     assert manager.take(KEY, a_pod(), status(phase="Failed")).status == status(phase="Failed")
 
 
+def test_guarantees_fm_a1_an_unanswered_write_is_tried_again_soon_then_ever_later(manager, a_pod):
+    waits, now = [], 0.0
+    for version in range(8):
+        manager.changed(KEY, now)
+        lost = manager.take(KEY, a_pod(), status(ready=str(version)))
+        later = manager.failed(lost, now, is_lost=True)
+        assert manager.next_key((now + later) / 2) is None
+        assert manager.next_key(later) == KEY
+        waits.append(round(later - now, 3))
+        now = later
+
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+
+
+def test_a_timer_that_fires_within_a_microsecond_of_the_retry_is_not_lost(manager, a_pod):
+    manager.changed(KEY, 0.0)
+    manager.failed(manager.take(KEY, a_pod(), status(ready="False")), 0.0)
+
+    assert manager.next_key(10.0 - 5e-7) == KEY
+
+
 def test_a_terminal_phase_in_the_api_is_never_written_over(manager, a_pod):
     made = write(manager, a_pod(status={"phase": "Failed"}), status(phase="Running"))
 
