@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from services.api.errors import ApiError
 from services.api.meta import Document
 

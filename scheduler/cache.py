@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_tree import NodeTree
 from services.api.kinds.node import Node
 from services.api.quantity import amount

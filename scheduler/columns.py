@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.types import ANY_IP, HostPort, NodeInfo, PodInfo
+from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo
 from scheduler.requests import AMOUNT_MAX
 from services.api.kinds.node import Node
 from services.api.taints import Taint

@@ -29,7 +29,7 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.framework.runner import Runner
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.queue import QueuedPod, SchedulingQueue
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

@@ -25,8 +25,8 @@ from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import BindCall, Code, Status
 from scheduler.framework.runner import Runner
-from scheduler.framework.types import PodInfo
 from scheduler.metrics import Metrics
+from scheduler.node_info import PodInfo
 from scheduler.queue import QueuedPod, SchedulingQueue
 from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.status_writer import StatusWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class Nominator:

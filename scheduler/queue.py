@@ -34,7 +34,7 @@ from scheduler.framework.events import (
     Registration,
 )
 from scheduler.framework.interface import SUCCESS, Status
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from services.api.kinds.pod import Pod
 from services.api.meta import Key

@@ -19,7 +19,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, FitError
 from scheduler.framework.interface import PostFilterResult, Scores
 from scheduler.framework.runner import Feasible, Runner
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from services.api.seams import Random
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from scheduler.framework.interface import SUCCESS, Status, unschedulable
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class WaitingPods:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import Any
 
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class Action(IntFlag):

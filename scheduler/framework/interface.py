@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Registration
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 
 if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis

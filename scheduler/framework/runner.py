@@ -48,7 +48,7 @@ from scheduler.framework.interface import (
     VectorFilterPlugin,
     VectorScorePlugin,
 )
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import BindCall, Status
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class DefaultBinder:

@@ -23,7 +23,7 @@ from scheduler.framework.interface import (
     unresolvable,
 )
 from scheduler.framework.runner import default_normalize
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm

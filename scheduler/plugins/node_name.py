@@ -8,7 +8,7 @@ from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 
 REASON = "node(s) didn't match the requested node name"

@@ -16,7 +16,7 @@ from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 

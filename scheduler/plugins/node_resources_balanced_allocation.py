@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Scores, Status
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 

@@ -23,7 +23,7 @@ from scheduler.framework.events import (
     Registration,
 )
 from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount

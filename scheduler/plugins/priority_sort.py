@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class PrioritySort:

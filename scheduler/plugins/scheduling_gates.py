@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.interface import SUCCESS, Status, unresolvable
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 
 
 class SchedulingGates:

@@ -69,11 +69,11 @@ class Resource:
 @cache
 def resources() -> dict[str, Resource]:
     """Return every served resource by wire name, sorted by name."""
-    from services.api import kinds
-
+    # By name, not by import statement: the register finds its entries, which import the register.
+    folder = importlib.import_module("services.api.kinds")
     found: dict[str, Resource] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(kinds.__path__)):
-        resource: Resource = importlib.import_module(f"services.api.kinds.{module}").RESOURCE
+    for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
+        resource: Resource = importlib.import_module(f"{folder.__name__}.{module}").RESOURCE
         if resource.name in found:
             raise ValueError(f"two files in kinds/ offer {resource.name}")
         found[resource.name] = resource

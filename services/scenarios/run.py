@@ -23,7 +23,7 @@ from services.scenarios.verbs import VERBS
 from services.scenarios.workload import node_definition
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
-from services.telemetry.traces import FinishedSpan
+from services.telemetry.spans import FinishedSpan
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.telemetry.propagation import parse
-from services.telemetry.traces import FinishedSpan
+from services.telemetry.spans import FinishedSpan
 
 RUNNING = "k8s.pod.phase"
 """Attribute of the span whose write made the pod Running."""

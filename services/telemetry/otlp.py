@@ -16,7 +16,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from services.telemetry.attributes import RPC_METHOD, SERVICE_INSTANCE, SERVICE_NAME
 from services.telemetry.propagation import parse
-from services.telemetry.traces import FinishedSpan
+from services.telemetry.spans import FinishedSpan
 
 _SCOPE = InstrumentationScope("keplab")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)

@@ -20,8 +20,7 @@ from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.attributes import SPAN_NAMES
 from services.telemetry.propagation import Context, parse, render
-
-Attribute = str | int | float | bool
+from services.telemetry.spans import Attribute, FinishedSpan, SpanEvent
 
 QUEUE_MAX = 2048
 BATCH_MAX = 512
@@ -30,33 +29,6 @@ FILE_BUFFER_BYTES_MAX = 8 << 20
 
 _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
 """What an unsampled root hands on: no ids are drawn for it, and whoever reads it does not sample either."""
-
-
-class SpanEvent(msgspec.Struct, frozen=True):
-    """Something that happened at one moment of a span."""
-
-    name: str
-    at_ns: int
-    attributes: dict[str, Attribute] = {}
-
-
-class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """One ended span. Times are nanoseconds since the epoch; `parent` is a span id or empty; `links` are
-    traceparents; `error` is empty when all went well.
-    """
-
-    service: str
-    instance: str
-    name: str
-    trace_id: str
-    span_id: str
-    parent: str
-    start_ns: int
-    end_ns: int
-    attributes: dict[str, Attribute]
-    links: list[str]
-    events: list[SpanEvent]
-    error: str
 
 
 class SpanSink(Protocol):

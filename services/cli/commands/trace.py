@@ -11,7 +11,7 @@ from services.cli.screen import EXIT_FAILED, OUTPUT, console, fail, print_json, 
 from services.scenarios.run import load_story, simulate
 from services.scenarios.script import ScriptError
 from services.scenarios.waterfall import Waterfall, bars, waterfall
-from services.telemetry.traces import FinishedSpan
+from services.telemetry.spans import FinishedSpan
 
 
 @click.command(

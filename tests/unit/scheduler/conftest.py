@@ -12,7 +12,7 @@ from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.runner import Enabled, Runner
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable

@@ -7,7 +7,7 @@ import pytest
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import Code, PostFilterResult, Status
 from scheduler.framework.runner import Enabled
-from scheduler.framework.types import NodeInfo, PodInfo
+from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
 from scheduler.profiles import default_profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.queue import Pool
 from services.api.kinds.pod import (
     Affinity,

@@ -12,7 +12,7 @@ from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Code, FilterPlugin, ScorePlugin, VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.runner import Runner
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
 from scheduler.plugins.node_name import NodeName
 from scheduler.plugins.node_ports import NodePorts

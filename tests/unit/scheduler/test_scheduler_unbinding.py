@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.event_handlers import Crash, Unbound
-from scheduler.framework.types import PodInfo
+from scheduler.node_info import PodInfo
 from scheduler.queue import Pool
 
 NUMA = "TopologyAffinityError"
