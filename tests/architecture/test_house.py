@@ -1,10 +1,46 @@
 """What a linter cannot say: doors, mains and annexes, names that must not exist."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
+SHELLS = {
+    "apiserver_fake": {
+        "grpc_server",
+        "journal",
+        "rest_log",
+        "rest_server",
+        "rest_watch",
+        "server",
+        "watchers",
+        "wiring",
+        "writer",
+    },
+    "kubelet": {"journal", "loops"},
+    "scheduler": {"loops", "status_writer", "waiting"},
+    "services.chaos": {"run", "seeds"},
+    "services.client": {"client", "executor", "informer", "leases", "recorder", "reflector", "rpc"},
+    "services.experiments": {"bench"},
+    "services.runtime": {"health", "manager", "process", "real", "simloop", "supervisor"},
+    "services.scenarios": {
+        "observer",
+        "process_mesh",
+        "run",
+        "simulated",
+        "simulated_mesh",
+        "teller",
+        "verbs",
+    },
+    "services.telemetry": {"logs", "otlp"},
+}
+"""Modules that may wait, log or reach the world; every other module is a heart, words or settings."""
+WORLD = re.compile(
+    r"^(?:from|import) (grpc|asyncio|aiohttp|opentelemetry|structlog|logging|time|random|socket|subprocess|protos)\b",
+    re.M,
+)
 ROOMS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers")
 MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "chaos")
 
@@ -19,6 +55,40 @@ def test_every_process_has_the_same_door(room):
 @pytest.mark.parametrize("main", MAINS)
 def test_a_main_is_no_process(main):
     assert not (ROOT / "services" / main / "__main__.py").exists()
+
+
+def _modules():
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
+
+
+def _is_shell(module):
+    package, _, name = module.rpartition(".")
+    return name in SHELLS.get(package, ()) or module.startswith("services.cli")
+
+
+def test_a_module_that_is_no_shell_reaches_nothing_outside():
+    found = [
+        f"{module}: {hit[0]}"
+        for module, path in _modules()
+        if not _is_shell(module)
+        for hit in [WORLD.search(path.read_text())]
+        if hit
+    ]
+
+    assert [] == found
+
+
+def test_every_shell_named_here_exists():
+    modules = {module for module, _ in _modules()}
+
+    assert [] == [
+        f"{package}.{name}"
+        for package, names in SHELLS.items()
+        for name in sorted(names)
+        if f"{package}.{name}" not in modules
+    ]
 
 
 def test_no_module_is_called_utils_or_its_cousins():

@@ -10,6 +10,7 @@ the machine, its package lists are not touched, and Debian's signatures are chec
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,12 +19,23 @@ from pathlib import Path
 KUBECTLS = {"trixie": "v1.32.", "forky": "v1.36."}
 """Debian suite to the version its kubectl has."""
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MIRROR = "http://deb.debian.org/debian"
+SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+"""Where this machine says which Debian mirror it uses."""
 FETCH_MAX_S = 180
 
 
 class NotToBeHadError(Exception):
     """A part that cannot be fetched here; the text says why in one line."""
+
+
+def mirror() -> str:
+    """Return the Debian mirror this machine is set up with. Raises: NotToBeHadError when it has none."""
+    for path in SOURCES:
+        text = path.read_text() if path.exists() else ""
+        found = re.search(r"^(?:URIs: |deb (?:\[[^]]*\] )?)(\S+/debian)/?(?:\s|$)", text, re.M)
+        if found:
+            return found[1]
+    raise NotToBeHadError("no Debian mirror is set up on this machine")
 
 
 def folder() -> Path:
@@ -61,7 +73,7 @@ def _fetch(suite: str, package: str, root: Path, inside: str, binary: Path) -> N
     for name in ("lists/partial", "cache/archives/partial", "etc", "unpacked"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "status").touch()
-    (root / "etc/sources.list").write_text(f"deb [signed-by={KEYRING}] {MIRROR} {suite} main\n")
+    (root / "etc/sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
     settings = {
         "Dir::Etc::sourcelist": root / "etc/sources.list",
         "Dir::Etc::sourceparts": root / "etc/none",
