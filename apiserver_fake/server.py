@@ -51,6 +51,7 @@ log = structlog.get_logger()
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
+PODS = "pods"
 EVENTS_TTL_S = 3_600.0
 EVENTS_MAX = 50_000
 EVENTS_SWEEP_S = 30.0
@@ -142,6 +143,8 @@ class ApiServer:
         self._journal = journal
         self._clock = seams.clock
         self._events = None if isinstance(seams.events, NullEventLog) else seams.events
+        # Sampled spans of the writes under way, by what their changes will be known as.
+        self._writing: dict[str, Span] = {}
         self.store = Store(
             hashing=self._settings.state_hash,
             window_s=self._settings.window_s,
@@ -319,6 +322,8 @@ class ApiServer:
             return self._delete_collection(identity, request, span)
         # The span's traceparent, not the caller's: who reads the change is caused by this call.
         plan = registry.prepare(identity, request, span.traceparent)
+        if span.trace_id:
+            self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
         return self.writer.submit(
             Operation(
@@ -406,7 +411,10 @@ class ApiServer:
         if self._events is not None and (request.verb in MUTATING or response.code >= 400):
             self._log_response(identity, request, span, response)
         if span.trace_id:
+            self._writing.pop(span.traceparent, None)
             span.set(resource=request.resource, namespace=request.namespace, name=request.name, code=response.code)
+            if request.resource == PODS and request.name:
+                span.set(pod=request.name)
         span.end(str(response.code) if response.code >= 500 else "")
 
     def _log_request(self, identity: Identity, request: Request, span: Span) -> None:
@@ -444,7 +452,23 @@ class ApiServer:
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
+            if self._writing and change.record.resource == PODS:
+                self._name_pod(change)
         self.hub.publish(changes)
+
+    def _name_pod(self, change: Change) -> None:
+        """Tell the span of a sampled write which pod it changed, and the phase when that is new.
+
+        Here and nowhere earlier: the span whose write made a pod Running is the one that committed it.
+        """
+        span = self._writing.get(change.traceparent)
+        if span is None:
+            return
+        record, previous = change.record, change.previous
+        span.set(pod=record.name, namespace=record.namespace, uid=record.uid)
+        phase = record.fields.get("status.phase", "")
+        if phase and (previous is None or phase != previous.fields.get("status.phase")):
+            span.set(phase=phase)
 
     def _log_commits(self, changes: Sequence[Change]) -> None:
         assert self._events is not None

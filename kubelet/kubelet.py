@@ -154,14 +154,15 @@ class StartSpan(msgspec.Struct, frozen=True):
 
 
 class SpanStage(msgspec.Struct, frozen=True):
-    """A stage of the pod's start ended."""
+    """The pod's way came to this point; said twice it counts once. `reason`: why it was refused."""
 
     key: WorkerKey
     stage: str
+    reason: str = ""
 
 
 class EndSpan(msgspec.Struct, frozen=True):
-    """The pod runs, or will not."""
+    """The API server knows that the pod runs or failed, or the pod is not ours any more."""
 
     key: WorkerKey
     error: str
@@ -226,7 +227,7 @@ class Kubelet:
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
         self._names: dict[Key, int] = {}
-        self._spans: dict[WorkerKey, None] = {}
+        self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
         self._blocked: dict[WorkerKey, Document] = {}
         self._last_ip = 0
         self._unbind_absent_until_s = float("-inf")
@@ -401,6 +402,7 @@ class Kubelet:
     def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.parked.pop(key, None)
         self.statuses.permit(key)
+        self._span_stage(key, "admitted")
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
         self._admitted_s[key] = now
@@ -482,6 +484,7 @@ class Kubelet:
         self._log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
         self._count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
         self._tell(pod, rejection.reason, rejection.message, "Warning")
+        self._span_stage(key, "rejected", rejection.reason)
         if self._can_unbind(pod, rejection.reason, now):
             self.statuses.suppress(key)
             self.unbindings[key] = Unbinding(
@@ -491,6 +494,7 @@ class Kubelet:
                 # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
                 self._log("kubelet.teardown_done", pod, key, {})
             self._tell(pod, "UnbindRequested", f"Giving the pod back: {rejection.reason}", "Normal")
+            self._span_stage(key, "unbinding", rejection.reason)
             self._unbind(key, now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
@@ -502,7 +506,9 @@ class Kubelet:
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Reject as Kubernetes does today."""
-        self._end_span(key, rejection.reason)
+        if key in self._spans:
+            # It ends when the API server knows that the pod failed.
+            self._spans[key] = rejection.reason
         self._set_final(
             key,
             pod,
@@ -605,18 +611,21 @@ class Kubelet:
                 self.effects.append(ReadNode(key, True))
             case unbinding.Absent():
                 self._unbind_absent_until_s = now + unbinding.ABSENT_S
-                self._end_unbinding(key, "absent")
+                self._stop_unbinding(key)
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
             case unbinding.FallBack(code=code):
                 self._fall_back(key, state, code, now)
 
     def _end_unbinding(self, key: WorkerKey, error: str) -> None:
-        del self.unbindings[key]
-        self.statuses.permit(key)
+        self._stop_unbinding(key)
         self._end_span(key, error)
 
+    def _stop_unbinding(self, key: WorkerKey) -> None:
+        del self.unbindings[key]
+        self.statuses.permit(key)
+
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
-        self._end_unbinding(key, code)
+        self._stop_unbinding(key)
         pod = self.pods.get(key.uid, state.pod)
         if code == "LimitReached":
             self._tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
@@ -625,6 +634,7 @@ class Kubelet:
         if self.settings.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
+        self._end_span(key, code)
         self._hold(pod, key, Rejection(state.reason, state.message), code, now)
 
     def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
@@ -740,6 +750,8 @@ class Kubelet:
         self.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
 
     def _after_ack(self, key: WorkerKey, now: float) -> None:
+        if key in self._spans and self.statuses.acked_phase(key) not in ("", "Pending"):
+            self._end_span(key, "")
         worker = self.workers.get(key)
         if worker is not None:
             if worker.state == "starting":
@@ -808,11 +820,15 @@ class Kubelet:
                 case Told(reason=reason, message=message, type=event_type):
                     self._tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
-                    self.effects.append(SpanStage(key, stage))
+                    self._span_stage(key, stage)
                 case Finished():
                     self._finished(key, worker, now)
-        if worker.state in ("running", "terminated"):
-            self._end_span(key, "")
+        if key in self._spans and worker.state in ("running", "terminated"):
+            # The start is over when the API server knows of it, unless it never needs to hear.
+            if key in self._gone or not self.statuses.owes(key):
+                self._end_span(key, "")
+            else:
+                self._span_stage(key, "running")
         due = worker.due_s
         if due is not None and self._timers.get(key, float("inf")) > due:
             self._timers[key] = due
@@ -892,13 +908,16 @@ class Kubelet:
         self.effects.append(Tell(pod, reason, message, event_type))
 
     def _start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
-        self._spans[key] = None
+        self._spans[key] = ""
         self.effects.append(StartSpan(key, pod, traceparent))
+
+    def _span_stage(self, key: WorkerKey, stage: str, reason: str = "") -> None:
+        if key in self._spans:
+            self.effects.append(SpanStage(key, stage, reason))
 
     def _end_span(self, key: WorkerKey, error: str) -> None:
         if key in self._spans:
-            del self._spans[key]
-            self.effects.append(EndSpan(key, error))
+            self.effects.append(EndSpan(key, self._spans.pop(key) or error))
 
     def _count(self, name: str) -> None:
         self.counters[name] = self.counters.get(name, 0.0) + 1

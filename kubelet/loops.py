@@ -39,7 +39,7 @@ from kubelet.pod_worker import Policy, WallTimes
 from kubelet.status_manager import Write
 from kubelet.timers import Timers
 from kubelet.unbinding import unbind_body
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
@@ -60,6 +60,16 @@ CALL_DEADLINE_S = 10.0
 LEASE_TRIES = 5
 TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
+FOLLOWS = {
+    "admitted": "start worker",
+    "worker": "mount volumes",
+    "mount": "create sandbox",
+    "sandbox": "start containers",
+    "running": "write status",
+    "rejected": "reject pod",
+    "unbinding": "unbind pod",
+}
+"""What a pod's span is busy with once a stage is reached; each is a span of its own below `sync pod`."""
 
 log = structlog.get_logger()
 
@@ -224,6 +234,7 @@ class Agent:
         self._postponed: list[tuple[str, WorkerKey]] = []
         self._recorder: Recorder | None = None
         self._spans: dict[WorkerKey, tuple[Span, Span | None]] = {}
+        self._span_names: dict[WorkerKey, str] = {}
         self._is_writing = False
         self._is_reporting = False
         self._reports_again = False
@@ -418,9 +429,10 @@ class Agent:
                 self._tell(effect)
             case StartSpan(key=key, pod=pod, traceparent=traceparent):
                 self._start_span(key, pod, traceparent)
-            case SpanStage(key=key, stage=stage):
-                self._span_stage(key, stage)
+            case SpanStage(key=key, stage=stage, reason=reason):
+                self._span_stage(key, stage, reason)
             case EndSpan(key=key, error=error):
+                self._span_names.pop(key, None)
                 if (held := self._spans.pop(key, None)) is not None:
                     if held[1] is not None:
                         held[1].end()
@@ -455,6 +467,7 @@ class Agent:
             reason=tell.reason,
             message=tell.message,
             type=tell.type,
+            traceparent=self._traceparent(worker_key(tell.pod)),
         )
 
     # --- traces ---
@@ -469,25 +482,36 @@ class Agent:
             uid=key.uid,
             node=self.name,
         )
-        stage = self.host.seams.tracer.start("start worker", parent=span.traceparent) if span.trace_id else None
-        self._spans[key] = span, stage
+        self._spans[key] = span, None
 
-    def _span_stage(self, key: WorkerKey, ended: str) -> None:
+    def _span_stage(self, key: WorkerKey, stage: str, reason: str) -> None:
+        """End the span of what came before, and begin that of what follows this point."""
         held = self._spans.get(key)
         if held is None or not held[0].trace_id:
             return
-        span, stage = held
-        following = {"worker": "mount volumes", "mount": "create sandbox", "sandbox": "start containers"}.get(ended)
+        span, before = held
+        following = FOLLOWS.get(stage)
         if following is None:
-            span.event(ended)
+            span.event(stage)
             return
-        if stage is not None:
-            stage.end()
-        self._spans[key] = span, self.host.seams.tracer.start(following, parent=span.traceparent)
+        if self._span_names.get(key) == following:
+            return
+        if before is not None:
+            before.end()
+        attributes: dict[str, str] = {"reason": reason} if reason else {}
+        self._spans[key] = span, self.host.seams.tracer.start(following, parent=span.traceparent, **attributes)
+        self._span_names[key] = following
 
     def _traceparent(self, key: WorkerKey) -> str:
         held = self._spans.get(key)
         return held[0].traceparent if held is not None else ""
+
+    def _stage_traceparent(self, key: WorkerKey) -> str:
+        """Return what names the stage going on, or else the whole sync."""
+        held = self._spans.get(key)
+        if held is None:
+            return ""
+        return (held[1] or held[0]).traceparent
 
     # --- calls ---
 
@@ -564,7 +588,7 @@ class Agent:
             subresource="unbind",
             uid=call.key.uid,
             body=encode(body),
-            traceparent=self._traceparent(call.key),
+            traceparent=self._stage_traceparent(call.key),
             deadline_s=CALL_DEADLINE_S,
         )
         response = await self._call(request)

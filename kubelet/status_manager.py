@@ -184,6 +184,16 @@ class StatusManager:
             return None
         return entry.acked
 
+    def owes(self, key: WorkerKey) -> bool:
+        """Return whether the API server does not have this pod's newest status yet."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.written < entry.version
+
+    def acked_phase(self, key: WorkerKey) -> str:
+        """Return the phase the API server last acknowledged; empty when it has none from us."""
+        entry = self._entries.get(key)
+        return str(entry.acked.get("phase", "")) if entry is not None and entry.acked is not None else ""
+
     def assume(self, key: WorkerKey, status: Document) -> None:
         """Take it that the API server has this already (a restarted kubelet compared it)."""
         entry = self._entries.setdefault(key, _Entry())

@@ -14,6 +14,7 @@ NODE = "node"
 NAMESPACE = "namespace"
 CLAIM = "claim"
 UID = "uid"
+PHASE = "phase"
 RESOURCE_VERSION = "resource_version"
 REASON = "reason"
 ATTEMPT = "attempt"
@@ -34,6 +35,7 @@ SPAN_NAMES: dict[str, str] = {
     NODE: "k8s.node.name",
     NAMESPACE: "k8s.namespace.name",
     UID: "k8s.pod.uid",
+    PHASE: "k8s.pod.phase",
     CONTROLLER: "keplab.controller",
     KEY: "keplab.key",
     CLAIM: "keplab.claim",
