@@ -6,6 +6,7 @@ prints them at `/configz` and writes them into its event log; `keplab switches` 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -142,7 +143,9 @@ def find(name: str) -> Switch:
     for switch in REGISTER:
         if switch.name == name:
             return switch
-    near = [s.name for s in REGISTER if name.lower() in s.name.lower() or s.name.split(".")[-1] in name]
+    near = difflib.get_close_matches(name, [s.name for s in REGISTER], n=3) or [
+        s.name for s in REGISTER if name.lower() in s.name.lower()
+    ]
     hint = f"; did you mean {', '.join(near)}?" if near else "; see `keplab switches`"
     raise SwitchError(f"no switch is called {name!r}{hint}")
 

@@ -82,6 +82,12 @@ class MeshOptions:
     without: frozenset[str] = frozenset()
 
 
+def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
+    """Return how many nodes each host gets, as equal as can be; `hosts` 0 means at most three."""
+    count = min(hosts or HOSTS_DEFAULT, nodes)
+    return [nodes // count + (i < nodes % count) for i in range(count)] if count else []
+
+
 class _Child:
     """One process we keep alive: its command line and what became of it so far."""
 
@@ -295,9 +301,8 @@ class Supervisor:
         nodes = self._options.nodes
         if not nodes:
             return []
-        hosts = min(self._options.hosts or HOSTS_DEFAULT, nodes)
-        size = -(-nodes // hosts)
-        blocks = [(i * size, min(size, nodes - i * size)) for i in range(hosts) if i * size < nodes]
+        sizes = block_sizes(nodes, self._options.hosts)
+        blocks = [(sum(sizes[:i]), size) for i, size in enumerate(sizes)]
         return [(f"h{i}", block) for i, block in enumerate(blocks)]
 
     def _kubelet_arguments(self) -> list[tuple[str, list[str]]]:

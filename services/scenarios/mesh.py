@@ -15,6 +15,7 @@ from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identit
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
+from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
 
@@ -40,12 +41,15 @@ class MeshPlan:
     traced: bool = False
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
-        """Return nodes by host name, dealt in blocks: h0 gets the first."""
+        """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""
         if not self.nodes:
             return {}
-        hosts = min(self.hosts or 3, len(self.nodes))
-        size = -(-len(self.nodes) // hosts)
-        return {f"h{i}": list(self.nodes[i * size : (i + 1) * size]) for i in range(hosts) if self.nodes[i * size :]}
+        sizes = block_sizes(len(self.nodes), self.hosts)
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        return {
+            f"h{i}": list(self.nodes[start : start + size])
+            for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
+        }
 
 
 class Mesh(Protocol):
