@@ -1,42 +1,36 @@
-"""Start a kubelet host that takes its names and addresses from its container.
+"""Start a kubelet host that takes its names and its address from its container.
 
 Containers of one service share their configuration, so what must differ between them is found out here:
-the host's name and its nodes' names from the container's hostname, the address where its logs are served
-and its nodes' pod networks from the container's address, a folder of its own in the shared volume. A variable that is
-set already wins.
+the host's and its nodes' names and its folder in the shared volume from the container's hostname, which it keeps when it
+is restarted; the address where its logs are served from its address, which it may not keep.
+
+`KEPLAB_NODES` says how many nodes; `KEPLAB_CPU`, `KEPLAB_MEMORY` and `KEPLAB_PODS` what each of them has.
 """
 
-import ipaddress
+import json
 import os
 import socket
 import sys
 from collections.abc import Mapping
 
-NODES_PER_HOST_MAX = 256
+DATA_DIR = "/data"
+SIZES = ("cpu", "memory", "pods")
 
 
-def settings(hostname: str, address: str, data_dir: str) -> Mapping[str, str]:
-    """Return the environment of the host that runs in this container.
-
-    The number of its first node decides the nodes' pod networks; taken from the address, it is another one in
-    every container of a network (of up to 128).
-    """
-    first = (int(ipaddress.ip_address(address)) & 0x7F) * NODES_PER_HOST_MAX
-    return {
-        "KEPLAB_NAME": f"kubelet/{hostname}",
-        "KEPLAB_NAME_PREFIX": f"{hostname}-",
-        "KEPLAB_FIRST": str(first),
-        "KEPLAB_ADDRESS": address,
-        "KEPLAB_DATA_DIR": f"{data_dir}/{hostname}",
-    }
+def arguments(hostname: str, address: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the flags of the host that runs in this container."""
+    sizes = {name: environ[f"KEPLAB_{name.upper()}"] for name in SIZES if environ.get(f"KEPLAB_{name.upper()}")}
+    nodes = [{"name": f"{hostname}-{number}", **sizes} for number in range(int(environ.get("KEPLAB_NODES", "1")))]
+    found = ["--name", f"kubelet/{hostname}", "--address", address, "--data-dir", f"{DATA_DIR}/{hostname}"]
+    # Named one by one: then their pod networks follow from their names and not from a number that every host counts.
+    return [*found, "--nodes", "0", *(word for node in nodes for word in ("--definitions", json.dumps(node)))]
 
 
 def main() -> None:
     """Become the kubelet host."""
     hostname = socket.gethostname()
-    for name, value in settings(hostname, socket.gethostbyname(hostname), "/data").items():
-        os.environ.setdefault(name, value)
-    os.execv(sys.executable, [sys.executable, "-m", "kubelet", *sys.argv[1:]])
+    found = arguments(hostname, socket.gethostbyname(hostname), os.environ)
+    os.execv(sys.executable, [sys.executable, "-m", "kubelet", *found, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,144 @@
+"""The mesh of the compose tests: its containers, and its REST door as the administrator sees it."""
+
+import contextlib
+import json
+import re
+import shutil
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import yaml
+from engine import JAEGER, PARTS, ROOT, Engine, run
+
+PROJECT = "keplab-test"
+IMAGE = "keplab:test"
+ROOMS = ("apiserver", "scheduler", "controllers", "kubelet")
+KUBELETS, NODES_EACH = 3, 2
+WAIT_MAX_S = 90.0
+
+
+def wait_for(condition, what, within_s=WAIT_MAX_S):
+    """Return the first true answer."""
+    deadline = time.monotonic() + within_s
+    while True:
+        with contextlib.suppress(OSError):
+            if found := condition():
+                return found
+        assert time.monotonic() < deadline, f"{what} did not come true within {within_s:g} s"
+        time.sleep(0.2)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Mesh:
+    """The containers of the project, and their API server's REST door."""
+
+    def __init__(self, engine: Engine, directory: Path) -> None:
+        self.engine, self.directory = engine, directory
+        self.files = ["compose.yaml"]
+        self.receiver = self._receiver()
+        self.rest_port, self.jaeger_port = free_port(), free_port()
+        self.environ = {
+            **engine.environ,
+            "KEPLAB_IMAGE": IMAGE,
+            "KEPLAB_BASE": engine.base(),
+            "KEPLAB_NODES": str(NODES_EACH),
+            "KEPLAB_REST_PORT": str(self.rest_port),
+            "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
+        }
+        self.url, self.token = f"http://127.0.0.1:{self.rest_port}", ""
+
+    def _receiver(self):
+        """Return which receiver of spans stands in the mesh: jaeger, collector, or none where neither is to be had."""
+        if self.engine.can_pull(JAEGER):
+            return "jaeger"
+        if not (PARTS / "otelcol").exists():
+            return "none"
+        context = self.directory / "collector"
+        shutil.copytree(ROOT / "tests/compose/collector", context)
+        shutil.copy(PARTS / "otelcol", context / "otelcol")
+        self.engine.docker("build", "-q", "-t", "keplab-collector:test", str(context))
+        self.files.append("tests/compose/collector/compose.override.yaml")
+        return "collector"
+
+    def compose(self, *words, check=True, timeout=600):
+        files = [word for file in self.files for word in ("-f", file)]
+        command = [*self.engine.compose_command, "-p", PROJECT, *files, *words]
+        return run(command, check=check, timeout=timeout, environ=self.environ).stdout
+
+    def up(self):
+        services = [*ROOMS, *(["jaeger"] if self.receiver != "none" else [])]
+        self.compose("up", "-d", "--scale", f"kubelet={KUBELETS}", *services)
+        for room in ROOMS:
+            for container in self.containers(room):
+                self.wait_until_healthy(container)
+        setup = self.compose("ps", "-aq", "setup").split()[0]
+        kubeconfig = self.directory / "kubeconfig"
+        self.engine.docker("cp", f"{setup}:/credentials/admin/kubeconfig", str(kubeconfig))
+        self.token = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"]
+
+    def containers(self, service):
+        return self.compose("ps", "-q", service).split()
+
+    def wait_until_healthy(self, container):
+        wait_for(
+            lambda: self.engine.inspect(container)["State"].get("Health", {}).get("Status") == "healthy",
+            f"container {container[:12]} is healthy",
+        )
+
+    def inside(self, container, program):
+        """Return what a Python program prints in a container."""
+        return self.engine.docker("exec", container, "/opt/keplab/bin/python", "-c", program)
+
+    def logs(self, container):
+        """Return what it wrote on both streams."""
+        done = run([self.engine.docker_path, "logs", container], environ=self.engine.environ)
+        return done.stdout + done.stderr
+
+    def services_seen(self):
+        """Return the names under which spans have arrived."""
+        if self.receiver == "jaeger":
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.jaeger_port}/api/services", timeout=10) as answer:
+                return set(json.load(answer)["data"])
+        return set(re.findall(r"service\.name: Str\(([^)]*)\)", self.logs(self.containers("jaeger")[0])))
+
+    def call(self, method, path, body=None):
+        """Return the text. Raises: OSError when the door does not answer; AssertionError for a refusal."""
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read()[:300]}") from None
+
+    def get(self, path):
+        return json.loads(self.call("GET", path))
+
+    def deploy(self, name, replicas):
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+        self.call("POST", "/apis/apps/v1/namespaces/default/deployments", body)
+
+    def pods(self, name):
+        return self.get(f"/api/v1/namespaces/default/pods?labelSelector=app%3D{name}")["items"]
+
+    def wait_until_running(self, name, count):
+        def running():
+            found = [pod for pod in self.pods(name) if pod.get("status", {}).get("phase") == "Running"]
+            return found if len(found) == count else None
+
+        return wait_for(running, f"{count} pods of {name} run")

@@ -1,0 +1,178 @@
+"""The mesh in containers: hardened as it should be, and none the worse for a killed scheduler or API server."""
+
+import json
+import os
+import signal
+
+import pytest
+from mesh_in_containers import IMAGE, KUBELETS, NODES_EACH, ROOMS, wait_for
+
+pytestmark = pytest.mark.timeout(900)
+
+FACTS = """
+import glob, json, os
+def can_write(folder):
+    try:
+        open(folder + "/.probe", "w").close()
+        os.unlink(folder + "/.probe")
+        return True
+    except OSError:
+        return False
+status = dict(line.split(":", 1) for line in open("/proc/1/status") if ":" in line)
+folders = ["/", "/app", "/opt/keplab", "/etc", "/var", "/credentials", "/data", "/tmp", *glob.glob("/credentials/*")]
+mounts = {line.split()[1]: line.split()[3].split(",") for line in open("/proc/mounts")}
+print(json.dumps({
+    "status": {name: value.split() for name, value in status.items()},
+    "secrets": {path: oct(os.stat(path).st_mode & 0o777) for path in glob.glob("/credentials/*/*")},
+    "writable": [folder for folder in folders if can_write(folder)],
+    "tmp": mounts.get("/tmp"),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def everyone(mesh):
+    """(service, inspected container, facts from inside) of every container of ours that runs."""
+    return [
+        (service, mesh.engine.inspect(container), json.loads(mesh.inside(container, FACTS)))
+        for service in ROOMS
+        for container in mesh.containers(service)
+    ]
+
+
+def test_x_con_1_to_4_no_root_no_writable_root_no_capabilities_no_new_privileges(everyone):
+    assert len(ROOMS) - 1 + KUBELETS == len(everyone)
+    for service, container, facts in everyone:
+        assert all(int(number) > 10_000 for kind in ("Uid", "Gid") for number in facts["status"][kind]), service
+        assert container["HostConfig"]["ReadonlyRootfs"] is True, service
+        assert ["ALL"] == container["HostConfig"]["CapDrop"], service
+        assert not container["HostConfig"]["CapAdd"], service
+        assert [["0000000000000000"]] * 3 == [facts["status"][c] for c in ("CapEff", "CapPrm", "CapBnd")], service
+        assert ["1"] == facts["status"]["NoNewPrivs"], service
+
+
+def test_x_con_5_only_data_and_a_small_tmpfs_can_be_written_to(everyone):
+    for service, container, facts in everyone:
+        keeps_data = service in ("apiserver", "kubelet")
+        assert ({"/data", "/tmp"} if keeps_data else {"/tmp"}) <= set(facts["writable"]), service
+        # Without a volume there, /data is part of the read-only root.
+        assert set(facts["writable"]) <= {"/data", "/tmp"}, service
+        assert {"noexec", "nosuid", "size=65536k"} <= set(facts["tmp"]), service
+        assert {"/tmp"} == set(container["HostConfig"]["Tmpfs"]), service
+
+
+def test_x_con_6_memory_cpu_and_pids_are_limited(everyone):
+    for service, container, _ in everyone:
+        limits = container["HostConfig"]
+        assert 0 < limits["Memory"] <= 1 << 30, service
+        assert 0 < limits["NanoCpus"], service
+        assert 256 == limits["PidsLimit"], service
+
+
+def test_x_con_7_and_8_nothing_of_the_host_is_inside_and_ports_are_on_loopback(everyone):
+    for service, container, _ in everyone:
+        host = container["HostConfig"]
+        assert {"volume"} == {mount["Type"] for mount in container["Mounts"]}, service
+        assert {"/data"} >= {m["Destination"] for m in container["Mounts"] if m["RW"]}, service
+        assert not host["Privileged"], service
+        assert host["PidMode"] in ("", "private"), service
+        assert "host" != host["NetworkMode"], service
+        published = [binding for bindings in (host["PortBindings"] or {}).values() for binding in bindings]
+        assert {"127.0.0.1"} >= {binding["HostIp"] for binding in published}, service
+        assert (1 if service == "apiserver" else 0) == len(published), service
+
+
+def test_x_con_9_the_default_seccomp_profile_filters(everyone):
+    for service, container, facts in everyone:
+        assert not any("seccomp" in option for option in container["HostConfig"]["SecurityOpt"]), service
+        assert ["2"] == facts["status"]["Seccomp"], service
+
+
+def test_x_con_10_secrets_are_files_for_their_owner_alone_and_nowhere_else(mesh, everyone):
+    server = mesh.inside(mesh.containers("apiserver")[0], "print(open('/credentials/apiserver/server.json').read())")
+    secrets = [entry["token"] for entry in json.loads(server)["tokens"]] + [json.loads(server)["node_key"]]
+    history = mesh.engine.docker("history", "--no-trunc", IMAGE)
+    for service, container, facts in everyone:
+        assert facts["secrets"], service
+        assert {"0o400"} == set(facts["secrets"].values()), service
+        assert {service} == {path.split("/")[2] for path in facts["secrets"]}, service
+        assert not any(secret in json.dumps(container) for secret in secrets), service
+    assert not any(secret in history for secret in secrets)
+
+
+def test_the_image_has_a_health_check_a_plain_user_and_no_compiler(mesh):
+    image = mesh.engine.inspect(IMAGE)["Config"]
+    assert "10001:10001" == image["User"]
+    assert "CMD" == image["Healthcheck"]["Test"][0]
+    search = "import shutil; print([t for t in ('cc', 'gcc', 'clang', 'c++', 'make', 'ld', 'as') if shutil.which(t)])"
+    assert "[]" == mesh.inside(mesh.containers("scheduler")[0], search)
+
+
+def test_a_deployment_runs_on_the_nodes_of_every_kubelet_container(mesh):
+    nodes = mesh.get("/api/v1/nodes")["items"]
+    assert KUBELETS * NODES_EACH == len(nodes)
+
+    mesh.deploy("spread", 2 * len(nodes))
+    pods = mesh.wait_until_running("spread", 2 * len(nodes))
+
+    hostnames = {mesh.engine.inspect(c)["Config"]["Hostname"] for c in mesh.containers("kubelet")}
+    assert hostnames == {pod["spec"]["nodeName"].rpartition("-")[0] for pod in pods}
+    assert len(pods) == len({pod["status"]["podIP"] for pod in pods})
+
+
+def test_logs_come_from_whichever_container_runs_the_pod(mesh):
+    mesh.deploy("chatty", KUBELETS * NODES_EACH)
+    for pod in mesh.wait_until_running("chatty", KUBELETS * NODES_EACH):
+        assert "container c started" in mesh.call(
+            "GET", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/log"
+        )
+
+
+def kill_by_pid(mesh, container):
+    """As a crash would: the restart policy brings it back."""
+    os.kill(mesh.engine.inspect(container)["State"]["Pid"], signal.SIGKILL)
+
+
+def kill_by_engine(mesh, container):
+    """Counts as stopped by hand: somebody has to start it again."""
+    mesh.engine.docker("kill", "-s", "KILL", container)
+    mesh.engine.docker("start", container)
+
+
+@pytest.mark.parametrize("kill", [kill_by_pid, kill_by_engine])
+@pytest.mark.parametrize("service", ["scheduler", "controllers", "apiserver"])
+def test_a_killed_room_comes_back_and_the_mesh_converges(mesh, service, kill):
+    name = f"after-{service}-{kill.__name__.replace('_', '-')}"
+    mesh.deploy(f"{name}-a", 4)
+    before = {pod["metadata"]["uid"] for pod in mesh.wait_until_running(f"{name}-a", 4)}
+    container = mesh.containers(service)[0]
+    started = mesh.engine.inspect(container)["State"]["StartedAt"]
+
+    try:
+        kill(mesh, container)
+    except (PermissionError, ProcessLookupError):
+        pytest.skip("the engine's processes are not in this machine's process table")
+    if service == "apiserver":
+        wait_for(lambda: mesh.call("GET", "/readyz"), "the API server answers")
+    mesh.deploy(f"{name}-b", 6)
+
+    mesh.wait_until_running(f"{name}-b", 6)
+    assert before == {pod["metadata"]["uid"] for pod in mesh.wait_until_running(f"{name}-a", 4)}
+    assert started != mesh.engine.inspect(container)["State"]["StartedAt"]
+    mesh.wait_until_healthy(container)
+
+
+def test_every_room_sends_its_spans(mesh):
+    if mesh.receiver == "none":
+        pytest.skip("neither Jaeger's image nor a collector binary is to be had here")
+    mesh.deploy("traced", 1)
+    mesh.wait_until_running("traced", 1)
+
+    wait_for(lambda: mesh.services_seen() >= set(ROOMS), "spans of every room arrive", 30)
+
+
+def test_a_trace_receiver_that_is_gone_stops_nobody(mesh):
+    if mesh.receiver != "none":
+        mesh.compose("stop", "jaeger")
+    mesh.deploy("untraced", 6)
+    mesh.wait_until_running("untraced", 6)
