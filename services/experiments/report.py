@@ -9,6 +9,7 @@ from __future__ import annotations
 from html import escape
 
 from services.experiments.compare import Comparison
+from services.experiments.drawing import head, ticks
 from services.scenarios.history import Sample
 from services.scenarios.run import RunResult
 
@@ -28,22 +29,6 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
 
 _COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
 _WIDTH, _HEIGHT, _PAD = 560, 220, 42
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #fbfaf7; --line: #d8d4c8; --soft: #6b7280; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7e5df; --paper: #16191d; --line: #3a3f46; --soft: #9aa0a8; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 76rem; padding: 0 1.25rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p.about { color: var(--soft); max-width: 60rem; white-space: pre-line; margin-top: 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child { text-align: left; } td.text, th.text { text-align: left; }
-.plots { display: flex; flex-wrap: wrap; gap: 1.5rem; } figure { margin: 0; }
-figcaption { font-weight: 600; } figcaption small { font-weight: 400; color: var(--soft); }
-svg text { fill: var(--soft); font: 11px system-ui, sans-serif; } svg .axis { stroke: var(--line); }
-.bad { color: #b3382c; font-weight: 600; } .good { color: #2f7d4f; } code { font-size: .9em; }
-.scroll { overflow-x: auto; }
-"""
 
 
 def shown(form: str, value: float | None) -> str:
@@ -69,10 +54,7 @@ def page(comparison: Comparison, title: str, about: str) -> str:
     """Return the whole page."""
     seeds = len(comparison.arms[0][1]) if comparison.arms else 0
     parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8>",
-        "<meta name=viewport content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        f"<h1>{escape(title)}</h1><p class=about>{escape(about)}</p>",
+        head(title, about),
         (
             f"<p>Scenario <code>{escape(comparison.scenario)}</code>, {escape(comparison.mode)}, "
             f"{seeds} {'seed' if seeds == 1 else 'seeds'} an arm. Figures are medians over seeds.</p>"
@@ -97,15 +79,6 @@ def _figures(comparison: Comparison) -> str:
     return f"<h2>Figures</h2><div class=scroll><table><tr><th>{head}{body}</table></div>"
 
 
-def _ticks(top: float) -> list[float]:
-    step = 10 ** max(0, len(str(int(top))) - 1)
-    while top / step > 5:
-        step *= 2
-    while top / step < 2 and step > 1:
-        step /= 2
-    return [i * step for i in range(int(top / step) + 1)]
-
-
 def _plot(name: str, switches: str, run: RunResult, comparison: Comparison) -> str:
     """Draw pods by phase over time. Every arm has its own vertical scale: a runaway dwarfs its cure."""
     samples = run.samples or [Sample(0, 0, 0, 0, 0)]
@@ -125,10 +98,10 @@ def _plot(name: str, switches: str, run: RunResult, comparison: Comparison) -> s
             f"aria-label='pods by phase over time in arm {escape(name, quote=True)}'>"
         ),
     ]
-    for tick in _ticks(top):
+    for tick in ticks(top):
         parts.append(f"<line class=axis x1={_PAD} x2={_WIDTH - 70} y1={y(tick):.1f} y2={y(tick):.1f} />")
         parts.append(f"<text x={_PAD - 6} y={y(tick) + 4:.1f} text-anchor=end>{tick:g}</text>")
-    for tick in _ticks(end):
+    for tick in ticks(end):
         parts.append(f"<text x={x(tick):.1f} y={_HEIGHT - 8} text-anchor=middle>{tick:g} s</text>")
     labels: list[float] = []
     for phase in ("failed", "running", "pending"):

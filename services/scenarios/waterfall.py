@@ -1,91 +1,261 @@
-"""An object's life as a waterfall: which spans belong to it, and where the time to Running went. Pure.
+"""A pod's life as a waterfall: which spans belong to it, and where the time to Running went. Pure.
 
-Spans of one pod are one connected graph: parents within a trace, links between traces. The critical
-path cuts the time from the first request to Running into consecutive pieces, each charged to the
-innermost work going on then, or to the wait between two pieces; so its sum is the measured latency.
+The critical path is found by walking back. It begins at the write that made the pod Running and asks
+of each span what caused it: its parent, or the change its reader was linked to, up to the request that
+created the pod. Only what the pod waited for is on that chain; an Event that was written meanwhile is
+shown, and is not on it. The pieces of the path follow each other without gap or overlap, so their sum
+is the start-up latency, to the nanosecond.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
+from services.telemetry.attributes import CONTROLLER, NAMESPACE, PHASE, POD, SPAN_NAMES, UID
 from services.telemetry.propagation import parse
 from services.telemetry.spans import FinishedSpan
 
-RUNNING = "k8s.pod.phase"
-"""Attribute of the span whose write made the pod Running."""
+HANDOVER_NS = 100_000
+"""A shorter pause between two stages of one span belongs to the later stage: it is how that begins."""
+
+_NAME, _NAMESPACE, _UID = SPAN_NAMES[POD], SPAN_NAMES[NAMESPACE], SPAN_NAMES[UID]
+_PHASE, _CONTROLLER = SPAN_NAMES[PHASE], SPAN_NAMES[CONTROLLER]
+_FINAL = ("Failed", "Succeeded")
+
+
+@dataclass(frozen=True)
+class PodId:
+    """Which pod: a name may have been used by several, one after the other."""
+
+    namespace: str
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One stretch of the critical path: what was going on, and for how many milliseconds."""
+    """One stretch of the critical path, in nanoseconds since the epoch: `service: span`, or the way between two.
+
+    `span_id`: the span that is charged; empty for a way.
+    """
 
     what: str
-    ms: float
+    start_ns: int
+    end_ns: int
+    span_id: str = ""
+
+    @property
+    def ms(self) -> float:
+        """How long it took."""
+        return (self.end_ns - self.start_ns) / 1e6
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the picture. `is_critical`: whether the pod waited for this span."""
+
+    span: FinishedSpan
+    depth: int
+    is_critical: bool
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """The spans of one object in order of start, the critical path and its total.
+    """The rows, parents before their children; the critical path and what it led to.
 
-    `is_running`: whether the path ends where the pod became Running, or merely at the last span seen.
+    `phase`: what the pod became at the end of the path; empty when no span tells, and the path ends
+    with the last span seen. `later`: how many spans began after that and are left out.
     """
 
+    pod: PodId
     trace_id: str
-    spans: list[FinishedSpan]
+    rows: list[Row]
     critical_path: list[Piece]
-    total_ms: float
-    is_running: bool
+    begin_ns: int
+    end_ns: int
+    phase: str
+    later: int = 0
+
+    @property
+    def spans(self) -> list[FinishedSpan]:
+        """The spans in the order of the rows."""
+        return [row.span for row in self.rows]
+
+    @property
+    def total_ms(self) -> float:
+        """From the request that created the pod to the end of the path."""
+        return (self.end_ns - self.begin_ns) / 1e6
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the path ends where the pod became Running."""
+        return self.phase == "Running"
 
 
-def connected(spans: Sequence[FinishedSpan], pod: str) -> list[FinishedSpan]:
-    """Return the spans about the pod, and those they hang from by parents and forward links.
-
-    A trace that started for the pod's owner is followed upwards only, so that siblings stay out.
-    """
-    by_id = {span.span_id: span for span in spans}
-    wanted = {span.span_id: span for span in spans if span.attributes.get("k8s.pod.name") == pod}
-    children: dict[str, list[FinishedSpan]] = {}
+def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") -> list[PodId]:
+    """Return the pods whose name matches the glob, in the order in which they are first heard of."""
+    first: dict[PodId, int] = {}
     for span in spans:
-        children.setdefault(span.parent, []).append(span)
-    queue = list(wanted.values())
-    while queue:
-        span = queue.pop()
-        above = [span.parent, *(c.span_id for link in span.links if (c := parse(link)) is not None)]
-        for identifier in above:
-            found = by_id.get(identifier)
-            if found is not None and found.span_id not in wanted:
-                wanted[found.span_id] = found
-                queue.append(found)
-        for child in children.get(span.span_id, ()):
-            other = child.attributes.get("k8s.pod.name")
-            if child.span_id not in wanted and span.attributes.get("k8s.pod.name") == pod and other in (None, pod):
-                wanted[child.span_id] = child
-                queue.append(child)
-    return sorted(wanted.values(), key=lambda s: (s.start_ns, -s.end_ns, s.span_id))
+        attributes = span.attributes
+        if (uid := attributes.get(_UID)) and (name := attributes.get(_NAME)):
+            pod = PodId(str(attributes.get(_NAMESPACE, "")), str(name), str(uid))
+            if fnmatchcase(pod.name, pattern) and namespace in ("", pod.namespace):
+                first[pod] = min(span.start_ns, first.get(pod, span.start_ns))
+    return sorted(first, key=lambda pod: (first[pod], pod.namespace, pod.name, pod.uid))
 
 
-def waterfall(spans: Iterable[FinishedSpan], pod: str) -> Waterfall | None:
-    """Return the pod's waterfall, or None when no span names it."""
-    every = list(spans)
-    ordered = connected(every, pod)
-    own = [span for span in ordered if span.attributes.get("k8s.pod.name") == pod]
-    if not own:
+def waterfall(
+    spans: Iterable[FinishedSpan], pattern: str, namespace: str = "", *, whole: bool = False
+) -> Waterfall | None:
+    """Return the waterfall of the first pod that a glob matches, or None when no span names one.
+
+    A plain name that was used again means the last pod of that name. `whole`: keep what came after
+    the pod was Running.
+    """
+    graph = _Graph(spans)
+    found = pods_in(graph.by_id.values(), pattern, namespace)
+    if not found:
         return None
-    begin = min(span.start_ns for span in own)
-    running = [span.end_ns for span in own if span.attributes.get(RUNNING) == "Running"]
-    end = min(running) if running else max(span.end_ns for span in own)
-    path = critical_path(ordered, begin, end)
-    return Waterfall(_main_trace(own), ordered, path, (end - begin) / 1e6, bool(running))
+    pod = next((p for p in reversed(found) if p.name == pattern), found[0])
+    return _of_pod(graph, pod, whole=whole)
 
 
-def _main_trace(own: list[FinishedSpan]) -> str:
-    counts: dict[str, int] = {}
+def _of_pod(graph: _Graph, pod: PodId, *, whole: bool) -> Waterfall:
+    own = [s for s in graph.by_id.values() if s.attributes.get(_UID) == pod.uid]
+    last, phase = _last(own)
+    chain = causes(graph, own, last, pod.uid)
+    begin, end = chain[-1].start_ns, last.end_ns
+    shown = _related(graph, own, pod.uid)
+    for span in chain:
+        shown.setdefault(span.span_id, span)
+    kept = [s for s in shown.values() if whole or not phase or s.start_ns < end or s in chain]
+    path = critical_path(graph, chain, begin, end)
+    critical = {span.span_id for span in chain} | {piece.span_id for piece in path}
+    return Waterfall(
+        pod=pod,
+        trace_id=last.trace_id,
+        rows=[Row(span, depth, span.span_id in critical) for span, depth in _tree(kept)],
+        critical_path=path,
+        begin_ns=begin,
+        end_ns=max(begin, end),
+        phase=phase,
+        later=len(shown) - len(kept),
+    )
+
+
+def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
+    """Return the span whose write made the pod Running; else the one that ended it; else the last that is known."""
+    by_end = sorted(own, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
+    for phases in (("Running",), _FINAL):
+        for span in by_end:
+            if span.attributes.get(_PHASE) in phases:
+                return span, str(span.attributes[_PHASE])
+    return by_end[-1], ""
+
+
+class _Graph:
+    """All spans by id, with their children."""
+
+    def __init__(self, spans: Iterable[FinishedSpan]) -> None:
+        self.by_id = {span.span_id: span for span in spans}
+        self.children: dict[str, list[FinishedSpan]] = {}
+        for span in self.by_id.values():
+            self.children.setdefault(span.parent, []).append(span)
+
+    def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
+        """Yield the spans this one links to, as far as they are known."""
+        for link in span.links:
+            context = parse(link)
+            if context is not None and (found := self.by_id.get(context.span_id)) is not None:
+                yield found
+
+    def cause(self, span: FinishedSpan) -> FinishedSpan | None:
+        """Return what this span was started for: its parent, or else the first it is linked to."""
+        return self.by_id.get(span.parent) or next(self.linked(span), None)
+
+
+def _related(graph: _Graph, own: Sequence[FinishedSpan], uid: str) -> dict[str, FinishedSpan]:
+    """Return the pod's spans, what they did, and what they were done for.
+
+    Upwards the way ends at the first span about another pod: a pod that replaces a failed one would
+    otherwise bring all its forerunners along. Downwards it ends at controllers, who answer to many.
+    """
+    shown = {span.span_id: span for span in own}
     for span in own:
-        counts[span.trace_id] = counts.get(span.trace_id, 0) + 1
-    return max(counts, key=lambda trace: counts[trace])
+        above, is_own = span, True
+        while is_own or not _names_another(above, uid):
+            for linked in graph.linked(above):
+                if is_own or not _names_another(linked, uid):
+                    shown.setdefault(linked.span_id, linked)
+            parent = graph.by_id.get(above.parent)
+            if parent is None or parent.span_id in shown:
+                break
+            shown[parent.span_id] = above = parent
+            is_own = False
+    queue = list(own)
+    while queue:
+        for child in graph.children.get(queue.pop().span_id, ()):
+            is_ours = not _names_another(child, uid) and _CONTROLLER not in child.attributes
+            if is_ours and child.span_id not in shown:
+                shown[child.span_id] = child
+                queue.append(child)
+    return shown
+
+
+def _names_another(span: FinishedSpan, uid: str) -> bool:
+    return span.attributes.get(_UID, uid) != uid
+
+
+def causes(graph: _Graph, own: Sequence[FinishedSpan], last: FinishedSpan, uid: str) -> list[FinishedSpan]:
+    """Return the chain of what `last` waited for, itself first, the request that created the pod at the end.
+
+    Where the thread is lost (a reader that listed instead of watching, a span that was never written, a
+    cause that is not about this pod) it is taken up at the pod's span that ended last before.
+    """
+    chain, seen = [last], {last.span_id}
+    while True:
+        span = chain[-1]
+        is_creation = _creates(span, uid)
+        if not is_creation and "http.route" in span.attributes:
+            return chain
+        cause = graph.cause(span)
+        if is_creation:
+            if cause is not None and "http.route" in cause.attributes and cause.span_id not in seen:
+                chain.append(cause)
+            return chain
+        if cause is None or cause.span_id in seen or not _is_about(graph, cause, uid):
+            cause = max(
+                (s for s in own if s.span_id not in seen and s.start_ns < span.start_ns),
+                key=lambda s: (min(s.end_ns, span.start_ns), s.start_ns, s.span_id),
+                default=None,
+            )
+        if cause is None:
+            return chain
+        chain.append(cause)
+        seen.add(cause.span_id)
+
+
+def _creates(span: FinishedSpan, uid: str) -> bool:
+    attributes = span.attributes
+    return (
+        span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
+    )  # fmt: skip
+
+
+def _is_about(graph: _Graph, span: FinishedSpan, uid: str) -> bool:
+    """Whether the span is the pod's own, or a stage of one that is."""
+    seen: set[str] = set()
+    above: FinishedSpan | None = span
+    while above is not None and above.span_id not in seen:
+        if _CONTROLLER in above.attributes or _names_another(above, uid):
+            return False
+        if _UID in above.attributes:
+            return True
+        seen.add(above.span_id)
+        above = graph.by_id.get(above.parent)
+    return False
 
 
 def title(span: FinishedSpan) -> str:
@@ -93,41 +263,114 @@ def title(span: FinishedSpan) -> str:
     return f"{span.service}: {span.name}"
 
 
-def critical_path(spans: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
-    """Cut [begin, end] into pieces, each charged to the span that started last among those going on.
+def label(span: FinishedSpan) -> str:
+    """Return the title with what a reader would ask next: of which kind, on which node, with which result."""
+    attributes = span.attributes
+    resource = attributes.get("resource", "")
+    notes = [
+        f"{resource}" if resource not in ("", "pods") else "",
+        f"on {attributes['k8s.node.name']}" if "k8s.node.name" in attributes else "",
+        str(attributes.get("keplab.reason", "")),
+        f"attempt {attributes['keplab.attempt']}" if attributes.get("keplab.attempt", 1) != 1 else "",
+        f"→ {attributes[_PHASE]}" if attributes.get(_PHASE, "Pending") != "Pending" else "",
+        str(attributes.get(SPAN_NAMES["key"], "")),
+    ]
+    return " ".join([title(span), *filter(None, notes)])
 
-    Where none is going on the piece is a wait, named after the spans on its two sides.
+
+def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
+    """Cut [begin, end] into pieces, walking back along `chain` (the last span first).
+
+    A span is charged for the time until what it caused began, or until it ended; what is left between
+    is the way from one to the other. Stages a span had in its own process are named instead of it.
     """
-    edges = sorted({begin_ns, end_ns, *(t for s in spans for t in (s.start_ns, s.end_ns) if begin_ns < t < end_ns)})
-    pieces: list[tuple[str, int]] = []
-    for left, right in itertools.pairwise(edges):
-        active = [s for s in spans if s.start_ns <= left and s.end_ns >= right]
-        what = title(max(active, key=lambda s: (s.start_ns, -s.end_ns, s.span_id))) if active else ""
-        if pieces and pieces[-1][0] == what:
-            pieces[-1] = (what, pieces[-1][1] + right - left)
-        else:
-            pieces.append((what, right - left))
-    named = []
-    for number, (what, length) in enumerate(pieces):
-        if not what:
-            before = pieces[number - 1][0] if number else "the beginning"
-            after = pieces[number + 1][0] if number + 1 < len(pieces) else "the end"
-            what = f"on the way: {before} → {after}"
-        named.append(Piece(what, length / 1e6))
-    return named
+    on_chain = {span.span_id for span in chain}
+    back: list[Piece] = []
+    cursor, after = end_ns, ""
+    for span in chain:
+        if span.start_ns >= cursor or cursor <= begin_ns:
+            # A skewed clock, or nothing is left: this span has no time of its own here.
+            after = after if cursor <= begin_ns else title(span)
+            continue
+        until = min(span.end_ns, cursor)
+        low = max(span.start_ns, begin_ns)
+        if until < cursor:
+            back.append(Piece(f"on the way: {title(span)} → {after}", max(until, begin_ns), cursor))
+        if until > low:
+            back.extend(_stages(graph, span, low, until, on_chain))
+        cursor, after = min(low, cursor), title(span)
+    pieces: list[Piece] = []
+    for piece in reversed(back):
+        if pieces and (pieces[-1].what, pieces[-1].span_id) == (piece.what, piece.span_id):
+            pieces[-1] = replace(piece, start_ns=pieces[-1].start_ns)
+        elif piece.end_ns > piece.start_ns:
+            pieces.append(piece)
+    return pieces
 
 
-def bars(fall: Waterfall, width: int = 60) -> list[tuple[str, str, float, float]]:
-    """Return `(title, bar, start ms, length ms)` a span, the bar drawn in `width` characters."""
-    begin = min(s.start_ns for s in fall.spans)
-    whole = max(max(s.end_ns for s in fall.spans) - begin, 1)
-    depth: dict[str, int] = {}
-    drawn = []
-    for span in fall.spans:
-        depth[span.span_id] = depth.get(span.parent, -1) + 1
-        left = round((span.start_ns - begin) / whole * width)
-        length = max(1, round((span.end_ns - span.start_ns) / whole * width))
-        bar = (" " * min(left, width - 1) + "█" * length)[:width].ljust(width)
-        name = "  " * depth[span.span_id] + title(span)
-        drawn.append((name, bar, (span.start_ns - begin) / 1e6, (span.end_ns - span.start_ns) / 1e6))
-    return drawn
+def _stages(graph: _Graph, span: FinishedSpan, low: int, high: int, left_out: set[str]) -> list[Piece]:
+    """Return [low, high] of a span cut by its stages, latest first; what no stage explains is its own."""
+    stages = [
+        child
+        for child in graph.children.get(span.span_id, ())
+        if (child.service, child.instance) == (span.service, span.instance)
+        and child.span_id not in left_out
+        and child.start_ns < child.end_ns
+    ]
+    inner = left_out | {span.span_id}
+    back: list[Piece] = []
+    cursor = high
+    while cursor > low:
+        going = [s for s in stages if s.start_ns < cursor and s.end_ns > low]
+        stage = max(going, key=lambda s: (min(s.end_ns, cursor), s.start_ns, s.span_id), default=None)
+        if stage is None:
+            back.append(Piece(title(span), low, cursor, span.span_id))
+            break
+        until, start = min(stage.end_ns, cursor), max(stage.start_ns, low)
+        if until < cursor:
+            if back and cursor - until < HANDOVER_NS:
+                back.append(replace(back[-1], start_ns=until, end_ns=cursor))
+            else:
+                back.append(Piece(title(span), until, cursor, span.span_id))
+        back.extend(_stages(graph, stage, start, until, inner))
+        cursor = start
+        stages.remove(stage)
+    return back
+
+
+def _tree(spans: Sequence[FinishedSpan]) -> list[tuple[FinishedSpan, int]]:
+    """Return the spans with their depth: each below its parent or what it is linked to, in order of start."""
+    ordered = sorted(spans, key=lambda s: (s.start_ns, s.end_ns, s.span_id))
+    graph = _Graph(ordered)
+    below: dict[str, list[FinishedSpan]] = {}
+    roots: list[FinishedSpan] = []
+    for span in ordered:
+        cause = graph.cause(span)
+        (roots if cause is None else below.setdefault(cause.span_id, [])).append(span)
+    rows: list[tuple[FinishedSpan, int]] = []
+    seen: set[str] = set()
+    # Roots first; what only a circle of causes holds together is shown all the same.
+    for root in [*roots, *ordered]:
+        stack = [(root, 0)]
+        while stack:
+            span, depth = stack.pop()
+            if span.span_id not in seen:
+                seen.add(span.span_id)
+                rows.append((span, depth))
+                stack.extend((child, depth + 1) for child in reversed(below.get(span.span_id, [])))
+    return rows
+
+
+def bar(span: FinishedSpan, begin_ns: int, end_ns: int, width: int, mark: str) -> str:
+    """Return a line of `width` characters with the span's stretch of [begin, end] drawn in it.
+
+    What lies before the beginning or after the end is shown by an arrow at that side.
+    """
+    whole = max(end_ns - begin_ns, 1)
+    if span.end_ns < begin_ns:
+        return "◂".ljust(width)
+    if span.start_ns > end_ns:
+        return "▸".rjust(width)
+    left = min(width - 1, max(0, (span.start_ns - begin_ns) * width // whole))
+    right = min(width, max(left + 1, -(-(span.end_ns - begin_ns) * width // whole)))
+    return " " * left + mark * (right - left) + " " * (width - right)

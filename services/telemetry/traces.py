@@ -26,6 +26,7 @@ QUEUE_MAX = 2048
 BATCH_MAX = 512
 EXPORT_DEADLINE_S = 5.0
 FILE_BUFFER_BYTES_MAX = 8 << 20
+OFFSET_TOLERANCE_US = 3.0
 
 _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
 """What an unsampled root hands on: no ids are drawn for it, and whoever reads it does not sample either."""
@@ -106,7 +107,9 @@ _ROOT_UNSAMPLED = UnsampledSpan(_UNSAMPLED)
 class RecordedSpan:
     """A span being recorded; `end` hands it to the sinks, once."""
 
-    __slots__ = ("_attributes", "_context", "_events", "_links", "_mono", "_name", "_parent", "_start_ns", "_tracer")
+    __slots__ = (
+        "_attributes", "_context", "_events", "_links", "_name", "_offset_ns", "_parent", "_start_ns", "_tracer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,8 +124,11 @@ class RecordedSpan:
         self._name, self._context, self._parent = name, context, parent
         self._links, self._attributes = links, attributes
         self._events: list[SpanEvent] = []
-        self._start_ns = int(tracer.clock.wall() * 1e9)
-        self._mono = tracer.clock.now()
+        now = tracer.clock.now()
+        # The wall clock places a span among other processes'; its length is monotonic, so that a
+        # clock that jumps cannot make it negative.
+        self._offset_ns = tracer.offset_ns(now)
+        self._start_ns = self._offset_ns + round(now * 1e9)
 
     @property
     def traceparent(self) -> str:
@@ -166,9 +172,7 @@ class RecordedSpan:
         )
 
     def _now_ns(self, tracer: Tracer) -> int:
-        # The wall clock places a span among other processes'; its length is monotonic, so that a
-        # clock that jumps cannot make it negative.
-        return self._start_ns + int((tracer.clock.now() - self._mono) * 1e9)
+        return self._offset_ns + round(tracer.clock.now() * 1e9)
 
 
 def _named(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
@@ -196,6 +200,7 @@ class Tracer:
         self._is_parent_based = sampler.is_parent_based
         self._records = bool(sinks)
         self._sinks = tuple(sinks)
+        self._offset_ns = 0
         self.recorded = 0
 
     def start(self, name: str, *, parent: str = "", links: Sequence[str] = (), **attributes: Attribute) -> SpanProtocol:
@@ -222,6 +227,17 @@ class Tracer:
                 return UnsampledSpan(f"{parent[:53]}00")
         context = Context(trace_id, f"{self._random.getrandbits(64) or 1:016x}", True)
         return RecordedSpan(self, name, context, above.span_id if above else "", links, attributes)
+
+    def offset_ns(self, now: float) -> int:
+        """Return what to add to the monotonic clock for nanoseconds since the epoch.
+
+        It stays the same until the wall clock is set: a float of seconds since the epoch is good to a
+        quarter of a microsecond only, and spans that follow each other should meet.
+        """
+        difference_us = (self.clock.wall() - now) * 1e6
+        if abs(difference_us - self._offset_ns / 1000) > OFFSET_TOLERANCE_US:
+            self._offset_ns = round(difference_us) * 1000
+        return self._offset_ns
 
     def finish(self, span: FinishedSpan) -> None:
         """Hand an ended span to every sink."""

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import click
 import msgspec
+from rich.text import Text
 
 from services.cli.screen import EXIT_FAILED, OUTPUT, console, fail, print_json, print_table
+from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_story, simulate
 from services.scenarios.script import ScriptError
-from services.scenarios.waterfall import Waterfall, bars, waterfall
+from services.scenarios.waterfall import Row, Waterfall, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
+from services.telemetry.traces import read_spans
+
+COLOURS = {"apiserver": "cyan", "scheduler": "yellow", "kubelet": "green", "controllers": "magenta"}
+TIMES_WIDTH = 24
+PIPED_BAR_WIDTH = 40
 
 
 @click.command(
@@ -20,42 +27,55 @@ from services.telemetry.spans import FinishedSpan
 Examples:
   keplab trace pod/web-7d4b9c-x2x5k                    (a mesh started by `keplab up`)
   keplab trace pod/hello --run experiments/first-life/a-pods-first-life.txt
+  keplab trace 'pod/web-*' --run experiments/runaway/runaway-unbind.txt --svg web.svg
   keplab trace pod/hello -o json""",
 )
 @click.argument("target", metavar="KIND/NAME")
+@click.option("-n", "--namespace", default="", help="the pod's; without it any")
 @click.option("--data", type=click.Path(path_type=Path), default=Path(".keplab"), show_default=True, help="the mesh's")
 @click.option("--run", "story", type=click.Path(path_type=Path), help="simulate this scenario and trace its pod")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--whole", is_flag=True, help="also what came after Running")
+@click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
+@click.option("--html", type=click.Path(path_type=Path), help="write it as a page of its own")
 @OUTPUT
-def command(target: str, data: Path, story: Path | None, seed: int, output: str) -> None:
-    """Print the life of KIND/NAME from REST create to Running, and where the time went."""
+def command(
+    target: str,
+    namespace: str,
+    data: Path,
+    story: Path | None,
+    seed: int,
+    whole: bool,
+    svg: Path | None,
+    html: Path | None,
+    output: str,
+) -> None:
+    """Print the life of KIND/NAME from REST create to Running, and where the time went.
+
+    NAME may be a glob; the first pod that it matches is shown.
+    """
     kind, _, name = target.rpartition("/")
     if kind not in ("pod", "pods", "po") or not name:
         fail(f"{target!r}: want pod/NAME")
-    spans = _simulated(story, seed) if story else read_spans(data / "spans")
-    fall = waterfall(spans, name)
+    spans = _simulated(story, seed) if story else spans_below(data / "spans")
+    fall = waterfall(spans, name, namespace, whole=whole)
     if fall is None:
         where = f"in {story}" if story else f"below {data / 'spans'}"
         fail(f"no span names pod {name} {where}", EXIT_FAILED)
+    for path, draw in ((svg, svg_picture), (html, html_page)):
+        if path is not None:
+            _write(path, draw(fall))
     if output == "json":
         print_json(document(fall))
     else:
         _show(fall)
 
 
-def read_spans(folder: Path) -> list[FinishedSpan]:
+def spans_below(folder: Path) -> list[FinishedSpan]:
     """Return all spans of a mesh's files; a torn last line of a killed process is left out."""
-    decoder = msgspec.json.Decoder(FinishedSpan)
-    spans = []
     if not folder.is_dir():
         fail(f"there is no folder {folder}; start a mesh with `keplab up`, or give --run FILE")
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            try:
-                spans.append(decoder.decode(line))
-            except msgspec.DecodeError:
-                continue
-    return spans
+    return [span for path in sorted(folder.glob("*.jsonl")) for span in read_spans(path)]
 
 
 def _simulated(story: Path, seed: int) -> list[FinishedSpan]:
@@ -65,33 +85,69 @@ def _simulated(story: Path, seed: int) -> list[FinishedSpan]:
         fail(str(error))
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {path}: {error.strerror}")
+
+
 def document(fall: Waterfall) -> dict[str, object]:
     """Return the JSON document of `keplab trace -o json`."""
     return {
+        "pod": msgspec.to_builtins(fall.pod),
         "trace_id": fall.trace_id,
         "spans": [
             {
                 "service": s.service, "name": s.name, "start_ns": s.start_ns, "end_ns": s.end_ns,
                 "trace_id": s.trace_id, "span_id": s.span_id, "parent": s.parent, "links": s.links,
-                "attributes": s.attributes,
+                "attributes": s.attributes, "error": s.error,
             }
             for s in fall.spans
         ],
-        "critical_path": [{"what": piece.what, "ms": round(piece.ms, 6)} for piece in fall.critical_path],
-        "total_ms": round(fall.total_ms, 6),
+        "critical_path": [{"what": piece.what, "ms": piece.ms} for piece in fall.critical_path],
+        "total_ms": fall.total_ms,
+        "phase": fall.phase,
         "is_running": fall.is_running,
     }  # fmt: skip
 
 
 def _show(fall: Waterfall) -> None:
-    width = max(20, min(60, console.width - 70)) if console.is_terminal else 40
-    console.print(f"trace {fall.trace_id}, {len(fall.spans)} spans")
-    for name, bar, start, length in bars(fall, width):
-        console.print(f"{name[:48]:<48} {bar} {start:9.2f} +{length:.2f} ms", markup=False)
-    end = "to Running" if fall.is_running else "to the last span seen (not Running)"
-    console.print(f"\nCritical path {end}:")
-    share = [(p.what, f"{p.ms:.3f}", f"{100 * p.ms / fall.total_ms:.1f} %") for p in fall.critical_path if p.ms]
-    print_table(["what", "ms", "share"], [*share, ("total", f"{fall.total_ms:.3f}", "100.0 %")])
+    pod = fall.pod
+    console.print(
+        f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {len(fall.rows)} spans", markup=False
+    )
+    names = ["  " * row.depth + label(row.span) for row in fall.rows]
+    longest = max(map(len, names))
+    if console.is_terminal:
+        room = max(40, console.width - TIMES_WIDTH - 2)
+        name_width = min(longest, max(20, room * 3 // 5))
+        bar_width = max(10, room - name_width)
+    else:
+        name_width, bar_width = longest, PIPED_BAR_WIDTH
+    for row, name in zip(fall.rows, names, strict=True):
+        cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
+        console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)
+    if fall.later:
+        console.print(f"{fall.later} spans began later; --whole shows them")
+    end = f"to {fall.phase}" if fall.phase else "to the last span seen (not Running)"
+    console.print(f"\nCritical path from the request that created the pod {end}:")
+    total = fall.total_ms
+    share = [(p.what, f"{p.ms:.3f}", f"{100 * p.ms / total:.1f} %") for p in fall.critical_path]
+    print_table(["what", "ms", "share"], [*share, ("total", f"{total:.3f}", "100.0 %")])
+
+
+def _line(fall: Waterfall, row: Row, name: str, bar_width: int) -> Text:
+    span = row.span
+    colour = COLOURS.get(span.service, "white")
+    start, length = (span.start_ns - fall.begin_ns) / 1e6, (span.end_ns - span.start_ns) / 1e6
+    drawn = bar(span, fall.begin_ns, fall.end_ns, bar_width, "█" if row.is_critical else "▒")
+    line = Text(no_wrap=True)
+    line.append(name, style=f"bold {colour}" if row.is_critical else "dim")
+    line.append(" ")
+    line.append(drawn, style=colour)
+    line.append(f" {start:10.2f} {'+' + format(length, '.2f'):>9} ms")
+    return line
 
 
 COMMAND = command

@@ -1,0 +1,111 @@
+"""A pod's waterfall as a picture and as a page: bars by service, the critical path below. Pure.
+
+The picture is an SVG that stands by itself; the page holds the same picture and a table. Names come
+from a cluster, so all of them are escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from services.experiments.drawing import head, ticks
+from services.scenarios.waterfall import Row, Waterfall, label
+
+COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
+_OTHER = "#6b7280"
+_WIDTH, _NAMES, _RIGHT, _TOP, _LINE = 1180, 430, 110, 46, 20
+_STYLE = """
+text { font: 11px system-ui, sans-serif; fill: #6b7280; } .name { fill: #1c2430; } .axis { stroke: #d8d4c8; }
+.back { fill: #fbfaf7; } .head { font-weight: 600; font-size: 13px; fill: #1c2430; }
+@media (prefers-color-scheme: dark) { .back { fill: #16191d; } .name, .head { fill: #e7e5df; }
+  .axis { stroke: #3a3f46; } text { fill: #9aa0a8; } }
+"""
+
+
+def svg_picture(fall: Waterfall) -> str:
+    """Return the waterfall as one SVG document."""
+    height = _TOP + _LINE * len(fall.rows) + 56
+    parts = [
+        (
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
+            f"height='{height}' role='img' aria-label='{escape(_heading(fall), quote=True)}'>"
+        ),
+        f"<style>{_STYLE}</style><rect class='back' width='{_WIDTH}' height='{height}' />",
+        f"<text class='head' x='8' y='18'>{escape(_heading(fall))}</text>",
+        *_axis(fall, height),
+        *(_bar(fall, row, _TOP + _LINE * number) for number, row in enumerate(fall.rows)),
+        *_path(fall, height - 46),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def html_page(fall: Waterfall) -> str:
+    """Return a page with the picture and the critical path as a table."""
+    total = fall.total_ms or 1.0
+    rows = "".join(f"<tr><td>{escape(p.what)}<td>{p.ms:.3f}<td>{100 * p.ms / total:.1f} %" for p in fall.critical_path)
+    about = (
+        f"{fall.pod.namespace}/{fall.pod.name}, uid {fall.pod.uid}, trace {fall.trace_id}. "
+        "Strong bars are what the pod waited for; pale ones went on meanwhile."
+    )
+    return "\n".join(
+        [
+            head(_heading(fall), about),
+            f"<div class=scroll>{svg_picture(fall)}</div>",
+            "<h2>Critical path</h2><div class=scroll><table><tr><th>What<th>ms<th>Share",
+            f"{rows}<tr><td>total<td>{fall.total_ms:.3f}<td>100.0 %</table></div>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _heading(fall: Waterfall) -> str:
+    end = fall.phase or "not Running, last span"
+    return f"pod {fall.pod.name}: {end} after {fall.total_ms:.3f} ms"
+
+
+def _x(fall: Waterfall, at_ns: int) -> float:
+    whole = max(fall.end_ns - fall.begin_ns, 1)
+    return _NAMES + (_WIDTH - _NAMES - _RIGHT) * min(1.0, max(0.0, (at_ns - fall.begin_ns) / whole))
+
+
+def _axis(fall: Waterfall, height: int) -> list[str]:
+    parts = []
+    unit_ns, unit = (1_000_000, "ms") if fall.end_ns - fall.begin_ns >= 4_000_000 else (1_000, "µs")
+    for tick in ticks((fall.end_ns - fall.begin_ns) / unit_ns):
+        x = _x(fall, fall.begin_ns + round(tick * unit_ns))
+        parts.append(f"<line class='axis' x1='{x:.1f}' x2='{x:.1f}' y1='{_TOP - 8}' y2='{height - 16}' />")
+        parts.append(f"<text x='{x:.1f}' y='{_TOP - 12}' text-anchor='middle'>{tick:g} {unit}</text>")
+    return parts
+
+
+def _bar(fall: Waterfall, row: Row, y: int) -> str:
+    span = row.span
+    left, right = _x(fall, span.start_ns), _x(fall, span.end_ns)
+    colour, strength = COLOURS.get(span.service, _OTHER), "1" if row.is_critical else "0.4"
+    name = label(span)
+    room = max(12, (_NAMES - 16 - 12 * row.depth) // 6)
+    shown = name if len(name) <= room else name[: room - 1] + "…"
+    start, length = (span.start_ns - fall.begin_ns) / 1e6, (span.end_ns - span.start_ns) / 1e6
+    tip = f"{name}: from {start:.3f} ms, {length:.3f} ms{' · ' + span.error if span.error else ''}"
+    return (
+        f"<g><title>{escape(tip)}</title>"
+        f"<text class='name' x='{8 + 12 * row.depth}' y='{y + 13}' opacity='{strength}'>{escape(shown)}</text>"
+        f"<rect x='{left:.1f}' y='{y + 4}' width='{max(right - left, 1.5):.1f}' height='{_LINE - 8}' rx='2' "
+        f"fill='{colour}' opacity='{strength}' />"
+        f"<text x='{_WIDTH - 8}' y='{y + 13}' text-anchor='end'>{length:.2f} ms</text></g>"
+    )
+
+
+def _path(fall: Waterfall, y: int) -> list[str]:
+    parts = [f"<text class='name' x='8' y='{y + 13}'>critical path</text>"]
+    for piece in fall.critical_path:
+        left, right = _x(fall, piece.start_ns), _x(fall, piece.end_ns)
+        colour = COLOURS.get(piece.what.partition(":")[0], _OTHER)
+        parts.append(
+            f"<g><title>{escape(piece.what)}: {piece.ms:.3f} ms</title><rect x='{left:.1f}' y='{y}' "
+            f"width='{max(right - left, 0.5):.1f}' height='{_LINE - 4}' fill='{colour}' "
+            "stroke='#fbfaf7' stroke-width='0.5' /></g>"
+        )
+    return parts
