@@ -1,8 +1,9 @@
 """A seed becomes a schedule of faults. Pure.
 
 Swarm: each seed first draws which kinds of fault exist at all, because many seeds with few kinds find
-more than all kinds always (guarantees T-SIM). Every fault ends before `heal_s`; after that the mesh
-must come to rest.
+more than all kinds always (guarantees T-SIM). More than half of the kills are aimed at a write site: they
+wait for a line of the event log and strike in the middle of what it tells of. Every fault ends before
+`heal_s`; after that the mesh must come to rest.
 """
 
 from __future__ import annotations
@@ -12,37 +13,75 @@ from dataclasses import dataclass
 
 from services.api.seams import Random
 
-KINDS = ("kill", "cut", "delay", "loss", "duplicate")
+KINDS = ("kill", "cut", "slow", "delay", "loss", "duplicate", "power")
+EVERYTHING = "*"
+AIMED = 0.6
+"""Part of the kills that wait for a site."""
+
+_SITES = {
+    "apiserver": ("store.commit", "store.commit", "api.request", "api.response", "watch.open", "proc.start"),
+    "scheduler": ("sched.attempt", "sched.assume", "sched.bind_call", "sched.bind_result", "watch.open", "proc.start"),
+    "controllers": ("ctrl.reconcile", "ctrl.write", "ctrl.write", "watch.open", "proc.start"),
+    "kubelet": (
+        "kubelet.session", "kubelet.admit", "kubelet.checkpoint", "kubelet.start", "kubelet.stop",
+        "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result", "proc.start",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. `duration_s`: how long the component stays down or its link stays faulty."""
+    """One fault. `duration_s`: how long the component stays down or its link stays faulty.
+
+    `detail`: the direction of a cut. A kill with a `site` strikes `after_s` seconds after the component's
+    `count`-th line of that event since `at_s`.
+    """
 
     at_s: float
     kind: str
     component: str
     duration_s: float
     detail: str = ""
+    site: str = ""
+    count: int = 1
+    after_s: float = 0.0
 
 
 def draw(random: Random, components: Sequence[str], heal_s: float) -> list[Fault]:
     """Return the faults of one run in order of time; at least one kill.
 
     Seconds count from the story's first act. A cut is of one direction or both; a delay holds back
-    watch events only.
+    watch events only; slow holds back everything; power kills all components at once.
     """
     kinds = ["kill", *(kind for kind in KINDS[1:] if random.random() < 0.4)]
-    faults = []
+    faults: list[Fault] = []
     for number in range(random.randrange(2, 9)):
         kind = "kill" if number == 0 else random.choice(kinds)
         duration = random.uniform(0.1, heal_s / 4)
         at_s = random.uniform(0.0, heal_s - duration)
         component = random.choice(components)
-        detail = ""
-        if kind == "cut":
-            # The server's own link is nobody's: cutting it would cut nothing.
+        if kind == "kill":
+            faults.append(_kill(random, at_s, component, duration))
+            if random.random() < 0.3:
+                # Once more while it recovers, or while it is not even up.
+                again_s = min(at_s + duration * random.random() + random.uniform(0.0, 1.0), heal_s)
+                faults.append(Fault(again_s, "kill", component, 0.0))
+        elif kind == "power":
+            faults.append(Fault(at_s, kind, EVERYTHING, random.uniform(0.0, 1.0)))
+        else:
+            # The server's own link is nobody's: breaking it would break nothing.
             component = random.choice([c for c in components if c != "apiserver"])
-            detail = random.choice(("requests", "replies", "both"))
-        faults.append(Fault(at_s, kind, component, duration, detail))
+            detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
+            faults.append(Fault(at_s, kind, component, duration, detail))
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault:
+    down_s = duration * random.choice((0.0, 0.0, 1.0))
+    if random.random() >= AIMED:
+        return Fault(at_s, "kill", component, down_s)
+    site = random.choice(_SITES[component.partition("/")[0]])
+    count = random.choice((1, 1, 2, 3, 5, 8, 13))
+    after_s = random.choice((0.0, random.uniform(0.0, 0.003)))
+    # Most of what a story does, it does early.
+    return Fault(at_s * random.random(), "kill", component, down_s, site=site, count=count, after_s=after_s)

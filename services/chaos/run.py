@@ -1,84 +1,206 @@
 """Tell a story while a seed's faults happen, then wait for rest.
 
 Under chaos the story's own expectations are not judged: a bound that holds on a healthy mesh says
-nothing of a broken one. What is judged are the invariants, always, and that the mesh comes to rest
-after the last heal (I20, I28).
+nothing of a broken one. What is judged are the invariants, always; that no process ended by itself; that
+the mesh comes to rest after the last heal (I28); and that what it did then equals what it does
+undisturbed (I20).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from services.api.meta import Document
 from services.api.switches import Value
-from services.chaos.plan import Fault, draw
+from services.chaos.plan import EVERYTHING, Fault, draw
 from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.run import RunResult, simulate
 from services.scenarios.script import Story
+from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import Disturb
+from services.telemetry.eventlog import Line
 
 HEAL_S = 20.0
 REST_LIMIT_S = 60.0
 """I28: the desired state at the latest this long after the last heal."""
+QUIET_S = 10.0
+"""I28: then only heartbeats for this long."""
+RESTLESS = ("Pod", "ReplicaSet", "Deployment")
+RESOURCES = ("pods", "replicasets.apps", "deployments.apps")
 PATIENCE = 8.0
 
+_UNDISTURBED: dict[tuple[str, tuple[tuple[str, Value], ...]], Mapping[str, int]] = {}
 
-async def _happen(mesh: Mesh, fault: Fault) -> None:
-    await asyncio.sleep(fault.at_s)
-    if fault.kind == "kill":
-        await mesh.kill(fault.component, fault.duration_s)
-        return
-    match fault.kind:
-        case "cut":
-            mesh.link(fault.component, cut=fault.detail)
-        case "delay":
-            mesh.link(fault.component, watch_delay_s=fault.duration_s / 2)
-        case "loss":
-            mesh.link(fault.component, loss=0.05)
-        case _:
-            mesh.link(fault.component, duplicate=0.2)
-    await asyncio.sleep(fault.duration_s)
-    mesh.link(fault.component)
+
+@dataclass
+class ChaosRun:
+    """One seed's run. `faults`: what was planned and happened."""
+
+    result: RunResult
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def problem(self) -> str:
+        """Return what went wrong, or nothing."""
+        if self.result.error:
+            return self.result.error
+        found = [f"{v.invariant}: {' '.join((*v.objects, v.detail))}" for v in self.result.violations[:3]]
+        return "; ".join([*found, *self.result.failures[:3]])
+
+
+class _Faults:
+    """The faults of one run, happening to one mesh."""
+
+    def __init__(self, mesh: SimMesh) -> None:
+        self._mesh = mesh
+        self._armed: dict[Fault, tuple[int, asyncio.Future[None]]] = {}
+        self.changes: dict[str, int] = {}
+        """Changes stored, by kind."""
+        self.made: dict[str, int] = {}
+        """Objects made, by kind."""
+        mesh.on_line(self._take)
+
+    async def happen(self, fault: Fault) -> None:
+        """Return when the fault is over."""
+        mesh = self._mesh
+        await asyncio.sleep(fault.at_s)
+        if fault.kind in ("kill", "power"):
+            if fault.site:
+                await self._reach(fault)
+            for component in mesh.components() if fault.component == EVERYTHING else (fault.component,):
+                mesh.sever(component, fault.duration_s)
+            return
+        match fault.kind:
+            case "cut":
+                mesh.link(fault.component, cut=fault.detail)
+            case "slow":
+                mesh.link(fault.component, slow_s=fault.duration_s / 10)
+            case "delay":
+                mesh.link(fault.component, watch_delay_s=fault.duration_s / 2)
+            case "loss":
+                mesh.link(fault.component, loss=0.05)
+            case _:
+                mesh.link(fault.component, duplicate=0.2)
+        await asyncio.sleep(fault.duration_s)
+        mesh.link(fault.component)
+
+    async def _reach(self, fault: Fault) -> None:
+        """Return after the fault's site; a site that is not reached in time is given up: strike anyway."""
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._armed[fault] = fault.count, reached
+        try:
+            async with asyncio.timeout(max(0.0, HEAL_S - fault.at_s)):
+                await reached
+            await asyncio.sleep(fault.after_s)
+        except TimeoutError:
+            return
+        finally:
+            self._armed.pop(fault, None)
+
+    def _take(self, line: Line) -> None:
+        if line.ev == "store.commit" and line.obj is not None and not line.data.get("replayed"):
+            kind = line.obj["kind"]
+            self.changes[kind] = self.changes.get(kind, 0) + 1
+            self.made[kind] = self.made.get(kind, 0) + (line.data.get("type") == "ADDED")
+        for fault, (left, reached) in list(self._armed.items()):
+            if line.ev != fault.site or line.comp != fault.component or reached.done():
+                continue
+            self._armed[fault] = left - 1, reached
+            if left == 1:
+                if not fault.after_s:
+                    # In this very instant: what the line tells of is logged and has not happened yet.
+                    self._mesh.sever(fault.component, fault.duration_s)
+                reached.set_result(None)
 
 
 def run_chaos(
     story: Story, *, seed: int, overrides: Mapping[str, Value] | None = None, must_rest: bool = True
-) -> RunResult:
+) -> ChaosRun:
     """Run one seed in virtual time. `must_rest` False: safety only, for arms that never settle."""
+    faults: list[Fault] = []
+    undisturbed = _undisturbed(story, overrides or {}) if must_rest else {}
 
     def disturb_with(auditor: Auditor) -> Disturb:
-        async def disturb(mesh: Mesh, observer: Observer) -> None:
-            chance = random.Random(f"chaos/{seed}")
-            faults = draw(chance, mesh.components(), HEAL_S)
+        async def disturb(mesh: Mesh, observer: Observer, told: asyncio.Event) -> None:
+            assert isinstance(mesh, SimMesh)
+            faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S))
+            happening = _Faults(mesh)
             async with asyncio.TaskGroup() as group:
                 for fault in faults:
-                    group.create_task(_happen(mesh, fault))
+                    group.create_task(happening.happen(fault))
+            await told.wait()
             if must_rest:
-                await _rest(observer, auditor)
+                await _rest(observer, auditor, happening.changes)
+                _compare(auditor, happening.made, undisturbed)
 
         return disturb
 
     result = simulate(story, seed=seed, overrides=overrides, disturb=disturb_with, patience=PATIENCE)
     result.expectations = []
-    result.passed = result.violation_count == 0 and not result.error
-    return result
+    result.passed = result.violation_count == 0 and not result.error and not result.failures
+    return ChaosRun(result, faults)
 
 
-async def _rest(observer: Observer, auditor: Auditor) -> None:
-    """Wait until replicas equal the wish and pods are quiet; report I20 and I28 when they are not in time."""
-    resources = ("replicasets.apps", "deployments.apps")
+async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]) -> None:
+    """Wait until wishes are met and only heartbeats happen; report I20 and I28 when they are not in time."""
     deadline = observer.now_s + REST_LIMIT_S
+    last, since_s = -1, observer.now_s
     while True:
-        documents = {resource: list(observer.documents(resource)) for resource in resources}
-        unrest = unrest_of(documents)
-        if documents["replicasets.apps"] and not unrest:
+        documents = {resource: list(observer.documents(resource)) for resource in RESOURCES}
+        unrest = [*unrest_of(documents), *_unsettled(documents["pods"])]
+        count = sum(changes.get(kind, 0) for kind in RESTLESS)
+        if unrest or count != last:
+            last, since_s = count, observer.now_s
+        if observer.now_s - since_s >= QUIET_S:
             return
-        if observer.now_s > deadline:
+        if since_s > deadline:
             for what, detail in unrest:
                 auditor.report("I20", observer.now_s, (what,), detail)
-            auditor.report("I28", observer.now_s, (), f"not at rest {REST_LIMIT_S:g} s after the last heal")
+            what_for = "at rest" if unrest else "quiet"
+            auditor.report("I28", observer.now_s, (), f"not {what_for} {REST_LIMIT_S:g} s after the last heal")
             return
         await asyncio.sleep(0.5)
+
+
+def _unsettled(pods: Iterable[Document]) -> list[tuple[str, str]]:
+    """Return the pods that neither run nor ended, and why."""
+    found = []
+    for pod in pods:
+        meta, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
+        what = f"Pod {meta['namespace']}/{meta['name']}"
+        if meta.get("deletionTimestamp"):
+            found.append((what, "still being deleted at rest"))
+        elif phase == "Pending":
+            found.append((what, "still Pending at rest"))
+    return found
+
+
+def _undisturbed(story: Story, overrides: Mapping[str, Value]) -> Mapping[str, int]:
+    """Return how many objects of each kind the story makes on a healthy mesh; told once a process."""
+    key = (story.path, tuple(sorted(overrides.items())))
+    if key not in _UNDISTURBED:
+        reference: list[_Faults] = []
+
+        def disturb_with(auditor: Auditor) -> Disturb:
+            async def disturb(mesh: Mesh, observer: Observer, told: asyncio.Event) -> None:
+                assert isinstance(mesh, SimMesh)
+                reference.append(_Faults(mesh))
+                await told.wait()
+
+            return disturb
+
+        simulate(story, overrides=overrides, disturb=disturb_with)
+        _UNDISTURBED[key] = reference[0].made
+    return _UNDISTURBED[key]
+
+
+def _compare(auditor: Auditor, made: Mapping[str, int], undisturbed: Mapping[str, int]) -> None:
+    for kind in RESTLESS:
+        if made.get(kind, 0) != undisturbed.get(kind, 0):
+            detail = f"{made.get(kind, 0)} objects of kind {kind} were made, undisturbed {undisturbed.get(kind, 0)}"
+            auditor.report("I20", 0.0, (), detail)

@@ -49,6 +49,7 @@ class Outcome(msgspec.Struct):
     problem: str
     wall_s: float
     virtual_s: float
+    fault_count: int = 0
 
 
 def run_job(job: Job) -> Outcome:
@@ -56,12 +57,13 @@ def run_job(job: Job) -> Outcome:
     try:
         switches = Switches.parse(job.assignments)
         overrides = {text.partition("=")[0]: switches[text.partition("=")[0]] for text in switches.assignments}
-        result = run_chaos(load_story(job.story), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
+        run = run_chaos(load_story(job.story), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
         return Outcome(job.story, job.assignments, job.seed, "", f"{type(error).__name__}: {error}", 0.0, 0.0)
-    problem = result.error or "; ".join(f"{v.invariant}: {v.detail}" for v in result.violations[:3])
+    result = run.result
     return Outcome(
-        job.story, job.assignments, job.seed, result.digest, problem, result.wall_s, result.virtual_s
+        job.story, job.assignments, job.seed, result.digest, run.problem, result.wall_s, result.virtual_s,
+        len(run.faults),
     )  # fmt: skip
 
 

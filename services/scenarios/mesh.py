@@ -85,7 +85,14 @@ class Mesh(Protocol):
         ...
 
     def link(
-        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+        self,
+        component: str,
+        *,
+        cut: str = "",
+        slow_s: float = 0.0,
+        watch_delay_s: float = 0.0,
+        loss: float = 0.0,
+        duplicate: float = 0.0,
     ) -> None:
         """Set the faults of a component's link; without arguments, heal it. `cut`: requests, replies or both."""
         ...

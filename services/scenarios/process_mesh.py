@@ -122,7 +122,14 @@ class ProcessMesh:
             self._supervisor.kill(name, signal.SIGCONT)
 
     def link(
-        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+        self,
+        component: str,
+        *,
+        cut: str = "",
+        slow_s: float = 0.0,
+        watch_delay_s: float = 0.0,
+        loss: float = 0.0,
+        duplicate: float = 0.0,
     ) -> None:
         """Refuse: links of real processes have no faults to set."""
         raise NotPossible("`link` needs the simulation; run this story without --processes")

@@ -27,6 +27,10 @@ from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 REQUEST_DEADLINE_S = 30.0
 CONNECTION_REFUSED_S = 0.001
 WATCH_SILENCE_S = 30.0
+DUPLICATE_LATE_MAX_S = 3.0
+"""How late the second copy of a duplicated request may come: its sender may be dead by then."""
+RESEND_S = 0.1
+"""How often a connection whose replies are cut tries to get through."""
 WATCH_BATCHES_MAX = 4096
 """Batches on the way to one watcher; beyond it the sender blocks, as a full TCP window does."""
 
@@ -44,6 +48,8 @@ class Lifetime:
         """Make a task part of this incarnation: it dies with it."""
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        if self.is_over:
+            task.cancel()
 
     def end(self) -> None:
         """Sever every seam at once, then cancel what still runs."""
@@ -57,16 +63,22 @@ class LinkProfile:
     """How one link behaves. Seconds; chances are 0 to 1 a message.
 
     `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
-    `duplicate`: the request arrives twice. `watch_delay_s` is added to watch events alone.
+    `duplicate`: the request arrives twice, the copy up to some seconds later. `slow_s` is added to every
+    message, more or less; `watch_delay_s` to watch events alone.
     """
 
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.0008
     loss: float = 0.0
     duplicate: float = 0.0
+    slow_s: float = 0.0
     watch_delay_s: float = 0.0
     requests_cut: bool = False
     replies_cut: bool = False
+
+
+Answer = asyncio.Future["Response | str"]
+"""What a caller waits for: the response, or why there is none."""
 
 
 class Server(Protocol):
@@ -97,6 +109,7 @@ class Network:
         self._server: Server | None = None
         self._server_life: Lifetime | None = None
         self._server_gone: asyncio.Future[None] | None = None
+        self._answers: dict[Answer, None] = {}
         self.messages = 0
 
     def profile(self, component: str) -> LinkProfile:
@@ -113,6 +126,9 @@ class Network:
         self._server, self._server_life = None, None
         if self._server_gone is not None and not self._server_gone.done():
             self._server_gone.set_result(None)
+        answers, self._answers = self._answers, {}
+        for answer in answers:
+            _settle(answer, "connection reset")
 
     def connect(self, life: Lifetime) -> SimTransport:
         """Return the transport of one incarnation."""
@@ -123,6 +139,64 @@ class Network:
         if self._server is None or self._server_life is None or self._server_gone is None:
             return None
         return self._server, self._server_life, self._server_gone
+
+    # -- messages
+
+    def latency(self, link: LinkProfile) -> float:
+        """Return how long the next message of that link takes, in seconds."""
+        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
+        return latency_s + link.slow_s * self.random.uniform(0.5, 1.5) if link.slow_s else latency_s
+
+    def delay(self, stream: _Stream, transport: SimTransport) -> float:
+        """Return in how many seconds a message sent now arrives, after all before it on that stream."""
+        self.messages += 1
+        now = asyncio.get_running_loop().time()
+        return stream.arrival(now, self.latency(self.profile(transport.life.component))) - now
+
+    def is_swallowed(self, transport: SimTransport) -> bool:
+        """Whether a request sent now never arrives."""
+        link = self.profile(transport.life.component)
+        return link.requests_cut or self._is_lost(link)
+
+    def _is_lost(self, link: LinkProfile) -> bool:
+        return link.loss > 0 and self.random.random() < link.loss
+
+    def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
+        """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
+        if self.is_swallowed(transport):
+            return
+        loop = asyncio.get_running_loop()
+        link = self.profile(transport.life.component)
+        loop.call_later(self.delay(transport.up, transport), self._arrive, transport, identity, request, answer)
+        if link.duplicate and self.random.random() < link.duplicate:
+            late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
+            loop.call_later(late_s, self._arrive, transport, identity, request, None)
+
+    def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
+        current = self.current()
+        if current is None:
+            if answer is not None:
+                asyncio.get_running_loop().call_later(CONNECTION_REFUSED_S, _settle, answer, "connection refused")
+            return
+        server, life, _ = current
+        if answer is not None:
+            self._answers[answer] = None
+        life.adopt(asyncio.create_task(self._serve(transport, server.door(identity), request, answer)))
+
+    async def _serve(self, transport: SimTransport, door: Api, request: Request, answer: Answer | None) -> None:
+        response = await _guarded(door, request)
+        if answer is None:
+            return
+        link = self.profile(transport.life.component)
+        if link.replies_cut or self._is_lost(link):
+            self._answers.pop(answer, None)
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.delay(transport.down, transport), self._deliver, answer, response)
+
+    def _deliver(self, answer: Answer, response: Response) -> None:
+        self._answers.pop(answer, None)
+        _settle(answer, response)
 
 
 class SimTransport:
@@ -159,59 +233,35 @@ class SimApi:
 
     async def call(self, request: Request) -> Response:
         """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        self._check_alive()
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
-        try:
-            async with asyncio.timeout(deadline_s):
-                return await self._attempt(request)
-        except TimeoutError:
-            raise UnknownOutcome(f"no answer to {request.verb} {request.resource} within {deadline_s:g} s") from None
-
-    async def _travel(self, stream: _Stream, extra_s: float = 0.0) -> None:
-        link = self._network.profile(self._transport.life.component)
         loop = asyncio.get_running_loop()
-        delay = self._network.random.uniform(link.latency_min_s, link.latency_max_s) + extra_s
-        self._network.messages += 1
-        await asyncio.sleep(stream.arrival(loop.time(), delay) - loop.time())
+        answer: Answer = loop.create_future()
+        timer = loop.call_later(
+            deadline_s, _settle, answer, f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
+        )
+        self._network.send(self._transport, self._identity, request, answer)
+        try:
+            response = await answer
+        finally:
+            timer.cancel()
+        self._check_alive()
+        if isinstance(response, str):
+            raise UnknownOutcome(response)
+        return response
 
     def _check_alive(self) -> None:
         if self._transport.life.is_over:
             raise asyncio.CancelledError
 
-    def _lost(self, link: LinkProfile) -> bool:
-        return link.loss > 0 and self._network.random.random() < link.loss
-
-    async def _attempt(self, request: Request) -> Response:
-        self._check_alive()
-        link = self._network.profile(self._transport.life.component)
-        if link.requests_cut or self._lost(link):
-            await asyncio.Event().wait()
-        await self._travel(self._transport.up)
-        current = self._network.current()
-        if current is None:
-            await asyncio.sleep(CONNECTION_REFUSED_S)
-            raise UnknownOutcome("connection refused")
-        server, life, gone = current
-        door = server.door(self._identity)
-        work = asyncio.create_task(_guarded(door, request))
-        life.adopt(work)
-        if link.duplicate and self._network.random.random() < link.duplicate:
-            life.adopt(asyncio.create_task(_guarded(door, request)))
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done() or work.cancelled():
-            raise UnknownOutcome("connection reset")
-        response = work.result()
-        if link.replies_cut or self._lost(link):
-            await asyncio.Event().wait()
-        await self._travel(self._transport.down)
-        if gone.done():
-            raise UnknownOutcome("connection reset")
-        self._check_alive()
-        return response
-
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order, each after the link's latency."""
         self._check_alive()
-        await self._travel(self._transport.up)
+        if self._network.is_swallowed(self._transport):
+            await asyncio.sleep(WATCH_SILENCE_S)
+            raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+        await asyncio.sleep(self._network.delay(self._transport.up, self._transport))
+        self._check_alive()
         current = self._network.current()
         if current is None:
             await asyncio.sleep(CONNECTION_REFUSED_S)
@@ -225,7 +275,13 @@ class SimApi:
                 self._check_alive()
                 yield batch
         finally:
+            pipe.close()
             pump.cancel()
+
+
+def _settle(answer: Answer, outcome: Response | str) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
 
 
 async def _guarded(door: Api, request: Request) -> Response:
@@ -237,14 +293,22 @@ async def _guarded(door: Api, request: Request) -> Response:
 
 
 class _WatchPipe:
-    """Carries one watch's batches: the server's side pumps, the client's side takes."""
+    """Carries one watch's batches: the server's side pumps, the client's side takes.
+
+    A stream of its own on the connection, so that delayed watch events delay nothing else.
+    """
 
     def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
         self._network, self._transport, self._gone = network, transport, gone
+        self._loop = asyncio.get_running_loop()
+        self._stream = _Stream()
         self._queue: deque[tuple[float, list[WatchEvent] | ApiError | None]] = deque()
-        self._arrived = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
+        self._heard = self._resend_at = self._loop.time()
+        self._silence = self._loop.call_later(WATCH_SILENCE_S, self._wake)
+        gone.add_done_callback(self._wake)
 
     async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
         """Send what the server yields, its end or its refusal."""
@@ -261,45 +325,44 @@ class _WatchPipe:
 
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
         link = self._network.profile(self._transport.life.component)
-        now = asyncio.get_running_loop().time()
-        delay = self._network.random.uniform(link.latency_min_s, link.latency_max_s) + link.watch_delay_s
+        now = self._loop.time()
+        delay = self._network.latency(link) + link.watch_delay_s
         self._network.messages += 1
-        self._queue.append((self._transport.down.arrival(now, delay), item))
-        self._arrived.set()
+        arrival = self._stream.arrival(now, delay)
+        self._queue.append((arrival, item))
+        self._loop.call_at(arrival, self._wake)
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Leave nothing behind that would wake anybody."""
+        self._silence.cancel()
+        self._gone.remove_done_callback(self._wake)
 
     async def batches(self) -> AsyncIterator[list[WatchEvent]]:
         """Yield each batch when it arrives; raise on reset, on a refusal and on 30 s of silence."""
-        loop = asyncio.get_running_loop()
-        heard = loop.time()
+        loop = self._loop
         while True:
-            if not self._queue:
-                self._arrived.clear()
-                if self._gone.done():
-                    raise UnknownOutcome("connection reset")
-                waiter = asyncio.ensure_future(self._arrived.wait())
-                done, _ = await asyncio.wait(
-                    (waiter, self._gone),
-                    timeout=max(0.0, heard + WATCH_SILENCE_S - loop.time()),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                waiter.cancel()
-                if not done:
-                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
-                continue
-            link = self._network.profile(self._transport.life.component)
-            if link.replies_cut:
-                if loop.time() - heard > WATCH_SILENCE_S:
-                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
-                await asyncio.sleep(0.1)
-                continue
-            arrival, item = self._queue[0]
-            if arrival > loop.time():
-                await asyncio.sleep(arrival - loop.time())
+            now = loop.time()
             if self._gone.done():
                 raise UnknownOutcome("connection reset")
-            self._queue.popleft()
+            is_cut = self._network.profile(self._transport.life.component).replies_cut
+            if not self._queue or self._queue[0][0] > now or is_cut:
+                if now >= self._heard + WATCH_SILENCE_S:
+                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+                if now >= self._silence.when():
+                    self._silence = loop.call_at(self._heard + WATCH_SILENCE_S, self._wake)
+                if is_cut and now >= self._resend_at:
+                    self._resend_at = now + RESEND_S
+                    loop.call_at(self._resend_at, self._wake)
+                self._waiter = loop.create_future()
+                await self._waiter
+                continue
+            _, item = self._queue.popleft()
             self._room.set()
-            heard = loop.time()
+            self._heard = now
             if item is None:
                 return
             if isinstance(item, ApiError):

@@ -59,7 +59,8 @@ class SimMesh:
         loop = asyncio.get_running_loop()
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
-        self.events = MemoryEvents(keep=False, on_line=on_line)
+        self._handlers: list[Callable[[Line], None]] = [on_line] if on_line is not None else []
+        self.events = MemoryEvents(keep=False, on_line=self._heard)
         self.spans = MemorySpans()
         self.failures: list[str] = []
         self._network = Network(random.Random(f"network/{plan.seed}"))
@@ -129,6 +130,10 @@ class SimMesh:
         backoff = RESTART_BACKOFF_MIN_S
         while True:
             await asyncio.sleep(self._random.uniform(START_MIN_S, START_MAX_S))
+            if self.clock.now() < process.down_until:
+                # Killed while it was starting: the next one starts from the beginning.
+                await asyncio.sleep(process.down_until - self.clock.now())
+                continue
             started = self.clock.now()
             self._launch(process)
             assert process.task is not None
@@ -167,7 +172,7 @@ class SimMesh:
         )
         events.write("proc.start", data={"switches": list(self.plan.switches.assignments)})
         process.room = process.build(seams)
-        if process.name == "apiserver":
+        if process.name == "apiserver" and not life.is_over:
             self._network.open(process.room.server, life)  # type: ignore[attr-defined]
         process.task = asyncio.create_task(process.room.run())
         life.adopt(process.task)
@@ -186,14 +191,26 @@ class SimMesh:
 
     async def kill(self, component: str, down_s: float | None) -> None:
         """End an incarnation between two instants; its disk keeps what was synced."""
+        self.sever(component, down_s)
+        await asyncio.sleep(0)
+
+    def sever(self, component: str, down_s: float | None = None) -> None:
+        """Kill at this very instant, in the middle of whatever the component does."""
         process = self._process(component)
+        process.down_until = max(process.down_until, self.clock.now() + (down_s or 0.0))
         if process.life is None or process.life.is_over:
             return
-        process.down_until = self.clock.now() + (down_s or 0.0)
         if process.name == "apiserver":
             self._network.close()
         process.life.end()
-        await asyncio.sleep(0)
+
+    def on_line(self, handler: Callable[[Line], None]) -> None:
+        """Call `handler` with every line of the event log, before what it tells of is disclosed."""
+        self._handlers.append(handler)
+
+    def _heard(self, line: Line) -> None:
+        for handler in self._handlers:
+            handler(line)
 
     async def pause(self, component: str, duration_s: float) -> None:
         """Hold everything the component says and hears for a while: to its peers it is frozen."""
@@ -203,7 +220,14 @@ class SimMesh:
         self.link(process.name)
 
     def link(
-        self, component: str, *, cut: str = "", watch_delay_s: float = 0.0, loss: float = 0.0, duplicate: float = 0.0
+        self,
+        component: str,
+        *,
+        cut: str = "",
+        slow_s: float = 0.0,
+        watch_delay_s: float = 0.0,
+        loss: float = 0.0,
+        duplicate: float = 0.0,
     ) -> None:
         """Set the faults of a component's link; without arguments, heal it."""
         if cut not in ("", "requests", "replies", "both"):
@@ -211,7 +235,8 @@ class SimMesh:
         profile = self._network.profile(self._process(component).name)
         profile.requests_cut = cut in ("requests", "both")
         profile.replies_cut = cut in ("replies", "both")
-        profile.watch_delay_s, profile.loss, profile.duplicate = watch_delay_s, loss, duplicate
+        profile.slow_s, profile.watch_delay_s = slow_s, watch_delay_s
+        profile.loss, profile.duplicate = loss, duplicate
 
     def lines(self) -> Sequence[Line]:
         """Return the event log so far."""

@@ -87,8 +87,10 @@ Progress = Callable[[Observer, str], None]
 """Called about twice a second of the mesh's time with the observer and the line being told."""
 
 
-Disturb = Callable[[Mesh, Observer], Awaitable[None]]
-"""Breaks things while the story is told, heals them, and may wait for rest afterwards; chaos is one."""
+Disturb = Callable[[Mesh, Observer, asyncio.Event], Awaitable[None]]
+"""Breaks things while the story is told, heals them, and may wait for rest afterwards; chaos is one.
+
+The event is set when the story's last line was told."""
 
 
 async def tell(
@@ -112,14 +114,16 @@ async def tell(
     pulse = asyncio.create_task(_pulse(observer, current, progress))
     trouble: asyncio.Future[None] | None = None
     monitors: list[_Monitor] = []
+    told = asyncio.Event()
     try:
         await observer.wait_until_synced()
         if disturb is not None:
-            trouble = asyncio.ensure_future(disturb(mesh, observer))
+            trouble = asyncio.ensure_future(disturb(mesh, observer, told))
         async with asyncio.timeout(story.limit_s * patience):
             for step in story.steps:
                 current[0] = step.text
                 await _perform(telling, tale, monitors, step, patience)
+        told.set()
         if trouble is not None:
             current[0] = "(waiting for rest)"
             await trouble

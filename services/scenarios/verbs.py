@@ -175,9 +175,16 @@ async def wait(telling: Telling, step: Step) -> None:
 
 
 async def kill(telling: Telling, step: Step) -> None:
-    """`kill COMPONENT [down=5s]`: SIGKILL; its supervisor brings it back, at the earliest after `down`."""
+    """`kill COMPONENT [down=5s]`: SIGKILL; its supervisor brings it back, at the earliest after `down`.
+
+    A glob kills all that match in one instant: `kill *` is a power cut.
+    """
     down = step.options.get("down")
-    await telling.mesh.kill(_one(step, "a component"), parse_duration(down) if down else None)
+    component = _one(step, "a component")
+    matching = [name for name in telling.mesh.components() if fnmatchcase(name, component)]
+    await asyncio.gather(
+        *(telling.mesh.kill(name, parse_duration(down) if down else None) for name in matching or [component])
+    )
 
 
 async def pause(telling: Telling, step: Step) -> None:
@@ -187,13 +194,17 @@ async def pause(telling: Telling, step: Step) -> None:
 
 
 async def link(telling: Telling, step: Step) -> None:
-    """`link COMPONENT [cut=requests|replies|both] [watch-delay=2s] [loss=0.1] [duplicate=0.1]`; bare heals."""
-    known = {"cut", "watch-delay", "loss", "duplicate"}
+    """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1]`.
+
+    Without options it heals the link.
+    """
+    known = {"cut", "slow", "watch-delay", "loss", "duplicate"}
     if unknown := [name for name in step.options if name not in known]:
         raise ValueError(f"link has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
     telling.mesh.link(
         _one(step, "a component"),
         cut=step.options.get("cut", ""),
+        slow_s=parse_duration(step.options.get("slow", "0s")),
         watch_delay_s=parse_duration(step.options.get("watch-delay", "0s")),
         loss=float(step.options.get("loss", "0")),
         duplicate=float(step.options.get("duplicate", "0")),

@@ -28,9 +28,7 @@ Examples:
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch")
 @click.option("--no-rest", is_flag=True, help="judge safety only: this arm never comes to rest")
 @click.option("--record", type=click.Path(path_type=Path), help="remember finished seeds here, and go on from there")
-@click.option(
-    "--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters"
-)
+@click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
 @OUTPUT
 def command(
     file: Path,
@@ -94,7 +92,8 @@ def _show(jobs: list[Job], outcomes: list[Outcome], failed: list[Outcome]) -> No
         console.print(f"  {by_seed[outcome.seed].command}", markup=False)
     virtual, wall = sum(o.virtual_s for o in outcomes), sum(o.wall_s for o in outcomes)
     speed = f", {virtual / wall:.0f} simulated seconds a second" if wall else ""
-    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} seeds passed{speed}")
+    faults = sum(o.fault_count for o in outcomes)
+    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} seeds passed, {faults} faults{speed}")
 
 
 COMMAND = command
