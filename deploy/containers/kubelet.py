@@ -1,8 +1,8 @@
 """Start a kubelet host that takes its names and its address from its container.
 
 Containers of one service share their configuration, so what must differ between them is found out here:
-the host's and its nodes' names and its folder in the shared volume from the container's hostname, which it keeps when it
-is restarted; the address where its logs are served from its address, which it may not keep.
+the names of the host and its nodes and its folder in the shared volume come from the container's hostname,
+which a restart keeps; the address where its logs are served is the container's own, which a restart may change.
 
 `KEPLAB_NODES` says how many nodes; `KEPLAB_CPU`, `KEPLAB_MEMORY` and `KEPLAB_PODS` what each of them has.
 """

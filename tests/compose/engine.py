@@ -66,6 +66,8 @@ class Engine:
         )
 
     def _compose(self):
+        if chosen := os.environ.get("KEPLAB_COMPOSE"):
+            return chosen.split()
         if run([self.docker_path, "compose", "version"], check=False).returncode == 0:
             return [self.docker_path, "compose"]
         if shutil.which("docker-compose"):
