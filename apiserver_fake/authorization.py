@@ -543,9 +543,11 @@ def admit_status(node: str, old: Document, new: Document) -> bool:
             f"the pod was bound at generation {generation}",
             reason="StaleBinding",
         )
-    before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
-    if next(changes(before_rest, rest), None) is not None:
-        return False
+    if any(old.get(name) != new.get(name) for name in (*old, *new) if name != "status"):
+        # Not the same document; but versions may differ, and an empty list is no list.
+        before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
+        if next(changes(before_rest, rest), None) is not None:
+            return False
     if any(after.get(name) != before.get(name) for name in _NOT_OF_NODES if name in after):
         return False
     was, phase = before.get("phase") or "", after.get("phase") or ""

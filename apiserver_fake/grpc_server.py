@@ -31,6 +31,7 @@ from services.client.rpc import SERVER_OPTIONS
 from services.runtime.config import EXIT_CONFIG, StartError
 
 LINGER_S = 0.002
+LINGER_DEPTH = 4
 FRAME_BYTES = 1 << 20
 FRAME_EVENTS = 1_000
 HEARTBEAT_S = 10.0
@@ -160,8 +161,10 @@ class _Pace:
         self._clock = clock
         self._sent_s = -1.0
 
-    async def linger(self) -> None:
-        """Wait until 2 ms after the last frame; not at all when that is long ago."""
+    async def linger(self, depth: int = LINGER_DEPTH) -> None:
+        """Wait until 2 ms after the last frame; not at all when that is long ago, or fewer than 4 are waited for."""
+        if depth < LINGER_DEPTH:
+            return
         wait_s = self._sent_s + LINGER_S - self._clock.now()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
@@ -249,7 +252,8 @@ class _CallStream:
                     return
                 await self._wake.wait()
                 continue
-            await self._pace.linger()
+            # What is still being worked on will want to travel along.
+            await self._pace.linger(self._unanswered + len(outbox))
             parts: list[pb.Response] = []
             size = 0
             while outbox and (not parts or size + len(outbox[0].body) <= FRAME_BYTES):

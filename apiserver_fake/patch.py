@@ -300,9 +300,18 @@ def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = A
         if directive != "merge":
             raise _unprocessable(f"Unknown patch type: {directive}")
     result = dict(document) if isinstance(document, dict) else {}
+    fields = shape.fields or {}
+    if not any(name.startswith("$") for name in patch):
+        for name, value in patch.items():
+            if value is None:
+                result.pop(name, None)
+            elif isinstance(value, dict | list):
+                result[name] = _merge_value(result.get(name), value, fields.get(name, ANYTHING))
+            else:
+                result[name] = value
+        return result
     if "$retainKeys" in patch:
         _retain(result, patch)
-    fields = shape.fields or {}
     for name, value in patch.items():
         if name in ("$patch", "$retainKeys"):
             continue
@@ -328,6 +337,8 @@ def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = A
 
 
 def _merge_value(before: Any, value: Any, shape: Shape) -> Any:
+    if not before and isinstance(value, dict | list) and _is_content(value, shape):
+        return value
     if isinstance(value, dict):
         if shape.is_replaced:
             return _clean(value, shape)
@@ -337,6 +348,26 @@ def _merge_value(before: Any, value: Any, shape: Shape) -> Any:
             return _merge_list(before if isinstance(before, list) else [], value, shape)
         return _clean(value, shape)
     return value
+
+
+def _is_content(value: Any, shape: Shape) -> bool:
+    """Whether a patch's value stands for itself where nothing was: no directives, no nulls, no key twice."""
+    if isinstance(value, dict):
+        fields = shape.fields or {}
+        for name, member in value.items():
+            if member is None or name.startswith("$"):
+                return False
+            if isinstance(member, dict | list) and not _is_content(member, fields.get(name, ANYTHING)):
+                return False
+        return True
+    if shape.is_merged:
+        key = shape.merge_key
+        if not key or not all(isinstance(each, dict) and isinstance(each.get(key), str) for each in value):
+            return False
+        if len({each[key] for each in value}) < len(value):
+            return False
+    item = shape.items or ANYTHING
+    return all(_is_content(each, item) for each in value if isinstance(each, dict | list))
 
 
 def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
@@ -366,7 +397,7 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
         if each.get("$patch") == "delete":
             kept.pop(value, None)
             continue
-        kept[value] = strategic_merge_patch(kept.get(value), each, item)
+        kept[value] = _merge_value(kept.get(value), each, item)
         named.append(each)
     return _in_order(list(kept.values()), named, before, key)
 
@@ -381,23 +412,27 @@ def _reorder(result: dict[str, Any], name: str, order: Any, shape: Shape, before
 
 def _in_order(items: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
     """Return `items`, those named by `wanted` in its order, the others slipped in where they stood in `before`."""
-
-    def identity(each: Any) -> str:
-        return repr(each.get(key)) if key and isinstance(each, dict) else repr(each)
-
-    rank = {identity(each): position for position, each in enumerate(wanted)}
-    place = {identity(each): position for position, each in enumerate(before)}
-    ours = sorted((each for each in items if identity(each) in rank), key=lambda each: rank[identity(each)])
-    theirs = [each for each in items if identity(each) not in rank]
+    rank = {name: position for position, name in enumerate(_identities(wanted, key))}
+    named = list(zip(_identities(items, key), items, strict=True))
+    ours = sorted((each for each in named if each[0] in rank), key=lambda each: rank[each[0]])
+    if len(ours) == len(named):
+        return [each for _, each in ours]
+    place = {name: position for position, name in enumerate(_identities(before, key))}
     merged: list[Any] = []
     position = 0
-    for other in theirs:
-        at = place.get(identity(other), -1)
-        while position < len(ours) and not 0 <= at < place.get(identity(ours[position]), -1):
-            merged.append(ours[position])
+    for name, other in named:
+        if name in rank:
+            continue
+        at = place.get(name, -1)
+        while position < len(ours) and not 0 <= at < place.get(ours[position][0], -1):
+            merged.append(ours[position][1])
             position += 1
         merged.append(other)
-    return merged + ours[position:]
+    return merged + [each for _, each in ours[position:]]
+
+
+def _identities(items: list[Any], key: str) -> list[str]:
+    return [repr(each.get(key)) if key and isinstance(each, dict) else repr(each) for each in items]
 
 
 def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ from services.api.errors import (
     invalid,
 )
 from services.api.identity import Identity
-from services.api.meta import Document, ObjectMeta
+from services.api.meta import Document, Key, ObjectMeta
 from services.api.resources import Resource, resources
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
@@ -60,6 +60,10 @@ OBJECTS_MAX = 200_000
 OBJECTS_PER_NAMESPACE_MAX = 50_000
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
+
+SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io",))
+"""Kinds of which rules ask for all objects on every creation of another; kept decoded."""
+DOCUMENTS_KEPT = 64
 
 Plan = Callable[[Staged], Response]
 
@@ -125,6 +129,7 @@ class Registry:
         self._cursors = cursors
         self._limits = limits
         self._memory = ServerMemory()
+        self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
 
     # -- before the commit
 
@@ -231,7 +236,11 @@ class Registry:
 
         def documents(resource: str, namespace: str) -> Iterable[Document]:
             for record in staged.select(resource, Selection(namespace)):
-                yield msgspec.json.decode(record.body)
+                yield self._decoded(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
+
+        def labels(resource: str, namespace: str, name: str) -> Mapping[str, str] | None:
+            record = staged.get(resource, namespace, name)
+            return None if record is None else record.labels
 
         return WriteContext(
             identity=identity,
@@ -243,7 +252,17 @@ class Registry:
             lookup=lookup,
             list=documents,
             memory=self._memory,
+            labels=labels,
         )
+
+    def _decoded(self, record: Record) -> Document:
+        """Return a record's document, the same each time until the object changes; read-only."""
+        known = self._documents.get((record.resource, record.key))
+        if known is None or known[0] is not record:
+            if len(self._documents) >= DOCUMENTS_KEPT:
+                self._documents.clear()
+            known = self._documents[record.resource, record.key] = (record, msgspec.json.decode(record.body))
+        return known[1]
 
     # -- reads
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
+
+import msgspec
 
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import Identity
@@ -29,6 +31,8 @@ from services.api.wire import Request
 
 Lookup = Callable[[str, str, str], Document | None]
 """`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
+Labels = Callable[[str, str, str], Mapping[str, str] | None]
+"""`(resource, namespace, name)` to the newest labels; None when there is no such object."""
 
 
 class Cause(NamedTuple):
@@ -78,13 +82,13 @@ def _none_yet() -> MutableSequence[str]:
     return []
 
 
-@dataclass(frozen=True)
-class WriteContext:
+class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
     `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read.
     `lookup(resource, namespace, name)` and `list(resource, namespace)` show staged and committed
-    state; what they return must not be changed. `warnings` collects `Warning:` header texts.
+    state; what they return must not be changed. `labels` is a lookup of an object's labels alone, without
+    its document having to be decoded. `warnings` collects `Warning:` header texts.
     """
 
     identity: Identity
@@ -96,7 +100,8 @@ class WriteContext:
     lookup: Lookup
     list: Callable[[str, str], Iterable[Document]]
     memory: ServerMemory
-    warnings: MutableSequence[str] = field(default_factory=_none_yet)
+    labels: Labels
+    warnings: MutableSequence[str] = msgspec.field(default_factory=_none_yet)
 
 
 @dataclass(frozen=True)
@@ -235,8 +240,7 @@ class Strategy:
     validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
 
 
-@dataclass(frozen=True)
-class SubresourceResult:
+class SubresourceResult(msgspec.Struct, frozen=True):
     """What a subresource call did.
 
     `document`: the object to store, complete with its final `metadata.generation` (the registry sets

@@ -12,7 +12,6 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -135,8 +134,7 @@ def digest(kind: str, namespace: str, name: str, document: Document) -> int:
     return int.from_bytes(hashlib.sha256(head + text).digest(), "big")
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which objects a list or watch means; an empty namespace means all."""
 
     namespace: str = ""
@@ -180,8 +178,7 @@ class Selection:
         return bool(self.fields or self.labels.terms)
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A part of a list, in key order. `next_after` None: the list ends here; `remaining` None: unknown."""
 
     records: list[Record]

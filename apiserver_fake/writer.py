@@ -44,8 +44,7 @@ def refusal(error: ApiError) -> Response:
     return Response(code=error.code, body=msgspec.json.encode(error.status()))
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a request id was answered. `at_s`: monotonic, when."""
 
     fingerprint: bytes

@@ -7,8 +7,6 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 
 from __future__ import annotations
 
-from typing import Any
-
 from apiserver_fake.rules import Cause, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.strategies.pod import transition
 from apiserver_fake.validation import required, subdomain, unsupported
@@ -107,8 +105,7 @@ def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) ->
     generation = int(meta.get("generation") or 0) + 1
     meta["generation"] = generation
     additions: dict[str, list[str]] = {}
-    host = ctx.lookup("nodes", "", node)
-    topology: dict[str, Any] = (host["metadata"].get("labels") or {}) if host else {}
+    topology = ctx.labels("nodes", "", node) or {}
     offered = {key: topology[key] for key in TOPOLOGY_LABELS if key in topology}
     for field, values in (
         ("labels", {**offered, **(binding.get("labels") or {})}),

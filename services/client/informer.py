@@ -16,6 +16,7 @@ from services.api.selectors import EVERYTHING, Selector, parse_field_selector, p
 from services.api.wire import Api, WatchEvent
 from services.client.reflector import Reflector
 from services.client.store import Handler, Item, Store
+from services.telemetry.eventlog import NullEventLog
 
 V = TypeVar("V", bound=View)
 
@@ -68,9 +69,10 @@ class Informer(Generic[V]):
             namespace=namespace,
             field_selector=field_selector,
             label_selector=label_selector,
-            events=events,
+            events=None if isinstance(events, NullEventLog) else events,
         )
-        self._events = events
+        # The hash of everything held is worth its time only to somebody who reads it.
+        self._events = None if isinstance(events, NullEventLog) else events
         self._synced = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._progress: list[Callable[[], None]] = []

@@ -30,8 +30,9 @@ SPAM_BURST = 25
 SPAM_PER_S = 1.0 / 300.0
 MEMORY_MAX = 4096
 """Distinct events, groups and objects remembered; the oldest are forgotten first."""
-QUEUE_MAX = 1000
-CONCURRENCY = 32
+QUEUE_MAX = 4096
+CONCURRENCY = 4
+"""Few at a time: a server that is busy with the work answers late, and so slows the telling first."""
 WRITE_PER_S = 50.0
 WRITE_BURST = 1000
 """Writes of one recorder, as upstream's event-qps: events must not crowd out the work they tell of."""

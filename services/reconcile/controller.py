@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from services.api.meta import Document, Key, View
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
@@ -13,8 +15,7 @@ from services.reconcile.actions import Action, Query, Result
 V = TypeVar("V", bound=View)
 
 
-@dataclass(frozen=True)
-class Change(Generic[V]):
+class Change(msgspec.Struct, Generic[V], frozen=True):
     """One change as an informer hands it on. `old` None: added; `new` None: deleted.
 
     `final_state_unknown`: a relist found the object gone; `old` is the last that was seen (C4).

@@ -22,7 +22,7 @@ from services.api.wire import Request, Response
 from services.client.client import Client
 from services.client.executor import NOT_PERFORMED, Executor, Verdict
 from services.client.leases import Elector, LeadershipLost
-from services.client.recorder import Recorder
+from services.client.recorder import QUEUE_MAX, Recorder
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent, Update
 from services.runtime import simloop
 
@@ -257,7 +257,7 @@ def test_recording_never_waits_and_drops_what_does_not_fit():
     api = RuledApi(lambda request: UnknownOutcome("partition"))
 
     async def say(recorder):
-        for i in range(1500):
+        for i in range(QUEUE_MAX + 500):
             recorder.event(
                 kind="Pod", api_version="v1", key=Key("d", f"p{i}"), uid=str(i), reason="R", message="m", type="Normal"
             )

@@ -49,6 +49,10 @@ class World:
     def lookup(self, resource: str, namespace: str, name: str) -> Document | None:
         return self.documents.get((resource, namespace, name))
 
+    def labels(self, resource: str, namespace: str, name: str) -> dict[str, str] | None:
+        found = self.lookup(resource, namespace, name)
+        return None if found is None else found["metadata"].get("labels") or {}
+
     def list(self, resource: str, namespace: str) -> list[Document]:
         return [
             document
@@ -67,6 +71,7 @@ class World:
             self.lookup,
             self.list,
             self.memory,
+            self.labels,
         )
 
     def create(self, resource: str, document: Document, identity: Identity = ADMIN, **request: Any) -> Document:
