@@ -18,15 +18,16 @@ import grpc
 import grpc.aio
 import msgspec
 
+from apiserver_fake.frames import EventBytes, batch_bytes, response_bytes
 from apiserver_fake.server import ApiServer
 from apiserver_fake.watchers import Watcher
 from apiserver_fake.writer import refusal
 from protos.mesh.v1 import apiserver_pb2 as pb
-from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer, add_ApiServerServicer_to_server
+from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, Unauthorized
 from services.api.identity import Identity
 from services.api.seams import Clock
-from services.api.wire import Request, Response, WatchEvent, WatchRequest
+from services.api.wire import Request, Response, WatchRequest
 from services.client.rpc import SERVER_OPTIONS
 from services.runtime.config import EXIT_CONFIG, StartError
 
@@ -47,6 +48,9 @@ _CODES = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+_HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 
 
 def to_request(message: pb.Request) -> Request:
@@ -91,35 +95,16 @@ def to_watch_request(message: pb.WatchRequest) -> WatchRequest:
     )
 
 
-def responses_of(number: int, response: Response) -> list[pb.Response]:
-    """Return the answer as messages of at most 1 MiB of body each."""
+def responses_of(number: int, response: Response) -> list[bytes]:
+    """Return the answer as encoded messages of at most 1 MiB of body each."""
     body = response.body
     if len(body) <= FRAME_BYTES:
-        return [
-            pb.Response(id=number, code=response.code, rv=response.rv, body=body, warnings=response.warnings or None)
-        ]
+        return [response_bytes(number, response, body)]
     starts = range(0, len(body), FRAME_BYTES)
-    parts = [
-        pb.Response(id=number, code=response.code, rv=response.rv, body=body[start : start + FRAME_BYTES], more=True)
+    return [
+        response_bytes(number, response, body[start : start + FRAME_BYTES], more=start + FRAME_BYTES < len(body))
         for start in starts
     ]
-    parts[-1].more = False
-    parts[-1].warnings.extend(response.warnings)
-    return parts
-
-
-def _event_message(event: WatchEvent) -> pb.WatchEvent:
-    return pb.WatchEvent(
-        type=event.type,
-        namespace=event.namespace,
-        name=event.name,
-        uid=event.uid,
-        rv=event.rv,
-        body=event.body,
-        traceparent=event.traceparent,
-        initial_events_end=event.initial_events_end,
-        resource=event.resource,
-    )
 
 
 class _Wake:
@@ -194,7 +179,7 @@ class _CallStream:
         self._server, self._context = server, context
         self._callers = _Callers(server, identity)
         self._pace = _Pace(clock)
-        self._outbox: deque[pb.Response] = deque()
+        self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
         self._unanswered = 0
         self._wake, self._room = _Wake(), _Wake()
@@ -240,8 +225,9 @@ class _CallStream:
             self._put(number, done.result())
 
     def _put(self, number: int, response: Response) -> None:
-        self._outbox.extend(responses_of(number, response))
-        self._outbox_bytes += len(response.body)
+        for part in responses_of(number, response):
+            self._outbox.append(part)
+            self._outbox_bytes += len(part)
         self._wake.set()
 
     async def _send(self) -> None:
@@ -254,15 +240,15 @@ class _CallStream:
                 continue
             # What is still being worked on will want to travel along.
             await self._pace.linger(self._unanswered + len(outbox))
-            parts: list[pb.Response] = []
+            parts: list[bytes] = []
             size = 0
-            while outbox and (not parts or size + len(outbox[0].body) <= FRAME_BYTES):
+            while outbox and (not parts or size + len(outbox[0]) <= FRAME_BYTES):
                 part = outbox.popleft()
-                size += len(part.body)
+                size += len(part)
                 parts.append(part)
             self._outbox_bytes -= size
             self._room.set()
-            await self._pace.send(self._context, pb.ResponseBatch(responses=parts))
+            await self._pace.send(self._context, b"".join(parts))
 
 
 async def _awaited(begun: Awaitable[Response]) -> Response:
@@ -272,8 +258,8 @@ async def _awaited(begun: Awaitable[Response]) -> Response:
 class _WatchStream:
     """One `Watch` stream: any number of watchers, one sender."""
 
-    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock) -> None:
-        self._server, self._context = server, context
+    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock, encoded: EventBytes) -> None:
+        self._server, self._context, self._encoded = server, context, encoded
         self._callers = _Callers(server, identity)
         self._pace = _Pace(clock)
         self._wake = _Wake()
@@ -285,7 +271,7 @@ class _WatchStream:
     async def run(self) -> None:
         """Serve watches until the client closes the stream or takes nothing for 10 s."""
         try:
-            await self._pace.send(self._context, pb.WatchFrame(heartbeat=True))
+            await self._pace.send(self._context, _HEARTBEAT)
             async with asyncio.TaskGroup() as group:
                 sender = group.create_task(self._send())
                 await self._receive()
@@ -344,17 +330,18 @@ class _WatchStream:
             if not self._ready and not self._ends:
                 await self._wake.wait(HEARTBEAT_S)
                 if not self._ready and not self._ends:
-                    await self._pace.send(self._context, pb.WatchFrame(heartbeat=True))
+                    await self._pace.send(self._context, _HEARTBEAT)
                     continue
             if not any(watcher.is_filling for watcher in self._ready.values()):
                 await self._pace.linger()
             frame = self._frame()
-            if frame.batches or frame.ends:
+            if frame:
                 await self._pace.send(self._context, frame)
 
-    def _frame(self) -> pb.WatchFrame:
+    def _frame(self) -> bytes:
         """Take what is ready, up to 1 MiB, each watcher in turn; who has more waits at the end of the line."""
-        frame = pb.WatchFrame()
+        frame: list[bytes] = []
+        encoded = self._encoded.of
         events_left, bytes_left = FRAME_EVENTS, FRAME_BYTES
         for watcher in list(self._ready.values()):
             if events_left <= 0 or bytes_left <= 0:
@@ -366,17 +353,19 @@ class _WatchStream:
             events = watcher.take(events_left, bytes_left)
             if events:
                 events_left -= len(events)
-                bytes_left -= sum(len(event.body) for event in events)
-                frame.batches.append(pb.WatchBatch(id=number, events=[_event_message(event) for event in events]))
+                batch = batch_bytes(number, [encoded(event) for event in events])
+                bytes_left -= len(batch)
+                frame.append(batch)
             if watcher.has_events:
                 self._ready[watcher.number] = watcher
             elif watcher.end_reason:
-                frame.ends.append(pb.WatchEnd(id=number, reason=watcher.end_reason))
+                self._ends.append(pb.WatchEnd(id=number, reason=watcher.end_reason))
                 del self._watchers[number]
                 del self._numbers[watcher.number]
-        frame.ends.extend(self._ends)
-        self._ends.clear()
-        return frame
+        if self._ends:
+            frame.append(pb.WatchFrame(ends=self._ends).SerializeToString())
+            self._ends.clear()
+        return b"".join(frame)
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -394,13 +383,14 @@ class GrpcDoor(ApiServerServicer):
     def __init__(self, server: ApiServer, clock: Clock) -> None:
         self._server, self._clock = server, clock
         self._listener: grpc.aio.Server | None = None
+        self._encoded = EventBytes()
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port. Raises: StartError when the address cannot be had."""
         if port and not _is_free(host, port):
             raise StartError(f"cannot listen on {host}:{port}: the port is taken", EXIT_CONFIG)
         listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
-        add_ApiServerServicer_to_server(self, listener)
+        listener.add_generic_rpc_handlers((self._handlers(),))
         try:
             bound = listener.add_insecure_port(f"{host}:{port}")
         except RuntimeError:
@@ -409,6 +399,19 @@ class GrpcDoor(ApiServerServicer):
             raise StartError(f"cannot listen on {host}:{port}: is it an address of this machine?", EXIT_CONFIG)
         await listener.start()
         return bound
+
+    def _handlers(self) -> Any:
+        """Return the service; like the generated one, except that what the streams send is encoded already."""
+        return grpc.method_handlers_generic_handler(
+            "mesh.v1.ApiServer",
+            {
+                "Call": grpc.unary_unary_rpc_method_handler(
+                    self.Call, pb.Request.FromString, pb.Response.SerializeToString
+                ),
+                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, pb.RequestBatch.FromString, bytes),
+                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, pb.WatchControl.FromString, bytes),
+            },
+        )
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
@@ -453,7 +456,8 @@ class GrpcDoor(ApiServerServicer):
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Serve many watches at once."""
-        await _WatchStream(self._server, await self._identity(context), context, self._clock).run()
+        identity = await self._identity(context)
+        await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
 
 
 async def serve(server: ApiServer, host: str, port: int, *, clock: Clock) -> tuple[GrpcDoor, int]:

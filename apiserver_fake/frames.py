@@ -1,0 +1,105 @@
+"""Watch frames and answers as bytes of `protos/mesh/v1`, put together from parts that are encoded once.
+
+A change goes to every watcher that it concerns, often in one frame after the other; building a message
+object for each of them and copying it into its batch cost more than committing the change. Protobuf
+repeats a field by writing it again, so an event's bytes fit into any batch, and batches into any frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from services.api.wire import Response, WatchEvent
+
+REMEMBERED_MAX = 512
+REMEMBERED_BYTES_MAX = 16 << 10
+
+_TYPE, _NAMESPACE, _NAME, _UID, _RV, _BODY, _TRACEPARENT, _INITIAL_END, _RESOURCE = (
+    b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x28", b"\x32", b"\x3a", b"\x40\x01", b"\x4a",
+)  # fmt: skip
+
+
+def varint(number: int) -> bytes:
+    """Return an unsigned number in protobuf's base 128."""
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    parts = bytearray()
+    while number >= 0x80:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def event_bytes(event: WatchEvent) -> bytes:
+    """Return a `WatchEvent` message as a batch holds it, length in front."""
+    parts: list[bytes] = []
+    for tag, text in (
+        (_TYPE, event.type),
+        (_NAMESPACE, event.namespace),
+        (_NAME, event.name),
+        (_UID, event.uid),
+        (_TRACEPARENT, event.traceparent),
+        (_RESOURCE, event.resource),
+    ):
+        if text:
+            encoded = text.encode()
+            parts += (tag, varint(len(encoded)), encoded)
+    if event.rv:
+        parts += (_RV, varint(event.rv))
+    if event.initial_events_end:
+        parts.append(_INITIAL_END)
+    if event.body:
+        parts += (_BODY, varint(len(event.body)), event.body)
+    message = b"".join(parts)
+    return b"".join((b"\x12", varint(len(message)), message))
+
+
+class EventBytes:
+    """The bytes of the last events, because several watchers are sent the same one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[WatchEvent, bytes]] = {}
+
+    def of(self, event: WatchEvent) -> bytes:
+        """Return `event_bytes` of the event."""
+        known = self._known.get(id(event))
+        if known is None:
+            if len(event.body) > REMEMBERED_BYTES_MAX:
+                return event_bytes(event)
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            # Holding the event keeps its id from being given to another.
+            known = self._known[id(event)] = (event, event_bytes(event))
+        return known[1]
+
+
+def batch_bytes(number: int, events: Iterable[bytes]) -> bytes:
+    """Return a `WatchBatch` of the watch with that number, as a frame holds it."""
+    message = b"".join((b"\x08", varint(number), *events))
+    return b"".join((b"\x0a", varint(len(message)), message))
+
+
+def response_bytes(number: int, response: Response, body: bytes, *, more: bool = False) -> bytes:
+    """Return a `Response` message with (a part of) its body, as a `ResponseBatch` holds it."""
+    parts: list[bytes] = [b"\x08", varint(number), b"\x10", varint(response.code)]
+    if response.rv:
+        parts += (b"\x18", varint(response.rv))
+    if body:
+        parts += (b"\x22", varint(len(body)), body)
+    if more:
+        parts.append(b"\x30\x01")
+    else:
+        parts += _texts(b"\x2a", response.warnings)
+    message = b"".join(parts)
+    return b"".join((b"\x0a", varint(len(message)), message))
+
+
+def _texts(tag: bytes, texts: Sequence[str]) -> list[bytes]:
+    found: list[bytes] = []
+    for text in texts:
+        encoded = text.encode()
+        found += (tag, varint(len(encoded)), encoded)
+    return found
