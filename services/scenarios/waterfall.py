@@ -18,7 +18,9 @@ from services.telemetry.propagation import parse
 from services.telemetry.spans import FinishedSpan
 
 HANDOVER_NS = 100_000
-"""A shorter pause between two stages of one span belongs to the later stage: it is how that begins."""
+"""A shorter pause before a stage of a span belongs to that stage: it is how it begins."""
+ABOVE_MAX = 24
+"""So far up are causes shown that are not the pod's own: the reconcile that created it, what that answered."""
 
 _NAME, _NAMESPACE, _UID = SPAN_NAMES[POD], SPAN_NAMES[NAMESPACE], SPAN_NAMES[UID]
 _PHASE, _CONTROLLER = SPAN_NAMES[PHASE], SPAN_NAMES[CONTROLLER]
@@ -183,24 +185,28 @@ def _related(graph: _Graph, own: Sequence[FinishedSpan], uid: str) -> dict[str, 
     otherwise bring all its forerunners along. Downwards it ends at controllers, who answer to many.
     """
     shown = {span.span_id: span for span in own}
-    for span in own:
-        above, is_own = span, True
-        while is_own or not _names_another(above, uid):
-            for linked in graph.linked(above):
-                if is_own or not _names_another(linked, uid):
-                    shown.setdefault(linked.span_id, linked)
-            parent = graph.by_id.get(above.parent)
-            if parent is None or parent.span_id in shown:
-                break
-            shown[parent.span_id] = above = parent
-            is_own = False
-    queue = list(own)
-    while queue:
-        for child in graph.children.get(queue.pop().span_id, ()):
+    climbed: set[str] = set()
+    above = [(span, 0) for span in own]
+    while above:
+        span, distance = above.pop()
+        if span.span_id in climbed:
+            continue
+        climbed.add(span.span_id)
+        parent = graph.by_id.get(span.parent)
+        for cause in graph.linked(span) if parent is None else (parent, *graph.linked(span)):
+            is_foreign = _names_another(cause, uid)
+            if cause is not parent and distance and is_foreign:
+                continue  # a reconcile that creates one pod was caused by changes of many
+            shown.setdefault(cause.span_id, cause)
+            if not is_foreign and distance < ABOVE_MAX:
+                above.append((cause, distance + 1))
+    below = list(own)
+    while below:
+        for child in graph.children.get(below.pop().span_id, ()):
             is_ours = not _names_another(child, uid) and _CONTROLLER not in child.attributes
             if is_ours and child.span_id not in shown:
                 shown[child.span_id] = child
-                queue.append(child)
+                below.append(child)
     return shown
 
 
@@ -324,18 +330,22 @@ def _stages(graph: _Graph, span: FinishedSpan, low: int, high: int, left_out: se
         going = [s for s in stages if s.start_ns < cursor and s.end_ns > low]
         stage = max(going, key=lambda s: (min(s.end_ns, cursor), s.start_ns, s.span_id), default=None)
         if stage is None:
-            back.append(Piece(title(span), low, cursor, span.span_id))
+            back.append(_between(span, back, low, cursor))
             break
         until, start = min(stage.end_ns, cursor), max(stage.start_ns, low)
         if until < cursor:
-            if back and cursor - until < HANDOVER_NS:
-                back.append(replace(back[-1], start_ns=until, end_ns=cursor))
-            else:
-                back.append(Piece(title(span), until, cursor, span.span_id))
+            back.append(_between(span, back, until, cursor))
         back.extend(_stages(graph, stage, start, until, inner))
         cursor = start
         stages.remove(stage)
     return back
+
+
+def _between(span: FinishedSpan, back: Sequence[Piece], start: int, end: int) -> Piece:
+    """Charge time between stages to the span, or to the stage that follows when it is only the hand-over."""
+    if back and end - start < HANDOVER_NS:
+        return replace(back[-1], start_ns=start, end_ns=end)
+    return Piece(title(span), start, end, span.span_id)
 
 
 def _tree(spans: Sequence[FinishedSpan]) -> list[tuple[FinishedSpan, int]]:

@@ -1,0 +1,93 @@
+"""What `keplab trace` says of a simulated run is what the API server's own log says."""
+
+from pathlib import Path
+
+import pytest
+
+from services.runtime import simloop
+from services.scenarios.run import load_story, plan_of
+from services.scenarios.simulated_mesh import SimMesh
+from services.scenarios.teller import tell
+from services.scenarios.waterfall import pods_in, waterfall
+from services.telemetry import logs
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+LIFE = EXPERIMENTS / "first-life" / "a-pods-first-life.txt"
+UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
+
+
+def a_traced_run(path, seed):
+    """Tell a story; return its spans and its event lines."""
+    story = load_story(path)
+    plan = plan_of(story, seed=seed, traced=True)
+    logs.set_up("simulation", "error")
+    lines, meshes = [], []
+
+    async def told():
+        meshes.append(SimMesh(plan, on_line=lines.append))
+        return await tell(story, meshes[0])
+
+    assert simloop.run(told(), seed=seed).passed
+    return meshes[0].spans.spans, lines
+
+
+def logged_ns(lines, uid):
+    """Return when the request that created a pod came in and when Running was committed, or None."""
+    commits = [line for line in lines if line.ev == "store.commit" and line.obj["uid"] == uid]
+    running = [line.mono_ns for line in commits if line.data.get("phase") == "Running"]
+    requests = [line for line in lines if line.ev == "api.request" and line.data["verb"] == "create"]
+    created = commits[0]
+    came = [
+        line.mono_ns for line in requests
+        if line.data["path"].startswith("pods/") and line.trace_id == created.trace_id
+        and line.req_id == created.req_id and line.identity == created.identity and line.mono_ns <= created.mono_ns
+    ]  # fmt: skip
+    return (came, running[0]) if running else None
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("path", [LIFE, UNBIND], ids=lambda path: path.stem)
+def test_the_critical_path_adds_up_to_what_the_api_server_logged(path, seed):
+    spans, lines = a_traced_run(path, seed)
+
+    seen = 0
+    for pod in pods_in(spans, "*"):
+        fall = waterfall([s for s in spans if s.attributes.get("k8s.pod.uid", pod.uid) == pod.uid], pod.name)
+        logged = logged_ns(lines, pod.uid)
+        assert fall.is_running == (logged is not None)
+        if logged is None:
+            continue
+        came, running = logged
+        seen += 1
+        assert any(abs(fall.end_ns - fall.begin_ns - (running - start)) <= 1 for start in came)
+        assert fall.end_ns - fall.begin_ns == sum(p.end_ns - p.start_ns for p in fall.critical_path)
+        assert "apiserver: mesh.v1.ApiServer/Create" == fall.critical_path[0].what
+        assert not any(
+            s.span_id == p.span_id and s.attributes.get("resource") == "events"
+            for p in fall.critical_path for s in fall.spans
+        )  # fmt: skip
+    assert seen
+
+
+def test_an_unbound_pods_path_goes_through_refusal_and_both_rounds():
+    spans, _ = a_traced_run(UNBIND, 0)
+
+    fall = waterfall(spans, "web-*")
+
+    names = [row.span.name.removeprefix("mesh.v1.ApiServer/") for row in fall.rows if row.is_critical]
+    rounds = ["schedule pod", "bind pod", "Bind", "sync pod"]
+    assert ["Create", *rounds] == names[:5]
+    assert [
+        *rounds,
+        "start worker",
+        "mount volumes",
+        "create sandbox",
+        "start containers",
+        "write status",
+        "Patch",
+    ] == (names[-10:])
+    assert ["unbind pod", "Unbind"] == [name for name in names if "nbind" in name]
+    refusal = next(row.span for row in fall.rows if row.span.name == "reject pod")
+    assert "TopologyAffinityError" == refusal.attributes["keplab.reason"]
+    assert "reconcile replicaset" in [row.span.name for row in fall.rows]
+    assert 1 == len({span.trace_id for span in fall.spans})
