@@ -317,6 +317,11 @@ class ApiServer:
             response = Response(code=201, body=msgspec.json.encode({"token": token}))
             self._finish(identity, request, span, response)
             return response
+        fingerprint = _fingerprint(request) if request.request_id else b""
+        if (known := self.writer.answered(identity.user, request.request_id, fingerprint)) is not None:
+            # Before authorization: what was allowed and done may have taken away the right to do it again.
+            self._finish(identity, request, span, known)
+            return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
             return self._delete_collection(identity, request, span)
@@ -333,7 +338,7 @@ class ApiServer:
                 told=lambda response: self._finish(identity, request, span, response),
                 identity=identity.user,
                 request_id=request.request_id,
-                fingerprint=_fingerprint(request) if request.request_id else b"",
+                fingerprint=fingerprint,
                 size=len(request.body),
                 cause=Cause(identity.user, request.verb, request.subresource, request.request_id),
             )

@@ -148,6 +148,11 @@ class Writer:
             self._wake.set_result(None)
         return operation.done
 
+    def answered(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
+        """Return the answer this very request got before; None for another body, which is not this request (S9)."""
+        known = self.answers.find((identity, request_id), self._clock.now()) if request_id else None
+        return known.response if known is not None and known.fingerprint == fingerprint else None
+
     async def run(self) -> None:
         """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
         loop = asyncio.get_running_loop()

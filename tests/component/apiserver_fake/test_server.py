@@ -210,6 +210,29 @@ def test_as_10_equal_request_ids_of_two_identities_do_not_cross_over_a_restart()
     simloop.run(story())
 
 
+def test_guarantees_s9_who_lost_the_right_by_using_it_still_gets_the_recorded_answer():
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
+
+    async def story():
+        async with Machine().server() as server:
+            body = msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod})
+            made = await server.door(ADMIN).call(
+                Request(verb="create", resource="pods", namespace="default", name="p", body=body)
+            )
+            uid = msgspec.json.decode(made.body)["metadata"]["uid"]
+            node = server.door(Identity("system:node:n1", ("system:nodes",)))
+            request = Request(
+                verb="delete", resource="pods", namespace="default", name="p", uid=uid, request_id="r",
+                body=b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}',
+            )  # fmt: skip
+            first = await node.call(request)
+            assert first.code == 200
+            assert await node.call(request) == first
+            assert (await node.call(msgspec.structs.replace(request, request_id="s"))).code == 403
+
+    simloop.run(story())
+
+
 def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
     async def story():
         async with Machine().server() as server:
