@@ -44,9 +44,9 @@ def print_json(document: Any) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: int = 1) -> None:
     """Print a table: ruled on a terminal, tab-separated lines otherwise. The first `left` columns are texts."""
     if not console.is_terminal:
-        console.print("\t".join(columns), markup=False)
-        for row in rows:
-            console.print("\t".join(row), markup=False)
+        # Not by the console, which would make spaces of the tabs.
+        for row in (columns, *rows):
+            sys.stdout.write("\t".join(row) + "\n")
         return
     table = Table(title=title or None, title_justify="left")
     for number, column in enumerate(columns):
