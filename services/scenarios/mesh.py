@@ -36,7 +36,7 @@ class MeshPlan:
     switches: Switches = field(default_factory=Switches)
     latencies: tuple[str, ...] = ()
     hosts: int = 0
-    engine: str = "memory"
+    engine: str = "sqlite"
     seed: int = 0
     traced: bool = False
 

@@ -49,6 +49,8 @@ class RunResult:
     lines: int = 0
     failures: list[str] = field(default_factory=list)
     """Processes that ended by themselves, and why."""
+    not_judged: dict[str, str] = field(default_factory=dict)
+    """Invariants that this run says nothing about, and why."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of `keplab run -o json`."""
@@ -75,6 +77,7 @@ class RunResult:
                 for v in self.violations
             ],
             "violation_count": self.violation_count,
+            "not_judged": self.not_judged,
             "measures": self.measures,
             "virtual_s": round(self.virtual_s, 6),
             "wall_s": round(self.wall_s, 3),
@@ -98,7 +101,7 @@ def plan_of(
     seed: int,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
-    engine: str = "memory",
+    engine: str = "sqlite",
 ) -> MeshPlan:
     """Return the mesh a story asks for; `overrides` win over the story's own switches.
 
@@ -165,7 +168,7 @@ def run_as_processes(
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
     progress: Progress | None = None,
-    engine: str = "memory",
+    engine: str = "sqlite",
     data_dir: Path | None = None,
 ) -> RunResult:
     """Tell the story against real processes; invariants are judged from their event files, live.
@@ -173,6 +176,7 @@ def run_as_processes(
     Raises: MeshError when a process cannot start.
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
+    logs.set_up("keplab", "error")  # restarts and lost connections are what stories are about
     auditor, writes = Auditor(plan.switches), Writes()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
@@ -244,4 +248,5 @@ def _result(
         spans=spans,
         lines=auditor.lines,
         failures=failures,
+        not_judged=auditor.not_judged,
     )

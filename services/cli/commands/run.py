@@ -25,7 +25,13 @@ Examples:
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
-@click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="memory", help="the API server's store")
+@click.option(
+    "--engine",
+    type=click.Choice(["memory", "sqlite"]),
+    default="sqlite",
+    show_default=True,
+    help="the API server's store, as processes",
+)
 @OUTPUT
 def command(
     files: tuple[Path, ...], processes: bool, seed: int, assignments: tuple[str, ...], engine: str, output: str
