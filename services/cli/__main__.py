@@ -44,8 +44,11 @@ def cli() -> None:
     \b
     Start with:
       keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
-      keplab status
-      keplab down
+      keplab status ; keplab down
+      keplab scenarios             the stories shipped
+      keplab run FILE              tell one, in virtual time or as processes
+      keplab compare FILE --arm …  the same story in several arms
+      keplab switches              every alternative
     """
     from services.telemetry import logs
 
