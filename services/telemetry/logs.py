@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LIBRARY_PERIOD_S, LIBRARY_SENTENCES_MAX = 60.0, 256
 
 
 def _json(_logger: Any, _method: str, event: Any) -> str:
@@ -58,10 +59,28 @@ def set_up(component: str, level: str = "info", *, stream: TextIO | None = None,
 
 
 class _Bridge(logging.Handler):
+    """Hands on what libraries say, the same sentence at most once a minute: a trace collector that is gone for a
+    night fills no disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
     def emit(self, record: logging.LogRecord) -> None:
+        # The sentence without its arguments: a retry says every time how long it waits.
+        sentence = (record.name, str(record.msg))
+        said_at, kept_back = self._said.get(sentence, (-LIBRARY_PERIOD_S, 0))
+        if record.created - said_at < LIBRARY_PERIOD_S:
+            self._said[sentence] = said_at, kept_back + 1
+            return
+        if len(self._said) >= LIBRARY_SENTENCES_MAX:
+            self._said.clear()
+        self._said[sentence] = record.created, 0
         logger = structlog.get_logger()
         method = logger.error if record.levelno >= logging.ERROR else logger.warning
-        method("library.spoke", library=record.name, message=record.getMessage(), exc_info=record.exc_info)
+        more = {"kept_back": kept_back} if kept_back else {}
+        method("library.spoke", library=record.name, message=record.getMessage(), exc_info=record.exc_info, **more)
 
 
 def get(**context: Any) -> Any:
