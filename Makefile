@@ -44,7 +44,7 @@ seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes, resumable
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
-	$(BIN)/pytest tests/compose -v -rs -x --tb=short
+	$(BIN)/pytest tests/compose -x --tb=short
 
 lock: $(READY) ## resolve requirements*.lock again (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --extra dev --generate-hashes --no-header pyproject.toml -o requirements.lock

@@ -10,13 +10,26 @@ sys.path.insert(0, str(Path(__file__).parent))
 from engine import Engine, NotHereError
 from mesh_in_containers import Mesh
 
+missing: list[str] = []
+
+
+def skip(error):
+    missing[:] = [str(error)]
+    pytest.skip(str(error))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say once, not for every test, why there was nothing to do."""
+    for line in missing:
+        terminalreporter.write_line(f"compose tests skipped: {line}")
+
 
 @pytest.fixture(scope="session")
 def engine():
     try:
         return Engine()
     except NotHereError as error:
-        pytest.skip(str(error))
+        skip(error)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +37,7 @@ def mesh(engine, tmp_path_factory):
     try:
         found = Mesh(engine, tmp_path_factory.mktemp("compose"))
     except NotHereError as error:
-        pytest.skip(str(error))
+        skip(error)
     found.compose("build")
     try:
         found.up()
