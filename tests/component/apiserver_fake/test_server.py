@@ -220,6 +220,7 @@ def test_guarantees_s9_who_lost_the_right_by_using_it_still_gets_the_recorded_an
                 Request(verb="create", resource="pods", namespace="default", name="p", body=body)
             )
             uid = msgspec.json.decode(made.body)["metadata"]["uid"]
+            await server.door(ADMIN).call(Request(verb="delete", resource="pods", namespace="default", name="p"))
             node = server.door(Identity("system:node:n1", ("system:nodes",)))
             request = Request(
                 verb="delete", resource="pods", namespace="default", name="p", uid=uid, request_id="r",
