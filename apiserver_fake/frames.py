@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.wire import Response, WatchEvent
 
 REMEMBERED_MAX = 512
 REMEMBERED_BYTES_MAX = 16 << 10
-
-_TYPE, _NAMESPACE, _NAME, _UID, _RV, _BODY, _TRACEPARENT, _INITIAL_END, _RESOURCE = (
-    b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x28", b"\x32", b"\x3a", b"\x40\x01", b"\x4a",
-)  # fmt: skip
-
 
 def varint(number: int) -> bytes:
     """Return an unsigned number in protobuf's base 128."""
@@ -35,25 +31,17 @@ def varint(number: int) -> bytes:
 
 def event_bytes(event: WatchEvent) -> bytes:
     """Return a `WatchEvent` message as a batch holds it, length in front."""
-    parts: list[bytes] = []
-    for tag, text in (
-        (_TYPE, event.type),
-        (_NAMESPACE, event.namespace),
-        (_NAME, event.name),
-        (_UID, event.uid),
-        (_TRACEPARENT, event.traceparent),
-        (_RESOURCE, event.resource),
-    ):
-        if text:
-            encoded = text.encode()
-            parts += (tag, varint(len(encoded)), encoded)
-    if event.rv:
-        parts += (_RV, varint(event.rv))
-    if event.initial_events_end:
-        parts.append(_INITIAL_END)
-    if event.body:
-        parts += (_BODY, varint(len(event.body)), event.body)
-    message = b"".join(parts)
+    message: bytes = pb.WatchEvent(
+        type=event.type,
+        namespace=event.namespace,
+        name=event.name,
+        uid=event.uid,
+        rv=event.rv,
+        body=event.body,
+        traceparent=event.traceparent,
+        initial_events_end=event.initial_events_end,
+        resource=event.resource,
+    ).SerializeToString()
     return b"".join((b"\x12", varint(len(message)), message))
 
 

@@ -77,6 +77,7 @@ class Reflector:
         self._can_stream = True
         self._too_large = 0
         self._retried_at_once = False
+        self._watchdog: asyncio.TimerHandle | None = None
         self.last_rv = 0
         self.heard_s = clock.now()
         """When the server last sent anything at all, monotonic seconds."""
@@ -178,35 +179,54 @@ class Reflector:
     async def _follow(self, stream: AsyncIterator[list[WatchEvent]], initial: list[Item] | None) -> None:
         """Deliver batches until the stream ends; `initial` collects the state until it is complete."""
         iterator = aiter(stream)
-        while True:
-            try:
-                async with asyncio.timeout(SILENCE_MAX_S):
-                    batch = await anext(iterator, None)
-            except TimeoutError:
-                raise UnknownOutcome(f"the watch of {self._resource} was silent for {SILENCE_MAX_S:g} s") from None
-            if batch is None:
-                return
-            self.heard_s = self._clock.now()
-            is_bookmark = False
-            for event in batch:
-                if event.type == "ERROR":
-                    raise _error_of(event)
-                if initial is not None:
-                    if event.type == "ADDED":
-                        key = Key(event.namespace, event.name)
-                        initial.append(Item(key, event.rv, event.body, event.traceparent))
-                    elif event.type == "BOOKMARK" and event.initial_events_end:
-                        self._replace(initial, event.rv)
-                        initial = None
-                    continue
-                self._too_large = 0
-                if event.type == "BOOKMARK":
-                    is_bookmark = True
-                else:
-                    self._sink.happened(event)
-                self.last_rv = max(self.last_rv, event.rv)
-            if initial is None and batch:
-                self._sink.progressed(self.last_rv, is_bookmark=is_bookmark)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as silence:
+                # One timer that looks how long ago the last batch came, not a new one for every batch.
+                self.heard_s = self._clock.now()
+
+                def look() -> None:
+                    self._watchdog = None
+                    left_s = self.heard_s + SILENCE_MAX_S - self._clock.now()
+                    if left_s > 0:
+                        self._watchdog = loop.call_later(left_s, look)
+                    else:
+                        silence.reschedule(loop.time())
+
+                self._watchdog = loop.call_later(SILENCE_MAX_S, look)
+                while (batch := await anext(iterator, None)) is not None:
+                    self.heard_s = self._clock.now()
+                    initial = self._take(batch, initial)
+        except TimeoutError:
+            raise UnknownOutcome(f"the watch of {self._resource} was silent for {SILENCE_MAX_S:g} s") from None
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.cancel()
+                self._watchdog = None
+
+    def _take(self, batch: list[WatchEvent], initial: list[Item] | None) -> list[Item] | None:
+        """Hand on one batch; return what is still missing of the state, or None once it is complete."""
+        is_bookmark = False
+        for event in batch:
+            if event.type == "ERROR":
+                raise _error_of(event)
+            if initial is not None:
+                if event.type == "ADDED":
+                    key = Key(event.namespace, event.name)
+                    initial.append(Item(key, event.rv, event.body, event.traceparent))
+                elif event.type == "BOOKMARK" and event.initial_events_end:
+                    self._replace(initial, event.rv)
+                    initial = None
+                continue
+            self._too_large = 0
+            if event.type == "BOOKMARK":
+                is_bookmark = True
+            else:
+                self._sink.happened(event)
+            self.last_rv = max(self.last_rv, event.rv)
+        if initial is None and batch:
+            self._sink.progressed(self.last_rv, is_bookmark=is_bookmark)
+        return initial
 
     def _items(self, raw: list[msgspec.Raw]) -> list[Item]:
         items: list[Item] = []
