@@ -36,20 +36,26 @@ class _Folder(click.Group):
         return command if isinstance(command, click.Command) else None
 
 
-@click.command(cls=_Folder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+HELP = """\
+Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.
+
+\b
+Start with:
+  keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
+  keplab status ; keplab down
+  keplab scenarios             the stories shipped
+  keplab run FILE              tell one, in virtual time or as processes
+  keplab compare FILE --arm …  the same story in several arms
+  keplab switches              every alternative
+"""
+
+
+@click.command(
+    cls=_Folder, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="keplab", prog_name="keplab")
 def cli() -> None:
-    r"""Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.
-
-    \b
-    Start with:
-      keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
-      keplab status ; keplab down
-      keplab scenarios             the stories shipped
-      keplab run FILE              tell one, in virtual time or as processes
-      keplab compare FILE --arm …  the same story in several arms
-      keplab switches              every alternative
-    """
+    """Offer every command of the folder."""
     from services.telemetry import logs
 
     # Standard output belongs to the command; what libraries want to say goes beside it, in words.

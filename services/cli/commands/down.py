@@ -17,17 +17,19 @@ STOP_MAX_S = 60.0
 POLL_S = 0.05
 
 
-@click.command("down")
+EPILOG = """\
+\b
+Examples:
+  keplab down
+  keplab down --data /tmp/mesh --purge
+"""
+
+
+@click.command("down", epilog=EPILOG)
 @data_option
 @click.option("--purge", is_flag=True, help="also remove the data directory")
 def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
-    r"""Stop the mesh that runs on a data directory; what is stored stays there.
-
-    \b
-    Examples:
-      keplab down
-      keplab down --data /tmp/mesh --purge
-    """
+    """Stop the mesh that runs on a data directory; what is stored stays there."""
     pid = holder(data)
     if pid > 0:
         os.kill(pid, signal.SIGTERM)

@@ -11,17 +11,19 @@ from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option
 from services.runtime.supervisor import holder, read_state
 
 
-@click.command("status")
+EPILOG = """\
+\b
+Examples:
+  keplab status
+  keplab status -o json | jq -r .rest_url
+"""
+
+
+@click.command("status", epilog=EPILOG)
 @data_option
 @output_option
 def COMMAND(data: Path, output: str) -> int:  # noqa: N802
-    r"""Show the processes of the mesh and where to reach it. Exit code 1 when none runs or one is not ready.
-
-    \b
-    Examples:
-      keplab status
-      keplab status -o json | jq -r .rest_url
-    """
+    """Show the processes of the mesh and where to reach it. Exit code 1 when none runs or one is not ready."""
     state = read_state(data)
     if state is None:
         state = {"kubeconfig": "", "rest_url": "", "grpc_target": "", "ready": False, "processes": []}

@@ -8,19 +8,22 @@ from services.api.switches import REGISTER, Switch
 from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
 
 
-@click.command("switches")
+EPILOG = """\
+\b
+Examples:
+  keplab switches
+  keplab switches unbind
+  keplab switches -o json
+"""
+
+
+@click.command("switches", epilog=EPILOG)
 @click.argument("pattern", required=False, default="")
 @output_option
 def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
-    r"""List every switch: what can be chosen between designs, its default, and the KEP or spec it comes from.
+    """List every switch: what can be chosen between designs, its default, and the KEP or spec it comes from.
 
     PATTERN keeps those whose name or meaning contains it.
-
-    \b
-    Examples:
-      keplab switches
-      keplab switches unbind
-      keplab switches -o json
     """
     wanted = pattern.lower()
     found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]

@@ -117,14 +117,15 @@ def _show(fall: Waterfall) -> None:
     console.print(
         f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {len(fall.rows)} spans", markup=False
     )
-    names = ["  " * row.depth + label(row.span) for row in fall.rows]
-    longest = max(map(len, names))
+    names = _names(fall, "  ")
+    name_width, bar_width = max(map(len, names)), PIPED_BAR_WIDTH
     if console.is_terminal:
         room = max(40, console.width - TIMES_WIDTH - 2)
-        name_width = min(longest, max(20, room * 3 // 5))
+        most = max(20, room * 2 // 3)
+        if name_width > most:
+            names = _names(fall, " ")
+        name_width = min(max(map(len, names)), most)
         bar_width = max(10, room - name_width)
-    else:
-        name_width, bar_width = longest, PIPED_BAR_WIDTH
     for row, name in zip(fall.rows, names, strict=True):
         cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)
@@ -135,6 +136,10 @@ def _show(fall: Waterfall) -> None:
     total = fall.total_ms
     share = [(p.what, f"{p.ms:.3f}", f"{100 * p.ms / total:.1f} %") for p in fall.critical_path]
     print_table(["what", "ms", "share"], [*share, ("total", f"{total:.3f}", "100.0 %")])
+
+
+def _names(fall: Waterfall, indent: str) -> list[str]:
+    return [indent * row.depth + label(row.span) for row in fall.rows]
 
 
 def _line(fall: Waterfall, row: Row, name: str, bar_width: int) -> Text:

@@ -21,7 +21,17 @@ DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
 
 
-@click.command("up")
+EPILOG = """\
+\b
+Examples:
+  keplab up
+  keplab up --nodes 1000 --engine memory
+  keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
+  keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
+"""
+
+
+@click.command("up", epilog=EPILOG)
 @click.option("--nodes", type=click.IntRange(0, 20_000), default=3, show_default=True, help="emulated nodes")
 @click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
 @click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
@@ -35,17 +45,10 @@ POLL_S = 0.05
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
 def COMMAND(**given: Any) -> int:  # noqa: N802
-    r"""Start a mesh on this machine: API server, scheduler, controllers and emulated kubelets.
+    """Start a mesh on this machine: API server, scheduler, controllers and emulated kubelets.
 
     It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
-
-    \b
-    Examples:
-      keplab up
-      keplab up --nodes 1000 --engine memory
-      keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
-      keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
     """
     Switches.parse(given["assignments"])
     return _detach(given) if given["detach"] else _attend(given)
