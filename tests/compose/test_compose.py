@@ -3,11 +3,15 @@
 import json
 import os
 import signal
+import time
 
 import pytest
-from mesh_in_containers import IMAGE, KUBELETS, NODES_EACH, ROOMS, wait_for
+from mesh_in_containers import IMAGE, KUBELETS, NODES_EACH, PROJECT, ROOMS, wait_for
 
 pytestmark = pytest.mark.timeout(900)
+
+STANDSTILL_S = 20.0
+"""Longer than a connection's keepalive lasts."""
 
 FACTS = """
 import glob, json, os
@@ -140,7 +144,7 @@ def kill_by_engine(mesh, container):
 
 
 @pytest.mark.parametrize("kill", [kill_by_pid, kill_by_engine])
-@pytest.mark.parametrize("service", ["scheduler", "controllers", "apiserver"])
+@pytest.mark.parametrize("service", ["scheduler", "controllers", "kubelet", "apiserver"])
 def test_a_killed_room_comes_back_and_the_mesh_converges(mesh, service, kill):
     name = f"after-{service}-{kill.__name__.replace('_', '-')}"
     mesh.deploy(f"{name}-a", 4)
@@ -160,6 +164,34 @@ def test_a_killed_room_comes_back_and_the_mesh_converges(mesh, service, kill):
     assert before == {pod["metadata"]["uid"] for pod in mesh.wait_until_running(f"{name}-a", 4)}
     assert started != mesh.engine.inspect(container)["State"]["StartedAt"]
     mesh.wait_until_healthy(container)
+
+
+def test_an_api_server_that_stands_still_is_waited_for(mesh):
+    mesh.deploy("before-pause", 4)
+    mesh.wait_until_running("before-pause", 4)
+    container = mesh.containers("apiserver")[0]
+
+    mesh.engine.docker("pause", container)
+    time.sleep(STANDSTILL_S)
+    mesh.engine.docker("unpause", container)
+    mesh.deploy("after-pause", 6)
+
+    mesh.wait_until_running("after-pause", 6)
+
+
+def test_a_kubelet_that_was_cut_off_comes_back_with_the_same_pods(mesh):
+    mesh.deploy("cut-off", 6)
+    before = {pod["metadata"]["uid"] for pod in mesh.wait_until_running("cut-off", 6)}
+    container, network = mesh.containers("kubelet")[0], f"{PROJECT}_mesh"
+
+    mesh.engine.docker("network", "disconnect", network, container)
+    time.sleep(STANDSTILL_S)
+    mesh.engine.docker("network", "connect", "--alias", "kubelet", network, container)
+    mesh.deploy("after-cut", 12)
+
+    mesh.wait_until_running("after-cut", 12)
+    mesh.wait_until_healthy(container)
+    assert before == {pod["metadata"]["uid"] for pod in mesh.wait_until_running("cut-off", 6)}
 
 
 def test_every_room_sends_its_spans(mesh):
