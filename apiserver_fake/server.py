@@ -18,9 +18,11 @@ import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.cursors import Cursors
+from apiserver_fake.facts import facts_of
 from apiserver_fake.journal import Journal, Recovered
 from apiserver_fake.registry import Limits, NotYet, Registry, find_resource
 from apiserver_fake.store import (
+    ADDED,
     DELETED,
     INDEXED_FIELDS,
     WINDOW_CHANGES,
@@ -247,6 +249,7 @@ class ApiServer:
             "content_sha256": hashlib.sha256(entry.body).hexdigest(),
             "prev_rv": entry.previous_rv,
             "replayed": True,
+            **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
         }
         kind = find_resource(entry.resource).kind
         self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
@@ -485,7 +488,8 @@ class ApiServer:
                 "group_end": change.group_end,
                 "content_sha256": hashlib.sha256(record.body).hexdigest(),
                 "prev_rv": previous.rv if previous is not None else 0,
-                **_facts(record, change.cause),
+                **_cause(change.cause),
+                **facts_of(record.resource, record.body, is_new=change.type == ADDED),
             }
             if self.store.hashing:
                 added = 0 if change.type == DELETED else record.digest
@@ -604,53 +608,8 @@ def _fingerprint(request: Request) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()
 
 
-class _MetaFacts(msgspec.Struct, rename="camel"):
-    deletion_timestamp: str = ""
-    finalizers: list[str] = []
-
-
-class _StatusFacts(msgspec.Struct, rename="camel"):
-    phase: str = ""
-    binding_generation: int = 0
-    unbind_count: int = 0
-    nominated_node_name: str = ""
-
-
-class _SpecFacts(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Facts(msgspec.Struct):
-    metadata: _MetaFacts = msgspec.field(default_factory=_MetaFacts)
-
-
-class _PodFacts(_Facts):
-    spec: _SpecFacts = msgspec.field(default_factory=_SpecFacts)
-    status: _StatusFacts = msgspec.field(default_factory=_StatusFacts)
-
-
-_FACTS = msgspec.json.Decoder(_Facts)
-_POD_FACTS = msgspec.json.Decoder(_PodFacts)
-
-
-def _facts(record: Record, cause: Cause | None) -> Document:
-    """Return what the invariants judge a commit by: who did what, and the fields that may only go one way."""
-    facts: Document = {"verb": cause.verb, "subresource": cause.subresource} if cause is not None else {}
-    is_pod = record.resource == "pods"
-    decoded = (_POD_FACTS if is_pod else _FACTS).decode(record.body)
-    if decoded.metadata.deletion_timestamp:
-        facts["deletion"] = decoded.metadata.deletion_timestamp
-    if decoded.metadata.finalizers:
-        facts["finalizers"] = decoded.metadata.finalizers
-    if isinstance(decoded, _PodFacts):
-        facts |= {
-            "node": decoded.spec.node_name,
-            "phase": decoded.status.phase,
-            "binding_generation": decoded.status.binding_generation,
-            "unbind_count": decoded.status.unbind_count,
-            "nominated": decoded.status.nominated_node_name,
-        }
-    return facts
+def _cause(cause: Cause | None) -> Document:
+    return {"verb": cause.verb, "subresource": cause.subresource} if cause is not None else {}
 
 
 def _path(request: Request) -> str:

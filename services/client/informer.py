@@ -124,7 +124,12 @@ class Informer(Generic[V]):
         await self._reflector.run()
 
     def log_sync(self) -> None:
-        """Write a `cache.sync` line: the version reached and the hash of what is held."""
+        """Write a `cache.sync` line: the version reached and the hashes of what is held.
+
+        Not while replies to own writes are ahead of the stream: then it is the state of no version.
+        """
+        if self.lister.is_ahead:
+            return
         self._unlogged = 0
         if self._events is not None:
             self._events.write(
@@ -137,6 +142,7 @@ class Informer(Generic[V]):
                     "label_selector": self.label_selector,
                     "objects": len(self.lister),
                     "state_hash": self.lister.state_hash(),
+                    "versions_hash": self.lister.versions_hash(),
                 },
             )
 

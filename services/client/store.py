@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from services.api.meta import Document, Key, ObjectMeta, View
+from services.api.statehash import MODULUS, version_summand
 from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
@@ -79,6 +80,10 @@ class Store(Generic[V]):
         self._hashes: dict[Key, int] = {}
         self._hash = 0
         self._unhashed: dict[Key, None] = {}
+        self._summands: dict[Key, int] = {}
+        self._sum = 0
+        self._unsummed: dict[Key, None] = {}
+        self._offered_rv = 0
         self.reached_rv = 0
         """The version this store is known to have reached: everything up to it has been applied."""
         self.undecodable_total = 0
@@ -206,11 +211,29 @@ class Store(Generic[V]):
         version = int(metadata.get("resourceVersion") or 0)
         if version <= self.reached_rv:
             return None  # the stream has passed that point: this object is as it shows
+        self._offered_rv = max(self._offered_rv, version)
         if self._matches is not None and not self._matches(document):
             return self.remove(key, version)
         return self.put(key, version, body)
 
     # --- for the auditor ---
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether replies to own writes are held that the stream has not brought yet."""
+        return self._offered_rv > self.reached_rv
+
+    def versions_hash(self) -> str:
+        """Return the hash over keys and versions held, 64 hex digits (`services.api.statehash`, I16)."""
+        for key in self._unsummed:
+            self._sum -= self._summands.pop(key, 0)
+            if key in self._rvs:
+                summand = version_summand(self.kind, key.namespace, key.name, self._rvs[key])
+                self._summands[key] = summand
+                self._sum += summand
+        self._unsummed.clear()
+        self._sum %= MODULUS
+        return f"{self._sum:064x}"
 
     def state_hash(self) -> str:
         """Return the hash of guarantees 2.3 over what is held, 64 hex digits; "" without documents.
@@ -242,6 +265,7 @@ class Store(Generic[V]):
     def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
         self._views[key] = new
         self._rvs[key] = rv
+        self._unsummed[key] = None
         if self._keep_documents:
             self._bodies[key] = body
             self._unhashed[key] = None
@@ -257,6 +281,7 @@ class Store(Generic[V]):
     def _discard(self, key: Key, old: V) -> None:
         del self._views[key]
         del self._rvs[key]
+        self._unsummed[key] = None
         if self._bodies.pop(key, None) is not None:
             self._unhashed[key] = None
         in_namespace = self._namespaces[key.namespace]

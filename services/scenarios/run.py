@@ -141,7 +141,7 @@ def simulate(
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        mesh = SimMesh(plan, on_line=_both(auditor, writes))
+        mesh = SimMesh(plan, on_line=_both(auditor, writes), witness=auditor)
         meshes.append(mesh)
         trouble = disturb(auditor) if disturb is not None else None
         return await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
@@ -177,7 +177,7 @@ def run_as_processes(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error")  # restarts and lost connections are what stories are about
-    auditor, writes = Auditor(plan.switches), Writes()
+    auditor, writes = Auditor(plan.switches, is_volatile=engine == "memory"), Writes()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 

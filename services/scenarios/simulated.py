@@ -89,6 +89,26 @@ class Server(Protocol):
         ...
 
 
+class Witness(Protocol):
+    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
+
+    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+        """A component opened a watch; return the number to call it by."""
+        ...
+
+    def received(self, number: int, batch: list[WatchEvent]) -> None:
+        """A batch is about to be handed to the component."""
+        ...
+
+    def closed(self, number: int) -> None:
+        """The watch is over, for whatever reason."""
+        ...
+
+    def answered(self, request: Request, response: Response) -> None:
+        """An answer is about to be handed to the component."""
+        ...
+
+
 @dataclass
 class _Stream:
     """One direction of a link: messages arrive in the order they were sent."""
@@ -103,8 +123,9 @@ class _Stream:
 class Network:
     """Joins components to whichever incarnation of the API server is up."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, witness: Witness | None = None) -> None:
         self.random = random
+        self.witness = witness
         self.profiles: dict[str, LinkProfile] = {}
         self._server: Server | None = None
         self._server_life: Lifetime | None = None
@@ -248,6 +269,8 @@ class SimApi:
         self._check_alive()
         if isinstance(response, str):
             raise UnknownOutcome(response)
+        if self._network.witness is not None:
+            self._network.witness.answered(request, response)
         return response
 
     def _check_alive(self) -> None:
@@ -270,13 +293,19 @@ class SimApi:
         pipe = _WatchPipe(self._network, self._transport, gone)
         pump = asyncio.create_task(pipe.pump(server.door(self._identity).watch(request)))
         life.adopt(pump)
+        witness, mine = self._network.witness, self._transport.life
+        number = witness.opened(mine.component, mine.incarnation, self._identity.user, request) if witness else 0
         try:
             async for batch in pipe.batches():
                 self._check_alive()
+                if witness is not None:
+                    witness.received(number, batch)
                 yield batch
         finally:
             pipe.close()
             pump.cancel()
+            if witness is not None:
+                witness.closed(number)
 
 
 def _settle(answer: Answer, outcome: Response | str) -> None:

@@ -23,7 +23,17 @@ from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
 from services.scenarios.mesh import MeshPlan
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimApi, SimClock, SimDisk, SimTransport
+from services.scenarios.simulated import (
+    Lifetime,
+    LivingLog,
+    Network,
+    Platter,
+    SimApi,
+    SimClock,
+    SimDisk,
+    SimTransport,
+    Witness,
+)
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -55,15 +65,18 @@ class _Process:
 class SimMesh:
     """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
 
-    def __init__(self, plan: MeshPlan, *, on_line: Callable[[Line], None] | None = None) -> None:
+    def __init__(
+        self, plan: MeshPlan, *, on_line: Callable[[Line], None] | None = None, witness: Witness | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
         self._handlers: list[Callable[[Line], None]] = [on_line] if on_line is not None else []
         self.events = MemoryEvents(keep=False, on_line=self._heard)
+        self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
         self.failures: list[str] = []
-        self._network = Network(random.Random(f"network/{plan.seed}"))
+        self._network = Network(random.Random(f"network/{plan.seed}"), witness)
         self._random = random.Random(f"mesh/{plan.seed}")
         self._processes: dict[str, _Process] = {}
         self._host_of: dict[str, str] = {}
@@ -200,6 +213,7 @@ class SimMesh:
         process.down_until = max(process.down_until, self.clock.now() + (down_s or 0.0))
         if process.life is None or process.life.is_over:
             return
+        self._chaos.write("fault.inject", data={"target": process.name, "what": "kill"})
         if process.name == "apiserver":
             self._network.close()
         process.life.end()
@@ -232,7 +246,11 @@ class SimMesh:
         """Set the faults of a component's link; without arguments, heal it."""
         if cut not in ("", "requests", "replies", "both"):
             raise ValueError(f"cut={cut}: want requests, replies or both")
-        profile = self._network.profile(self._process(component).name)
+        name = self._process(component).name
+        faults = {"cut": cut, "slow_s": slow_s, "watch_delay_s": watch_delay_s, "loss": loss, "duplicate": duplicate}
+        data = {"target": f"link/{name}", **{what: value for what, value in faults.items() if value}}
+        self._chaos.write("fault.inject" if len(data) > 1 else "fault.heal", data=data)
+        profile = self._network.profile(name)
         profile.requests_cut = cut in ("requests", "both")
         profile.replies_cut = cut in ("replies", "both")
         profile.slow_s, profile.watch_delay_s = slow_s, watch_delay_s

@@ -1,0 +1,91 @@
+"""What the event log says of a change besides its bytes: the fields by which invariants judge it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from services.api.kinds.pod import Pod
+from services.api.meta import Document
+from services.api.podresources import amounts, pod_requests
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str = ""
+    finalizers: list[str] = []
+    owner_references: list[_Owner] = []
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    binding_generation: int = 0
+    unbind_count: int = 0
+    nominated_node_name: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _NodeStatus(msgspec.Struct):
+    allocatable: dict[str, str] = {}
+
+
+class _Any(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Pod(_Any):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _Node(_Any):
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+_ANY = msgspec.json.Decoder(_Any)
+_POD = msgspec.json.Decoder(_Pod)
+_NODE = msgspec.json.Decoder(_Node)
+_WHOLE_POD = msgspec.json.Decoder(Pod)
+
+
+def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
+    """Return what the invariants judge a stored object by: the fields that may only go one way.
+
+    `is_new`: also what does not change afterwards, as what a pod asks for.
+    """
+    found: Document = {}
+    decoded: _Any = (_POD if resource == "pods" else _NODE if resource == "nodes" else _ANY).decode(body)
+    if decoded.metadata.deletion_timestamp:
+        found["deletion"] = decoded.metadata.deletion_timestamp
+    if decoded.metadata.finalizers:
+        found["finalizers"] = decoded.metadata.finalizers
+    if decoded.metadata.owner_references:
+        found["owners"] = [owner.uid for owner in decoded.metadata.owner_references]
+    if isinstance(decoded, _Pod):
+        found |= {
+            "node": decoded.spec.node_name,
+            "phase": decoded.status.phase,
+            "binding_generation": decoded.status.binding_generation,
+            "unbind_count": decoded.status.unbind_count,
+            "nominated": decoded.status.nominated_node_name,
+        }
+        if is_new:
+            found["requests"] = _requests(body)
+    elif isinstance(decoded, _Node):
+        try:
+            found["allocatable"] = amounts(decoded.status.allocatable)
+        except ValueError:
+            found["allocatable"] = {}
+    return found
+
+
+def _requests(body: bytes) -> dict[str, int]:
+    try:
+        return pod_requests(_WHOLE_POD.decode(body))
+    except (msgspec.MsgspecError, ValueError):
+        return {}  # what no reader can make out asks for nothing

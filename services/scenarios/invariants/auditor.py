@@ -1,0 +1,160 @@
+"""The auditor: shows each line to the invariants that want it, and keeps what they say.
+
+An invariant is one file of this folder, named `i<number>_…`; the folder is the register.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+
+from services.api.switches import Switches
+from services.api.wire import Request, Response, WatchEvent, WatchRequest
+from services.scenarios.invariants.check import Calm, Check, Context, Report
+from services.scenarios.invariants.view import View
+from services.telemetry.eventlog import Line
+
+TICK_NS = 1_000_000_000
+
+ELSEWHERE: dict[str, str] = {
+    "I6": "there are no resource claims",
+    "I7": "there are no device drivers",
+    "I8": "there are no resource claims",
+    "I9": "there are no resource claims",
+    "I10": "there are no resource claims",
+    "I19": "there is no Job controller",
+    "I20": "judged at rest, by chaos runs",
+    "I25": "commit lines carry no lease epoch",
+    "I26": "there are no gangs",
+    "I28": "judged at rest, by chaos runs",
+    "I29": "a flush that rescues is measured, not failed",
+    "I30": "there are no device drivers",
+    "I31": "metrics are held against the state by tests of each room",
+}
+"""Invariants of guarantees 6 that no file here judges, and why."""
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One breach. `at` is seconds of the log's own clock; `objects` are `kind ns/name` texts."""
+
+    invariant: str
+    at: float
+    objects: tuple[str, ...]
+    trace_id: str
+    detail: str
+
+
+@cache
+def checks() -> tuple[type[Check], ...]:
+    """Return every invariant that is judged, in order of number."""
+    found = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return tuple(importlib.import_module(f"{__package__}.{name}").CHECK for name in found if name[1:3].isdigit())
+
+
+class Auditor:
+    """Judges lines as they come. `violations` holds at most `limit`; `count` counts all.
+
+    Pure: the same lines, and in a simulation the same streams and answers, give the same verdict.
+    """
+
+    def __init__(self, switches: Switches, *, limit: int = 100, is_volatile: bool = False) -> None:
+        self.violations: list[Violation] = []
+        self.count = 0
+        self.lines = 0
+        self.commits: dict[str, int] = {}
+        """Commits by kind."""
+        self._limit = limit
+        self._volatile = is_volatile
+        self._view, self._calm = View(), Calm()
+        context = Context(switches, self._view, self._calm, is_volatile)
+        self._checks = [make(context) for make in checks()]
+        told: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
+        self._to_all = [(check.take, report) for check, report in told if not check.events]
+        names = sorted({name for check in self._checks for name in check.events})
+        self._by_event = {
+            name: [(check.take, report) for check, report in told if not check.events or name in check.events]
+            for name in names
+        }
+        self._ticking = [(check, report) for check, report in told if type(check).tick is not Check.tick]
+        self._next_tick_ns = 0
+        self._newest: Line | None = None
+        by_id = {check.id: check for check in self._checks}
+        self._streams, self._answers = by_id["I15"], by_id["I13"]
+
+    def take(self, line: Line) -> None:
+        """Judge one line by every invariant that wants it."""
+        self.lines += 1
+        self._newest = line
+        ev = line.ev
+        if ev == "store.commit":
+            if line.obj is None:
+                return
+            self._view.take(line)
+            if self._view.is_news:
+                kind = line.obj["kind"]
+                self.commits[kind] = self.commits.get(kind, 0) + 1
+        elif ev in ("proc.start", "fault.inject", "fault.heal"):
+            self._calm.take(line)
+        elif ev == "store.recovered" and self._volatile:
+            self._view.forget()
+        for take, report in self._by_event.get(ev, self._to_all):
+            take(line, report)
+        if line.mono_ns >= self._next_tick_ns:
+            self._next_tick_ns = line.mono_ns + TICK_NS
+            for check, report in self._ticking:
+                check.tick(line, report)
+
+    def take_all(self, lines: Iterable[Line]) -> None:
+        """Judge lines already in order."""
+        for line in lines:
+            self.take(line)
+
+    @property
+    def not_judged(self) -> dict[str, str]:
+        """Return which invariants of guarantees 6 this run says nothing about, and why."""
+        found = {check.id: check.why_not for check in self._checks if check.why_not} | ELSEWHERE
+        return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
+
+    # --- what a simulation shows besides the log ---
+
+    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+        """A component opened a watch; return the number to call it by."""
+        return self._streams.opened(component, incarnation, user, request, self._say_of("I15"))  # type: ignore[attr-defined, no-any-return]
+
+    def received(self, number: int, batch: list[WatchEvent]) -> None:
+        """A batch arrived on a watch."""
+        self._streams.received(number, batch, self._say_of("I15"))  # type: ignore[attr-defined]
+
+    def closed(self, number: int) -> None:
+        """A watch is over."""
+        self._streams.closed(number)  # type: ignore[attr-defined]
+
+    def answered(self, request: Request, response: Response) -> None:
+        """An answer arrived."""
+        if self._newest is not None:
+            bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
+            self._answers.answered(bare, request, response, partial(self._report, "I13"))  # type: ignore[attr-defined]
+
+    # --- saying ---
+
+    def report(self, invariant: str, at: float, objects: tuple[str, ...], detail: str) -> None:
+        """Add a violation that was seen elsewhere, for example on a watch stream or at rest."""
+        self.count += 1
+        if len(self.violations) < self._limit:
+            self.violations.append(Violation(invariant, at, objects, "", detail))
+
+    def _say_of(self, invariant: str) -> Callable[[tuple[str, ...], str], None]:
+        at = self._newest.mono_ns / 1e9 if self._newest is not None else 0.0
+        return lambda objects, detail: self.report(invariant, at, objects, detail)
+
+    def _report(self, invariant: str, line: Line, detail: str) -> None:
+        self.count += 1
+        if len(self.violations) >= self._limit:
+            return
+        objects = (f"{line.obj['kind']} {line.obj['ns']}/{line.obj['name']}",) if line.obj else ()
+        self.violations.append(Violation(invariant, line.mono_ns / 1e9, objects, line.trace_id, detail))

@@ -1,0 +1,78 @@
+"""What every invariant is made of: a class that looks at some of the log's lines and speaks up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.api.switches import Switches
+from services.scenarios.invariants.view import Commit, View
+from services.telemetry.eventlog import Line
+
+Report = Callable[[Line, str], None]
+"""Called with the line that broke the rule and a sentence with the two values that disagree."""
+
+
+class Calm:
+    """Since when nothing is being broken; rules with a grace count their time from there."""
+
+    def __init__(self) -> None:
+        self._faults: dict[str, None] = {}
+        self._since_s = 0.0
+
+    def take(self, line: Line) -> None:
+        """Follow faults, heals and starts. A killed process is healed by its next start."""
+        target = str(line.data.get("target", "")) if line.ev != "proc.start" else line.comp
+        if line.ev == "fault.inject":
+            self._faults[target] = None
+            return
+        self._faults.pop(target, None)
+        self._since_s = line.mono_ns / 1e9
+
+    def lasted_s(self, since_s: float, now_s: float) -> float:
+        """Return for how long, without faults, something that began at `since_s` has been so."""
+        return 0.0 if self._faults else now_s - max(since_s, self._since_s)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What checks share. `is_volatile`: the store forgets everything when its process ends."""
+
+    switches: Switches
+    view: View
+    calm: Calm
+    is_volatile: bool = False
+
+
+class Check:
+    """One invariant. `events`: the lines it wants to see; none means all of them.
+
+    `view.commit` is the commit of the `store.commit` line being looked at, already part of the view.
+    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
+    """
+
+    id = ""
+    events: tuple[str, ...] = ()
+    why_not = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.view = context.view
+        self.switches = context.switches
+
+    def take(self, line: Line, report: Report) -> None:
+        """Look at one line."""
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Look at the whole, about once a second of the log's time; `line` is the newest."""
+
+
+def uid_of(line: Line) -> str:
+    """Return the uid of the line's object, or ""."""
+    return line.obj.get("uid", "") if line.obj else ""
+
+
+def pod_commit(view: View) -> Commit | None:
+    """Return the commit being looked at when it is of a pod and carries a pod's facts."""
+    commit = view.commit
+    return commit if commit is not None and commit.kind == "Pod" and commit.has_facts else None

@@ -1,0 +1,46 @@
+"""I2: a pod's node is changed by bindings, unbinds and lawful creations alone."""
+
+from __future__ import annotations
+
+from services.api.identity import ADMIN
+from services.scenarios.invariants.check import Check, Context, Report, pod_commit
+from services.telemetry.eventlog import Line
+
+
+class NodeNameChanges(Check):
+    """I2: spec.nodeName goes from empty to N by a Binding or at creation (S22), from N to empty by an unbind."""
+
+    id = "I2"
+    events = ("store.commit",)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        callers = self.switches.choice("authz.unbind_callers")
+        self._unbinders = () if callers == "kubelet" else ("system:pod-unbinder",)
+        self._nodes_may = callers != "controller"
+
+    def take(self, line: Line, report: Report) -> None:
+        """Compare each commit's node with the one before."""
+        commit = pod_commit(self.view)
+        if commit is None or commit.type == "DELETED" or commit.is_replayed:
+            return
+        node, by = commit.content.node, commit.subresource
+        if commit.before is None or commit.before.uid != commit.content.uid:
+            if node and line.identity not in (ADMIN.user, "system:controller:daemonset", f"system:node:{node}"):
+                report(line, f"was created on {node} by {line.identity}, who may not choose a node")
+            return
+        before = commit.before.node
+        if before == node:
+            return
+        if not before and by != "binding":
+            report(line, f"nodeName became {node} by {by or commit.verb}, not by a binding")
+        elif before and node:
+            report(line, f"nodeName went from {before} to {node} in one step")
+        elif before and (by != "unbind" or not self._may_unbind(line.identity, before)):
+            report(line, f"nodeName {before} was cleared by {by or commit.verb} of {line.identity}")
+
+    def _may_unbind(self, user: str, node: str) -> bool:
+        return (self._nodes_may and user == f"system:node:{node}") or user in self._unbinders
+
+
+CHECK = NodeNameChanges

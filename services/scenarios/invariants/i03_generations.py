@@ -1,0 +1,96 @@
+"""I3: bindings are numbered, unbinds are counted, and the scheduler's story agrees with the store's."""
+
+from __future__ import annotations
+
+from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from services.scenarios.invariants.view import Commit
+from services.telemetry.eventlog import Line
+
+
+class BindingGenerations(Check):
+    """I3: generations grow with each bind, one unbind lies between two binds, unbindCount counts them.
+
+    Also K1 and K2: what the scheduler reports of a bind, ok or failed, is what became of it.
+    """
+
+    id = "I3"
+    events = ("store.commit", "sched.bind_call", "sched.bind_result")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._max = self.switches.integer("unbind.max_attempts")
+        self._state: dict[str, tuple[int, int, bool]] = {}
+        self._bound_once: dict[tuple[str, int], None] = {}
+        self._given_up: dict[tuple[str, int, str], None] = {}
+
+    def take(self, line: Line, report: Report) -> None:
+        """Follow bind and unbind commits and the scheduler's results."""
+        if line.ev != "store.commit":
+            self._take_scheduler(line, report)
+            return
+        commit = pod_commit(self.view)
+        if commit is None:
+            return
+        uid = commit.content.uid
+        if commit.type == "DELETED":
+            self._state.pop(uid, None)
+            return
+        if commit.type == "ADDED" and commit.content.node:
+            self._state[uid] = (0, 0, True)
+        elif commit.subresource == "binding":
+            self._bound(line, commit, report)
+        elif commit.subresource == "unbind":
+            self._unbound(line, commit, report)
+        elif commit.before is not None and commit.before.uid == uid and not commit.is_replayed:
+            before, after = commit.before, commit.content
+            if (before.generation, before.unbinds) != (after.generation, after.unbinds):
+                report(
+                    line,
+                    f"binding generation and unbindCount went from {before.generation} and {before.unbinds} to "
+                    f"{after.generation} and {after.unbinds} by {commit.verb} {commit.subresource}".rstrip(),
+                )
+
+    def _bound(self, line: Line, commit: Commit, report: Report) -> None:
+        uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
+        old_generation, old_unbinds, is_bound = self._state.get(uid, (0, 0, False))
+        if is_bound:
+            report(line, "bound again without an unbind between")
+        if generation <= old_generation:
+            report(line, f"binding generation {generation} does not exceed {old_generation}")
+        if commit.content.unbinds != old_unbinds:
+            report(line, f"a binding changed unbindCount from {old_unbinds} to {commit.content.unbinds}")
+        if (uid, commit.content.unbinds, node) in self._given_up:
+            report(line, f"bound to {node} after the scheduler took that bind for failed")
+        self._state[uid] = (generation, commit.content.unbinds, True)
+
+    def _unbound(self, line: Line, commit: Commit, report: Report) -> None:
+        uid, unbinds = commit.content.uid, commit.content.unbinds
+        old_generation, old_unbinds, is_bound = self._state.get(uid, (0, 0, False))
+        if not is_bound:
+            report(line, "unbound twice without a bind between")
+        if unbinds != old_unbinds + 1:
+            report(line, f"unbindCount went from {old_unbinds} to {unbinds}")
+        if unbinds > self._max:
+            report(line, f"unbindCount {unbinds} exceeds unbind.max_attempts {self._max}")
+        self._state[uid] = (old_generation, unbinds, False)
+
+    def _take_scheduler(self, line: Line, report: Report) -> None:
+        uid, count = uid_of(line), int(line.data.get("unbind_count", 0))
+        outcome = line.data.get("outcome")
+        if line.ev == "sched.bind_call":
+            self._given_up.pop((uid, count, line.node), None)
+        elif outcome == "ok":
+            if (uid, count) in self._bound_once:
+                report(line, f"bound twice at unbindCount {count}")
+            self._bound_once[(uid, count)] = None
+            commit = self.view.at(line.rv) if line.rv else None
+            if commit is not None and commit.content.uid != uid:
+                report(line, f"the bind of {uid} bound {commit.content.uid} at version {line.rv}")
+        elif outcome in ("error", "conflict") and line.obj is not None:
+            stored = self.view.get("Pod", line.obj["ns"], line.obj["name"])
+            if stored is not None and (stored.uid, stored.node, stored.unbinds) == (uid, line.node, count):
+                report(line, f"the scheduler took its bind to {line.node} for failed; it is stored at {stored.rv}")
+            self._given_up[(uid, count, line.node)] = None
+
+
+CHECK = BindingGenerations

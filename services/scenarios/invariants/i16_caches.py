@@ -1,0 +1,48 @@
+"""I16: every cache holds what was stored at the version it has reached."""
+
+from __future__ import annotations
+
+from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.selection import matcher
+from services.telemetry.eventlog import Line
+
+
+class CachesAreViews(Check):
+    """I16: the hash of a `cache.sync` line is that of the filtered view at the line's version."""
+
+    id = "I16"
+    events = ("cache.sync",)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.why_not = "no cache wrote a cache.sync line"
+        self._judged = 0
+
+    def take(self, line: Line, report: Report) -> None:
+        """Compare one cache with the view."""
+        data, rv = line.data, line.rv_seen or 0
+        kind = self.view.kind_of(str(data.get("resource", "")))
+        found = str(data.get("versions_hash", ""))
+        matches = matcher(data.get("namespace", ""), data.get("field_selector", ""), data.get("label_selector", ""))
+        if not kind or not found or matches is None:
+            if not self._judged:
+                self.why_not = f"selectors of {data.get('resource')} are not told by commit lines"
+            return
+        if rv > self.view.rv:
+            report(line, f"the cache of {data.get('resource')} has reached {rv}; the newest version is {self.view.rv}")
+            return
+        wanted = self.view.table(kind).hash_at(rv, matches)
+        if wanted is None:
+            return
+        self._judged += 1
+        self.why_not = ""
+        if wanted != found:
+            held = self.view.table(kind).at(rv, matches) or {}
+            report(
+                line,
+                f"the cache of {data.get('resource')} at {rv} holds {data.get('objects')} objects with hash "
+                f"{found[:12]}; {len(held)} are stored, with hash {wanted[:12]}",
+            )
+
+
+CHECK = CachesAreViews

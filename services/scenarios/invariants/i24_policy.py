@@ -1,0 +1,134 @@
+"""I24: every commit is one that its writer may make, decided a second time."""
+
+from __future__ import annotations
+
+from services.api.identity import ADMIN, MASTERS_GROUP, NODE_PREFIX, NODES_GROUP
+from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.view import Commit, Stored
+from services.scenarios.policy import Call, is_allowed, may_change_node_name
+from services.telemetry.eventlog import Line
+
+KEPT = 20_000
+
+
+class CommitsAreAllowed(Check):
+    """I24: the independent evaluator allows each commit for its identity and the object as it was before.
+
+    Who owns a namespace is not told by commit lines, so a user is taken to own the one written to; a pod's
+    use of a secret neither, so a node's reads are not judged: only writes are commits.
+    """
+
+    id = "I24"
+    events = ("store.commit", "api.request")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._asked: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
+        self._group = ("", 0)
+        self._unbind_callers = self.switches.choice("authz.unbind_callers")
+
+    def take(self, line: Line, report: Report) -> None:
+        """Remember what was asked for; judge what came of it."""
+        if line.ev == "api.request":
+            if line.req_id:
+                named = frozenset(
+                    word for word, field in (("uid", "uid"), ("rv", "resourceVersion")) if line.data.get(field)
+                )
+                self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
+                if len(self._asked) > 2 * KEPT:
+                    for old in list(self._asked)[:KEPT]:
+                        del self._asked[old]
+            return
+        commit = self.view.commit
+        if commit is None or commit.is_replayed or not commit.verb:
+            return
+        group = (line.comp + line.inc, commit.group_end)
+        if group != self._group:
+            self._group = group
+            call = self._call_of(commit)
+            if not is_allowed(call):
+                what = call.resource + (f"/{call.subresource}" if call.subresource else "")
+                where = f" of a pod bound to {call.bound_to or 'no node'}" if call.resource == "pods" else ""
+                report(line, f"{commit.identity} may not {call.verb} {what} {call.namespace}/{call.name}{where}")
+        for detail in self._judge_content(commit):
+            report(line, detail)
+
+    def _call_of(self, commit: Commit) -> Call:
+        path, named = self._asked.get((commit.identity, commit.req_id), ("", frozenset()))
+        resource, namespace, name, subresource = (
+            self.view.resource_of(commit.kind), commit.content.namespace, commit.content.name, commit.subresource,
+        )  # fmt: skip
+        before = commit.before
+        parts = path.split("/")
+        # A group may begin with an object beside the one that was meant, as an eviction's budget is.
+        if len(parts) >= 3 and parts[2] and (parts[0], parts[1], parts[2]) != (resource, namespace, name):
+            resource, namespace, name = parts[:3]
+            before = self.view.get(self.view.kind_of(resource), namespace, name)
+        if not commit.req_id:
+            # Calls without an id come from people and from the server itself; their line says no preconditions.
+            named = frozenset(("uid", "rv"))
+        user = commit.identity
+        return Call(
+            user=user,
+            groups=_groups_of(user),
+            verb=commit.verb,
+            resource=resource,
+            subresource=subresource,
+            namespace=namespace,
+            name=name,
+            bound_to=before.node if before is not None else "",
+            owned=(name if resource == "namespaces" else namespace,),
+            preconditions=named,
+        )
+
+    def _judge_content(self, commit: Commit) -> list[str]:
+        """Field masks, as far as commit lines carry the fields (X-NR2, X-NR7, X-NR10, 8.3)."""
+        before, after, user = commit.before, commit.after, commit.identity
+        if after is None or (before is not None and before.uid != after.uid):
+            before = None
+        wrong = []
+        if (
+            after is not None
+            and commit.kind == "Pod"
+            and before is not None
+            and not may_change_node_name(
+                user, commit.subresource, before.node, after.node, unbind_callers=self._unbind_callers
+            )
+        ):
+            wrong.append(f"{user} may not move a pod from {before.node or 'no node'} to {after.node or 'no node'}")
+        node = user.removeprefix(NODE_PREFIX) if user.startswith(NODE_PREFIX) else ""
+        if after is not None and node:
+            wrong += _judge_node(node, commit, before, after)
+        if after is not None and before is not None and commit.subresource == "status":
+            masked = [f for f in ("owners", "finalizers", "generation", "unbinds") if _differ(before, after, f)]
+            wrong += [f"{user} changed {field} of {commit.kind} {after.name} through status" for field in masked]
+        return wrong
+
+
+def _judge_node(node: str, commit: Commit, before: Stored | None, after: Stored) -> list[str]:
+    if commit.kind == "Node":
+        masked = [f for f in ("owners", "finalizers") if (getattr(before, f) if before else ()) != getattr(after, f)]
+        return [f"node {node} set {field} of itself to {getattr(after, field)}" for field in masked]
+    if commit.kind == "Pod" and before is None and commit.type == "ADDED" and after.node != node:
+        return [f"node {node} created a pod on {after.node or 'no node'}"]
+    if (
+        commit.kind == "Pod"
+        and before is not None
+        and commit.subresource == "status"
+        and _differ(before, after, "nominated")
+    ):
+        return [f"node {node} changed the nomination from {before.nominated!r} to {after.nominated!r}"]
+    return []
+
+
+def _differ(before: Stored, after: Stored, field: str) -> bool:
+    return bool(getattr(before, field) != getattr(after, field))
+
+
+def _groups_of(user: str) -> tuple[str, ...]:
+    if user == ADMIN.user:
+        return (MASTERS_GROUP,)
+    return (NODES_GROUP,) if user.startswith(NODE_PREFIX) else ()
+
+
+CHECK = CommitsAreAllowed

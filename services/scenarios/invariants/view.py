@@ -1,0 +1,243 @@
+"""What is stored, rebuilt from `store.commit` lines: the truth that invariants hold everything against.
+
+Memory is bounded by the live objects and a window of changes, as the server's own is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from services.api.resources import resources
+from services.api.statehash import MODULUS, version_summand
+from services.telemetry.eventlog import Line
+
+WINDOW = 20_000
+"""Changes of one kind that can be looked back on; twice as many are kept for a moment."""
+
+Key = tuple[str, str]
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    rv: int
+    sha256: str
+    node: str = ""
+    phase: str = ""
+    generation: int = 0
+    unbinds: int = 0
+    nominated: str = ""
+    deletion: str = ""
+    finalizers: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    requests: dict[str, int] | None = None
+    allocatable: dict[str, int] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a pod has ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+Matches = Callable[[Stored], bool]
+
+
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """One change. `content`: the object at this version, for a removal its last content."""
+
+    rv: int
+    type: str
+    before: Stored | None
+    content: Stored
+    group_end: int
+    at_s: float
+    identity: str
+    verb: str
+    subresource: str
+    req_id: str
+    has_facts: bool
+    is_replayed: bool
+
+    @property
+    def kind(self) -> str:
+        """The object's kind."""
+        return self.content.kind
+
+    @property
+    def after(self) -> Stored | None:
+        """What is stored from now on; None after a removal."""
+        return None if self.type == "DELETED" else self.content
+
+    def seen_by(self, matches: Matches) -> str:
+        """Return what the change is to a watch: ADDED, MODIFIED, DELETED or "" (W7)."""
+        was = self.before is not None and matches(self.before)
+        now = self.type != "DELETED" and matches(self.content)
+        return ("MODIFIED" if was else "ADDED") if now else ("DELETED" if was else "")
+
+
+class Table:
+    """All objects of one kind and its latest changes, oldest first. `dropped`: changes already forgotten."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.changes: list[Commit] = []
+        self.dropped = 0
+        self.floor_rv = 0
+        """Nothing can be said of versions below."""
+
+    def add(self, commit: Commit) -> None:
+        """Take the newest change."""
+        key = (commit.content.namespace, commit.content.name)
+        if commit.type == "DELETED":
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = commit.content
+        self.changes.append(commit)
+        if len(self.changes) > 2 * WINDOW:
+            self.floor_rv = self.changes[WINDOW - 1].rv
+            self.dropped += WINDOW
+            del self.changes[:WINDOW]
+
+    def at(self, rv: int, matches: Matches) -> dict[Key, Stored] | None:
+        """Return the matching objects as they were at `rv`; None when that is too long ago."""
+        if rv < self.floor_rv:
+            return None
+        found = {key: stored for key, stored in self.objects.items() if matches(stored)}
+        for commit in self._after(rv):
+            key = (commit.content.namespace, commit.content.name)
+            if commit.before is not None and matches(commit.before):
+                found[key] = commit.before
+            else:
+                found.pop(key, None)
+        return found
+
+    def _after(self, rv: int) -> Iterator[Commit]:
+        """Yield the changes above `rv`, newest first."""
+        for commit in reversed(self.changes):
+            if commit.rv <= rv:
+                return
+            yield commit
+
+    def position_after(self, rv: int) -> int:
+        """Return the number of the first change above `rv`, counted from the beginning of time."""
+        position = self.dropped + len(self.changes)
+        for _ in self._after(rv):
+            position -= 1
+        return position
+
+    def hash_at(self, rv: int, matches: Matches) -> str | None:
+        """Return the hash that a cache of the matching objects has at `rv`; None when that is too long ago."""
+        found = self.at(rv, matches)
+        if found is None:
+            return None
+        total = sum(version_summand(s.kind, s.namespace, s.name, s.rv) for s in found.values())
+        return f"{total % MODULUS:064x}"
+
+
+class View:
+    """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known."""
+
+    def __init__(self) -> None:
+        self.rv = 0
+        self.commit: Commit | None = None
+        self.is_news = False
+        """Whether the line last taken told of a change that was not known yet."""
+        self._tables: dict[str, Table] = {}
+        self._by_rv: dict[int, Commit] = {}
+        self._kinds = {name: resource.kind for name, resource in resources().items()}
+        self._resources = {resource.kind: name for name, resource in resources().items()}
+
+    def table(self, kind: str) -> Table:
+        """Return the table of a kind."""
+        table = self._tables.get(kind)
+        if table is None:
+            table = self._tables[kind] = Table()
+        return table
+
+    def kind_of(self, resource: str) -> str:
+        """Return the kind of a wire name, or ""."""
+        return self._kinds.get(resource, "")
+
+    def resource_of(self, kind: str) -> str:
+        """Return the wire name of a kind, or ""."""
+        return self._resources.get(kind, "")
+
+    def at(self, rv: int) -> Commit | None:
+        """Return the change with that version, if it is still remembered."""
+        return self._by_rv.get(rv)
+
+    def get(self, kind: str, namespace: str, name: str) -> Stored | None:
+        """Return what is stored under that name."""
+        table = self._tables.get(kind)
+        return table.objects.get((namespace, name)) if table is not None else None
+
+    def forget(self) -> None:
+        """Begin anew: a volatile store has lost everything."""
+        self._tables.clear()
+        self._by_rv.clear()
+        self.rv, self.commit = 0, None
+
+    def take(self, line: Line) -> None:
+        """Take one `store.commit` line. A replayed one that is known already changes nothing."""
+        assert line.obj is not None
+        rv, data = line.rv or 0, line.data
+        is_replayed = bool(data.get("replayed"))
+        self.is_news = not (is_replayed and rv <= self.rv)
+        if not self.is_news:
+            self.commit = None
+            return
+        table = self.table(line.obj["kind"])
+        before = table.objects.get((line.obj["ns"], line.obj["name"]))
+        self.commit = commit = Commit(
+            rv,
+            str(data.get("type", "")),
+            before,
+            _stored(line, data, before),
+            int(data.get("group_end") or rv),
+            line.mono_ns / 1e9,
+            line.identity,
+            str(data.get("verb", "")),
+            str(data.get("subresource", "")),
+            line.req_id,
+            "node" in data or line.obj["kind"] != "Pod",
+            is_replayed,
+        )
+        table.add(commit)
+        self._by_rv[rv] = commit
+        self.rv = max(self.rv, rv)
+        if len(self._by_rv) > 2 * WINDOW:
+            for old in list(self._by_rv)[:WINDOW]:
+                del self._by_rv[old]
+
+
+def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
+    obj = line.obj
+    assert obj is not None
+    same = before if before is not None and before.uid == obj["uid"] else None
+    requests, allocatable = data.get("requests"), data.get("allocatable")
+    finalizers, owners = data.get("finalizers"), data.get("owners")
+    return Stored(
+        obj["kind"],
+        obj["ns"],
+        obj["name"],
+        obj["uid"],
+        line.rv or 0,
+        str(data.get("content_sha256", "")),
+        str(data.get("node", "")),
+        str(data.get("phase", "")),
+        int(data.get("binding_generation", 0)),
+        int(data.get("unbind_count", 0)),
+        str(data.get("nominated", "")),
+        str(data.get("deletion") or ""),
+        tuple(finalizers) if finalizers else (),
+        tuple(owners) if owners else (),
+        requests if requests is not None else (same.requests if same else None),
+        allocatable if allocatable is not None else (same.allocatable if same else None),
+    )
