@@ -10,7 +10,6 @@ import click
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
 from services.runtime.supervisor import holder, read_state
 
-
 EPILOG = """\
 \b
 Examples:

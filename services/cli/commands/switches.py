@@ -7,7 +7,6 @@ import click
 from services.api.switches import REGISTER, Switch
 from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
 
-
 EPILOG = """\
 \b
 Examples:
