@@ -17,6 +17,7 @@ from services.telemetry.attributes import CONTROLLER, NAMESPACE, PHASE, POD, SPA
 from services.telemetry.propagation import parse
 from services.telemetry.spans import FinishedSpan
 
+RPC_PREFIX = "mesh.v1.ApiServer/"
 HANDOVER_NS = 100_000
 """A shorter pause before a stage of a span belongs to that stage: it is how it begins."""
 ABOVE_MAX = 24
@@ -132,9 +133,11 @@ def _of_pod(graph: _Graph, pod: PodId, *, whole: bool) -> Waterfall:
     shown = _related(graph, own, pod.uid)
     for span in chain:
         shown.setdefault(span.span_id, span)
-    kept = [s for s in shown.values() if whole or not phase or s.start_ns < end or s in chain]
     path = critical_path(graph, chain, begin, end)
     critical = {span.span_id for span in chain} | {piece.span_id for piece in path}
+    # A stage that took no time has no piece; the pod went through it all the same.
+    critical |= {s.span_id for c in chain for s in graph.stages(c) if s.start_ns == s.end_ns and s.end_ns <= end}
+    kept = [s for s in shown.values() if whole or not phase or s.start_ns < end or s.span_id in critical]
     return Waterfall(
         pod=pod,
         trace_id=last.trace_id,
@@ -172,6 +175,14 @@ class _Graph:
             context = parse(link)
             if context is not None and (found := self.by_id.get(context.span_id)) is not None:
                 yield found
+
+    def stages(self, span: FinishedSpan) -> list[FinishedSpan]:
+        """Return the children in the span's own process: what it was busy with."""
+        return [
+            child
+            for child in self.children.get(span.span_id, ())
+            if (child.service, child.instance) == (span.service, span.instance)
+        ]
 
     def cause(self, span: FinishedSpan) -> FinishedSpan | None:
         """Return what this span was started for: its parent, or else the first it is linked to."""
@@ -270,7 +281,7 @@ def title(span: FinishedSpan) -> str:
 
 
 def label(span: FinishedSpan) -> str:
-    """Return the title with what a reader would ask next: of which kind, on which node, with which result."""
+    """Return a short title with what a reader would ask next: of which kind, on which node, with which result."""
     attributes = span.attributes
     resource = attributes.get("resource", "")
     notes = [
@@ -281,7 +292,7 @@ def label(span: FinishedSpan) -> str:
         f"→ {attributes[_PHASE]}" if attributes.get(_PHASE, "Pending") != "Pending" else "",
         str(attributes.get(SPAN_NAMES["key"], "")),
     ]
-    return " ".join([title(span), *filter(None, notes)])
+    return " ".join([f"{span.service}: {span.name.removeprefix(RPC_PREFIX)}", *filter(None, notes)])
 
 
 def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
@@ -316,13 +327,7 @@ def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, e
 
 def _stages(graph: _Graph, span: FinishedSpan, low: int, high: int, left_out: set[str]) -> list[Piece]:
     """Return [low, high] of a span cut by its stages, latest first; what no stage explains is its own."""
-    stages = [
-        child
-        for child in graph.children.get(span.span_id, ())
-        if (child.service, child.instance) == (span.service, span.instance)
-        and child.span_id not in left_out
-        and child.start_ns < child.end_ns
-    ]
+    stages = [s for s in graph.stages(span) if s.span_id not in left_out and s.start_ns < s.end_ns]
     inner = left_out | {span.span_id}
     back: list[Piece] = []
     cursor = high

@@ -13,6 +13,7 @@ from services.telemetry import logs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 LIFE = EXPERIMENTS / "first-life" / "a-pods-first-life.txt"
+FAIL = EXPERIMENTS / "runaway" / "runaway-fail.txt"
 UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
 
 
@@ -91,3 +92,13 @@ def test_an_unbound_pods_path_goes_through_refusal_and_both_rounds():
     assert "TopologyAffinityError" == refusal.attributes["keplab.reason"]
     assert "reconcile replicaset" in [row.span.name for row in fall.rows]
     assert 1 == len({span.trace_id for span in fall.spans})
+
+
+def test_a_refused_pods_failure_is_a_child_of_the_sync_that_refused_it():
+    spans, _ = a_traced_run(FAIL, 0)
+
+    fall = waterfall(spans, "web-*")
+
+    names = [row.span.name.removeprefix("mesh.v1.ApiServer/") for row in fall.rows if row.is_critical]
+    assert ["Create", "schedule pod", "bind pod", "Bind", "sync pod", "reject pod", "Patch"] == names
+    assert "Failed" == fall.phase

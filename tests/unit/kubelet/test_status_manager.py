@@ -125,3 +125,14 @@ def test_written_at_once_every_change_is_a_write_of_its_own(a_pod):
         if made is not None:
             seen.append(made.status["conditions"][0]["status"])
     assert seen == ["False", "True", "False"]
+
+
+def test_what_is_owed_and_what_is_known_tell_when_a_start_is_over(manager, a_pod):
+    write(manager, a_pod(), status(phase="Pending"))
+    manager.changed(KEY, 1.0)
+
+    assert (True, "Pending") == (manager.owes(KEY), manager.acked_phase(KEY))
+    manager.acknowledged(manager.take(KEY, a_pod(), status()), 2.0)
+    assert (False, "Running") == (manager.owes(KEY), manager.acked_phase(KEY))
+    manager.forget(KEY)
+    assert (False, "") == (manager.owes(KEY), manager.acked_phase(KEY))

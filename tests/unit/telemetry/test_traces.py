@@ -60,6 +60,49 @@ def test_a_span_that_ended_twice_is_told_once_and_keeps_its_error():
     assert spans[0].start_ns < spans[0].events[0].at_ns < spans[0].end_ns
 
 
+def test_spans_that_follow_each_other_meet_to_the_nanosecond():
+    class CalendarClock:
+        """A wall clock whose floats are good to a quarter of a microsecond."""
+
+        elapsed = 0.0
+
+        def now(self):
+            return 17.25 + self.elapsed
+
+        def wall(self):
+            return 1_700_000_000.123 + self.elapsed
+
+    clock, sink = CalendarClock(), MemorySpans()
+    tracer = Tracer("kubelet", clock=clock, random=random.Random(1), sinks=[sink])
+    for moment in range(1, 200):
+        span = tracer.start("stage")
+        clock.elapsed = moment * 0.000_013_7
+        span.end()
+
+    assert all(left.end_ns == right.start_ns for left, right in zip(sink.spans, sink.spans[1:], strict=False))
+
+
+def test_a_wall_clock_that_is_set_moves_later_spans_and_stretches_none():
+    class SetClock:
+        elapsed = step = 0.0
+
+        def now(self):
+            return self.elapsed
+
+        def wall(self):
+            return 1000.0 + self.elapsed + self.step
+
+    clock, sink = SetClock(), MemorySpans()
+    tracer = Tracer("kubelet", clock=clock, random=random.Random(1), sinks=[sink])
+    span = tracer.start("a")
+    clock.elapsed, clock.step = 1.0, 3600.0
+    span.end()
+    tracer.start("b").end()
+
+    assert [10**9, 0] == [s.end_ns - s.start_ns for s in sink.spans]
+    assert 3601 * 10**9 == sink.spans[1].start_ns - sink.spans[0].start_ns
+
+
 def test_one_seed_makes_the_same_ids():
     ids = []
     for _ in range(2):
