@@ -653,7 +653,6 @@ class PodWorker:
         made: Document = {
             "type": kind,
             "status": condition.status,
-            "lastProbeTime": None,
             "lastTransitionTime": condition.since,
             "observedGeneration": self.generation,
         }

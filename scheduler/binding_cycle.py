@@ -6,9 +6,10 @@ The shell in `loops.py` makes the calls. Source: section 4; guarantees K1, K2, C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from scheduler.node_info import PodInfo
 from services.api.errors import ApiError
@@ -24,8 +25,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class BindResult:
+class BindResult(msgspec.Struct, frozen=True):
     """`resolved_how`: reply, watch or read. `message`: why it failed."""
 
     outcome: Outcome

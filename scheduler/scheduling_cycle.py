@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +31,7 @@ REPORTED_NODES_MAX: Final = 64
 """Up to so many feasible nodes are all kept in the decision record; of more, the best few."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(msgspec.Struct, frozen=True):
     """The nodes worth reporting, each plugin's scores of them in the order of `names`, and the weights.
 
     Kept as arrays: one decision in thousands is ever looked at.
@@ -56,8 +56,7 @@ class Ranking:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleResult:
+class ScheduleResult(msgspec.Struct, frozen=True):
     """The chosen node. `evaluated`: nodes looked at; `feasible`: those that fitted.
 
     `state` goes on to Reserve … PostBind. `ranking` says why this one; None when one feasible node made

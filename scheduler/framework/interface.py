@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,8 +57,7 @@ class Code(IntEnum):
         return self in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """A plugin's answer; `reasons` are for people; `plugin` is filled in by the runner."""
 
     code: Code = Code.SUCCESS
@@ -102,8 +102,7 @@ class PreFilterResult:
     node_names: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Nodes (a mask) that a vectorised filter refused for one reason. A node may occur in several."""
 
     reason: str
@@ -293,8 +292,7 @@ class PreBindPlugin(Protocol):
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BindCall:
+class BindCall(msgspec.Struct, frozen=True):
     """The one write that makes a choice true. `expected_unbind_count` None: not a precondition."""
 
     node_name: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 import structlog
@@ -156,7 +157,7 @@ class Recorder:
             if not self._pending:
                 self._wake.clear()
                 await self._wake.wait()
-            batch = [self._pending.pop(identity) for identity in list(self._pending)[:CONCURRENCY]]
+            batch = [self._pending.pop(identity) for identity in list(islice(self._pending, CONCURRENCY))]
             now = self._clock.now()
             owed_s = max([self._writes.reserve(now) for _ in batch])
             if owed_s > 0:
@@ -219,7 +220,6 @@ class Recorder:
             "count": recorded.count,
             "firstTimestamp": format_time(recorded.first_s),
             "lastTimestamp": format_time(recorded.last_s),
-            "eventTime": None,
             "source": source,
             "reportingComponent": self._component,
             "reportingInstance": self._host,

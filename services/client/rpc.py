@@ -36,6 +36,7 @@ BATCH_BYTES_MAX = 1 << 20
 BODY_BYTES_MAX = 3 << 20
 QUEUED_BYTES_MAX = 64 << 20
 SLOW_READER_MAX_S = 10.0
+SWEEP_S = 1.0
 RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
 TRIES_BEFORE_LOGGING = 3
 
@@ -76,13 +77,14 @@ _log = logs.get()
 class _Pending:
     """One request on its way: who waits for it, and the parts of its answer that have come."""
 
-    __slots__ = ("answer", "is_sent", "message", "parts", "request", "timer")
+    __slots__ = ("answer", "deadline_s", "expires_s", "is_sent", "message", "parts", "request", "timer")
 
     def __init__(self, request: Request, message: pb.Request, answer: asyncio.Future[Response]) -> None:
         self.request, self.message, self.answer = request, message, answer
         self.parts: list[bytes] = []
         self.is_sent = False
         self.timer: asyncio.TimerHandle | None = None
+        self.deadline_s = self.expires_s = 0.0
 
 
 class _Backoff:
@@ -164,6 +166,7 @@ class _Calls:
         self._pending: dict[int, _Pending] = {}
         self._outbox: deque[int] = deque()
         self._has_work = asyncio.Event()
+        self._sweeper: asyncio.TimerHandle | None = None
         self.requests = 0
         self.batches = 0
 
@@ -180,15 +183,34 @@ class _Calls:
         number = self._next_id
         deadline_s = request.deadline_s or DEADLINE_S
         pending = _Pending(request, _request(request, number, token, deadline_s), loop.create_future())
-        pending.timer = loop.call_later(deadline_s, self._expire, number, deadline_s)
+        if deadline_s < SWEEP_S * 5:
+            pending.timer = loop.call_later(deadline_s, self._expire, number, deadline_s)
+        else:
+            pending.deadline_s, pending.expires_s = deadline_s, loop.time() + deadline_s
+            if self._sweeper is None:
+                self._sweeper = loop.call_later(SWEEP_S, self._sweep)
         self._pending[number] = pending
         self._outbox.append(number)
         self._has_work.set()
         try:
             return await pending.answer
         finally:
-            pending.timer.cancel()
+            if pending.timer is not None:
+                pending.timer.cancel()
             self._pending.pop(number, None)
+
+    def _sweep(self) -> None:
+        """Expire what is over; one timer for all who wait long, because nearly all of them are answered."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep) if self._pending else None
+        now = loop.time()
+        for number in [n for n, pending in self._pending.items() if pending.timer is None and pending.expires_s <= now]:
+            self._expire(number, self._pending[number].deadline_s)
+
+    def stop_sweeping(self) -> None:
+        """Leave no timer behind."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
 
     def _expire(self, number: int, deadline_s: float) -> None:
         pending = self._pending.get(number)
@@ -579,6 +601,7 @@ class RpcTransport:
 
     async def close(self) -> None:
         """End both streams; whoever still waits is cancelled by its own owner."""
+        self._calls.stop_sweeping()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from services.api.meta import Document, Key, View
 
 
@@ -57,8 +59,7 @@ class Delete:
     expected_by: str = ""
 
 
-@dataclass(frozen=True)
-class RecordEvent:
+class RecordEvent(msgspec.Struct, frozen=True):
     """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder."""
 
     kind: str
