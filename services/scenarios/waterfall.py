@@ -320,7 +320,7 @@ def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, e
     for piece in reversed(back):
         if pieces and (pieces[-1].what, pieces[-1].span_id) == (piece.what, piece.span_id):
             pieces[-1] = replace(piece, start_ns=pieces[-1].start_ns)
-        elif piece.end_ns > piece.start_ns:
+        else:
             pieces.append(piece)
     return pieces
 

@@ -39,7 +39,7 @@ def a_life():
         a_span(7, "sync pod", 14, 110, parent=5, service="kubelet", links=[5]),
         a_span(8, "mount volumes", 14, 40, parent=7, service="kubelet", uid=""),
         a_span(9, "start containers", 40, 90, parent=7, service="kubelet", uid=""),
-        a_span(10, "mesh.v1.ApiServer/Patch", 41, 89, parent=7, resource="pods"),
+        a_span(10, "mesh.v1.ApiServer/Patch", 41, 94, parent=7, resource="pods"),
         a_span(11, "mesh.v1.ApiServer/Patch", 95, 100, parent=7, resource="pods", k8s__pod__phase="Running"),
         a_span(12, "reconcile replicaset", 101, 105, parent=11, service="controllers", uid="",
                keplab__controller="replicaset"),
@@ -108,6 +108,33 @@ def test_a_lost_thread_is_taken_up_at_the_span_before():
 
     assert ("on the way: scheduler: bind pod → kubelet: sync pod", 2.0) in path
     assert 100.0 == sum(ms for _, ms in path)
+
+
+def test_a_write_by_a_controller_does_not_lead_the_path_away_from_the_pod():
+    touched = [
+        a_span(40, "reconcile taint-eviction", -50, 5, uid="", service="controllers", keplab__controller="taints"),
+        a_span(41, "mesh.v1.ApiServer/Patch", 3, 4, parent=40, resource="pods"),
+        a_span(3, "schedule pod", 5, 7, parent=41, service="scheduler"),
+    ]
+
+    path = path_of([*a_life()[:2], *touched, *a_life()[3:]])
+
+    assert ["apiserver: POST /pods", "apiserver: mesh.v1.ApiServer/Create"] == [what for what, _ in path[:2]]
+    assert ("apiserver: mesh.v1.ApiServer/Patch", 1.0) in path
+    assert 100.0 == sum(ms for _, ms in path)
+
+
+def test_the_whole_life_has_what_came_later_but_not_what_others_made_of_it():
+    later = [
+        a_span(40, "mesh.v1.ApiServer/Delete", 500, 501, resource="pods"),
+        a_span(41, "mesh.v1.ApiServer/Create", 103, 104, parent=12, uid="u2", pod="web-2", resource="pods"),
+    ]
+
+    short, long = (waterfall([*a_life(), *later], "web", whole=whole) for whole in (False, True))
+
+    assert (1, 0) == (short.later, long.later)
+    assert {"mesh.v1.ApiServer/Delete"} == {s.name for s in long.spans} - {s.name for s in short.spans}
+    assert short.critical_path == long.critical_path
 
 
 def test_a_controllers_pod_begins_with_its_own_create_and_shows_who_made_it():
