@@ -295,7 +295,8 @@ def test_a_deployment_leads_to_its_running_pods_through_every_room(world):
         by_id = {span.span_id: span for span in sink.spans}
         requests = [s for s in by_id.values() if s.name.startswith("POST") and s.name.endswith("/deployments")]
         synced = [s for s in by_id.values() if s.name == "sync pod" and s.attributes["k8s.pod.name"].startswith("w-")]
-        return len(synced) == 2 and all(leads_to(span, requests[0], by_id) for span in synced) and by_id.values()
+        is_whole = requests and len(synced) == 2 and all(leads_to(span, requests[0], by_id) for span in synced)
+        return list(by_id.values()) if is_whole else None
 
     told = wait_for(is_told, "both pods' spans lead to the request")
     assert {"apiserver", "scheduler", "controllers", "kubelet"} == {span.service for span in told}
