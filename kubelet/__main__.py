@@ -1,5 +1,7 @@
 """`python -m kubelet`: a process that hosts emulated nodes."""
 
+import services.runtime.lean  # noqa: F401, I001  before the others
+
 from kubelet.config import KubeletConfig
 from kubelet.wiring import build
 from services.runtime.process import main

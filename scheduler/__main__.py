@@ -1,5 +1,7 @@
 """`python -m scheduler`."""
 
+import services.runtime.lean  # noqa: F401, I001  before the others
+
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build
 from services.runtime.process import main

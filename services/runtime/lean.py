@@ -1,0 +1,12 @@
+"""What a process of the mesh leaves out; its `__main__` imports this before anything else.
+
+The logging library takes rich along for its console, 5 MiB in every process; without a terminal nobody
+looks at that console.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if not sys.stderr.isatty():
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # an import of it now fails, as if it were not there
