@@ -23,6 +23,7 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     binding_generation: int = 0
     unbind_count: int = 0
+    observed_generation: int = 0
     nominated_node_name: str = ""
 
 
@@ -72,6 +73,7 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
             "phase": decoded.status.phase,
             "binding_generation": decoded.status.binding_generation,
             "unbind_count": decoded.status.unbind_count,
+            "observed": decoded.status.observed_generation,
             "nominated": decoded.status.nominated_node_name,
         }
         if is_new:

@@ -31,7 +31,6 @@ from apiserver_fake.store import (
     Change,
     Entry,
     Gap,
-    Record,
     Selection,
     Store,
     record_of,

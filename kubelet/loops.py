@@ -263,6 +263,7 @@ class Agent:
         pods = Informer(
             self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
             field_selector=f"spec.nodeName={self.name}", keep_documents=False, resource="pods",
+            events=self.host.seams.events,
         )  # fmt: skip
         pods.on_change(self._pod_changed)
         pods.on_progress(self._pods_progressed)

@@ -164,6 +164,7 @@ class Store(Generic[V]):
         if rv < self._rvs.get(key, 0) or rv <= self._tombstones.get(key, (0, 0.0))[0]:
             self.stale_total += 1
             return None
+        self._offered_rv = max(self._offered_rv, rv)
         self._bury(key, rv)
         old = self._views.get(key)
         if old is None:

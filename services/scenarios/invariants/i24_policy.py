@@ -111,14 +111,16 @@ def _judge_node(node: str, commit: Commit, before: Stored | None, after: Stored)
         return [f"node {node} set {field} of itself to {getattr(after, field)}" for field in masked]
     if commit.kind == "Pod" and before is None and commit.type == "ADDED" and after.node != node:
         return [f"node {node} created a pod on {after.node or 'no node'}"]
-    if (
-        commit.kind == "Pod"
-        and before is not None
-        and commit.subresource == "status"
-        and _differ(before, after, "nominated")
-    ):
-        return [f"node {node} changed the nomination from {before.nominated!r} to {after.nominated!r}"]
-    return []
+    if commit.kind != "Pod" or before is None or commit.subresource != "status":
+        return []
+    wrong = []
+    if _differ(before, after, "nominated"):
+        wrong.append(f"node {node} changed the nomination from {before.nominated!r} to {after.nominated!r}")
+    if after.observed < after.generation:
+        wrong.append(
+            f"node {node} wrote a status of generation {after.observed}; the pod is bound at {after.generation}"
+        )
+    return wrong
 
 
 def _differ(before: Stored, after: Stored, field: str) -> bool:

@@ -8,10 +8,10 @@ from services.api.meta import Document
 
 
 def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
-    """Return what keeps a mesh from rest (I20): `(kind ns/name, the two numbers that disagree)` an object.
+    """Return what keeps a mesh from rest (I20): `(kind ns/name, the two numbers that disagree)` a workload.
 
-    `documents`: what is stored by resource; pods are looked at when they are given. Only for stories whose
-    workloads can be satisfied.
+    `documents`: what is stored by resource. Only for stories whose workloads can be satisfied; that pods
+    have settled and nothing moves any more is for who waits for rest to see (`services.chaos.run`).
     """
     found = []
     for resource in ("replicasets.apps", "deployments.apps"):
@@ -20,12 +20,6 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
                 found.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
-    for pod in documents.get("pods", ()):
-        node, phase = pod["spec"].get("nodeName", ""), pod.get("status", {}).get("phase") or "Pending"
-        if pod["metadata"].get("deletionTimestamp") and not pod["metadata"].get("finalizers"):
-            found.append((_name(pod), "is still being deleted at rest"))
-        elif node and phase == "Pending":
-            found.append((_name(pod), f"is bound to {node} and still Pending at rest"))
     return found
 
 

@@ -39,6 +39,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     owners: tuple[str, ...] = ()
     requests: dict[str, int] | None = None
     allocatable: dict[str, int] | None = None
+    observed: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -240,4 +241,5 @@ def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
         tuple(owners) if owners else (),
         requests if requests is not None else (same.requests if same else None),
         allocatable if allocatable is not None else (same.allocatable if same else None),
+        int(data.get("observed", 0)),
     )
