@@ -1,0 +1,38 @@
+"""Credentials of a mesh in containers: every room gets its own and no other."""
+
+import json
+import stat
+
+import yaml
+
+from services.runtime import credentials
+
+
+def make(out, port=7080):
+    credentials.main(["--out", str(out), "--host", "containers", "--rest-url", f"http://127.0.0.1:{port}"])
+
+
+def test_every_room_finds_a_token_that_the_api_server_knows_and_only_its_own(tmp_path):
+    make(tmp_path)
+    server = json.loads((tmp_path / "apiserver/server.json").read_text())
+    users = {entry["token"]: entry["user"] for entry in server["tokens"]}
+
+    for room, first in (("scheduler", "system:kube-scheduler"), ("controllers", "system:kube-controller-manager"),
+                        ("kubelet", "system:node-host:containers")):  # fmt: skip
+        assert ["token.json"] == [path.name for path in (tmp_path / room).iterdir()]
+        tokens = json.loads((tmp_path / room / "token.json").read_text())
+        assert first == next(iter(tokens))
+        assert tokens == {users[token]: token for token in tokens.values()}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {0o400} == {stat.S_IMODE(path.stat().st_mode) for path in files}
+
+
+def test_a_second_run_keeps_every_token_and_follows_a_new_address(tmp_path):
+    make(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    make(tmp_path, port=7081)
+
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    kubeconfig = yaml.safe_load((tmp_path / "admin/kubeconfig").read_text())
+    token = kubeconfig["users"][0]["user"]["token"]
+    assert f"http://admin:{token}@127.0.0.1:7081" == kubeconfig["clusters"][0]["cluster"]["server"]
