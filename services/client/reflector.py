@@ -183,11 +183,12 @@ class Reflector:
         try:
             async with asyncio.timeout(None) as silence:
                 # One timer that looks how long ago the last batch came, not a new one for every batch.
-                self.heard_s = self._clock.now()
+                # Opening a stream is not hearing from the server: heard_s moves with batches alone (C9).
+                opened_s = self._clock.now()
 
                 def look() -> None:
                     self._watchdog = None
-                    left_s = self.heard_s + SILENCE_MAX_S - self._clock.now()
+                    left_s = max(self.heard_s, opened_s) + SILENCE_MAX_S - self._clock.now()
                     if left_s > 0:
                         self._watchdog = loop.call_later(left_s, look)
                     else:

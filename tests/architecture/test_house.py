@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
 SHELLS = {
     "apiserver_fake": {
+        "frames",
         "grpc_server",
         "journal",
         "rest_log",
