@@ -10,6 +10,7 @@ TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
 SHELLS = {
     "apiserver_fake": {
         "frames",
+        "frames",
         "grpc_server",
         "journal",
         "rest_log",

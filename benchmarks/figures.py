@@ -1,0 +1,159 @@
+"""What is measured, in which order, and what is hoped for.
+
+Each workload runs in a mesh of its own, so that none inherits another's memory. Figures of one run
+compare with each other only: the machine is part of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from services.api.switches import Value
+from services.experiments.bench import LOAD, BenchResult, bench_fan_out, bench_mesh, bench_start
+from services.scenarios.run import load_story, simulate
+
+Say = Callable[[str], None]
+RUNAWAY = Path("experiments/runaway")
+RUNS = 3
+"""Times the main workload is run; the median run counts."""
+STORIES: tuple[tuple[str, str, str, dict[str, Value]], ...] = (
+    ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}),
+    ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}),
+    ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}),
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number. `aim`: what it should be at most, or with `is_more_better` at least; None: reported only."""
+
+    name: str
+    title: str
+    value: float
+    unit: str
+    aim: float | None = None
+    is_more_better: bool = False
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the aim is met; None when there is none."""
+        if self.aim is None:
+            return None
+        return self.value >= self.aim if self.is_more_better else self.value <= self.aim
+
+    @property
+    def aim_text(self) -> str:
+        """Return the aim and whether it is met, in words."""
+        if self.aim is None:
+            return "–"
+        sign = "≥" if self.is_more_better else "≤"
+        return f"{sign} {self.aim:,g}: {'met' if self.is_met else 'missed'}"
+
+
+@dataclass
+class Figures:
+    """One run's figures and the whole results they were taken from. `load`: others' load at the start."""
+
+    cores: int
+    load: float
+    figures: list[Figure] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(
+        self,
+        name: str,
+        title: str,
+        value: float,
+        unit: str,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+    ) -> None:
+        """Take one number."""
+        is_more_better = at_least is not None
+        self.figures.append(Figure(name, title, value, unit, at_least if is_more_better else at_most, is_more_better))
+
+
+def measure(say: Say, *, is_quick: bool = False) -> Figures:
+    """Return all figures; takes about four minutes, or half of one."""
+    found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
+    _start(found, say)
+    _simulate(found, say, is_quick=is_quick)
+    _fan_out(found, say, is_quick=is_quick)
+    nodes, pods = (20, 300) if is_quick else (100, 2_000)
+    _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
+    _mesh(found, say, nodes, pods, "sqlite", runs=1)
+    if not is_quick:
+        _mesh(found, say, 5_000, 2_000, "memory", runs=1)
+    return found
+
+
+def _start(found: Figures, say: Say) -> None:
+    say("starting a mesh of three nodes, and calling it one by one")
+    result = bench_start(nodes=3)
+    found.runs.append({"workload": "Start", **msgspec.to_builtins(result)})
+    found.add("start.first_running_s", "nothing → first pod Running, 3 nodes, SQLite", result.first_running_s, "s",
+              at_most=10)  # fmt: skip
+    for name, size in result.idle_rss_mib.items():
+        found.add(f"idle_mib.{name}", f"memory at rest, {name}", size, "MiB", at_most=60)
+    found.add("call.get_p50_ms", "one call after the other, get, p50", result.call_p50_ms["get"], "ms", at_most=1)
+    found.add("call.create_p50_ms", "one call after the other, durable create, p50", result.call_p50_ms["create"],
+              "ms", at_most=2)  # fmt: skip
+
+
+def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
+    for name, title, file, overrides in STORIES[1:] if is_quick else STORIES:
+        say(f"simulating {title}")
+        result = simulate(load_story(RUNAWAY / file), seed=1, overrides=overrides)
+        rate = result.virtual_s / result.wall_s
+        found.runs.append(
+            {
+                "workload": "Simulate",
+                "story": file,
+                "switches": overrides,
+                "virtual_s": round(result.virtual_s, 3),
+                "wall_s": round(result.wall_s, 3),
+                "event_lines": result.lines,
+            }
+        )
+        found.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=10)
+
+
+def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
+    watchers, changes = (20, 200) if is_quick else (100, 1_000)
+    say(f"{changes} changes to {watchers} watchers")
+    result = bench_fan_out(watchers=watchers, changes=changes)
+    found.runs.append({"workload": "FanOut", **msgspec.to_builtins(result)})
+    found.add("watch.events_per_s", f"watch events received by {watchers} watchers", result.events_per_s, "events/s",
+              at_least=None if is_quick else 100_000)  # fmt: skip
+    found.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
+
+
+def _mesh(found: Figures, say: Say, nodes: int, pods: int, engine: str, *, runs: int) -> None:
+    results: list[BenchResult] = []
+    for number in range(runs):
+        say(f"{pods} pods on {nodes} nodes, {engine}" + (f", run {number + 1} of {runs}" if runs > 1 else ""))
+        results.append(bench_mesh(nodes=nodes, pods=pods, engine=engine))
+        found.runs.append(results[-1].document())
+    middle = median(result.pods_per_s for result in results)
+    result = min(results, key=lambda each: abs(each.pods_per_s - middle))
+    name, where = f"mesh.{nodes}.{engine}", f"{nodes:,} nodes, {engine}"
+    is_main = nodes == 100 and engine == "memory"
+    found.add(f"{name}.pods_per_s", f"pods created → Running, {where}", result.pods_per_s, "pods/s",
+              at_least=2_000 if is_main else None)  # fmt: skip
+    found.add(f"{name}.bound_p50_ms", f"created → bound, p50, {where}", result.create_to_bound_p50_ms, "ms",
+              at_most=500 if is_main else None)  # fmt: skip
+    found.add(f"{name}.bound_p99_ms", f"created → bound, p99, {where}", result.create_to_bound_p99_ms, "ms",
+              at_most=1_000 if is_main else None)  # fmt: skip
+    found.add(f"{name}.cpu_us", f"CPU a pod, all processes, {where}", result.cpu_us_per_pod, "µs",
+              at_most=1_000 if is_main else None)  # fmt: skip
+    for process, used in result.cpu_us_per_pod_by_process.items():
+        title = f"… of it {process}" if process != LOAD else "… beside it, making the load"
+        found.add(f"{name}.cpu_us.{process}", title, used, "µs")
