@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from services.telemetry.attributes import CONTROLLER, NAMESPACE, PHASE, POD, SPAN_NAMES, UID
 from services.telemetry.propagation import parse
@@ -69,7 +70,8 @@ class Waterfall:
     """The rows, parents before their children; the critical path and what it led to.
 
     `phase`: what the pod became at the end of the path; empty when no span tells, and the path ends
-    with the last span seen. `later`: how many spans began after that and are left out.
+    with the last span seen. `later`: how many spans began after that and are left out. `is_connected`:
+    every span of the chain names the next; else a cause was guessed, because a span is lost or not written yet.
     """
 
     pod: PodId
@@ -80,6 +82,7 @@ class Waterfall:
     end_ns: int
     phase: str
     later: int = 0
+    is_connected: bool = True
 
     @property
     def spans(self) -> list[FinishedSpan]:
@@ -147,6 +150,8 @@ def _of_pod(graph: _Graph, pod: PodId, *, whole: bool) -> Waterfall:
         end_ns=max(begin, end),
         phase=phase,
         later=len(shown) - len(kept),
+        is_connected=_creates(chain[-1], pod.uid, request=True)
+        and all(graph.cause(span) is cause for span, cause in pairwise(chain)),
     )
 
 
@@ -254,8 +259,11 @@ def causes(graph: _Graph, own: Sequence[FinishedSpan], last: FinishedSpan, uid: 
         seen.add(cause.span_id)
 
 
-def _creates(span: FinishedSpan, uid: str) -> bool:
+def _creates(span: FinishedSpan, uid: str, *, request: bool = False) -> bool:
+    """Whether this is the call that created the pod; or, when asked for, the request that became that call."""
     attributes = span.attributes
+    if request and "http.route" in attributes:
+        return True
     return (
         span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
     )  # fmt: skip

@@ -60,13 +60,14 @@ def wait_for(condition, what):
     return found
 
 
-def traced(data, target, *arguments):
-    """Return the trace document once the span files show the pod Running."""
+def traced(data, target, *arguments, begins="Create"):
+    """Return the trace document once all processes wrote their spans, from a span so called to Running."""
 
     def look():
         shown = keplab("trace", target, "--data", str(data), "-o", "json", *arguments)
         found = json.loads(shown.stdout) if shown.returncode == 0 else {}
-        return found if found.get("is_running") else None
+        is_whole = found.get("is_running") and found["is_connected"] and begins in found["critical_path"][0]["what"]
+        return found if is_whole else None
 
     return wait_for(look, f"a trace of {target} to Running")
 
@@ -80,7 +81,9 @@ def test_a_pod_posted_over_rest_is_one_trace_whose_sum_the_api_server_confirms(m
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hello"}, "spec": POD_SPEC}
     pod = call(mesh, "POST", "/api/v1/namespaces/default/pods", document)
 
-    trace = traced(mesh, "pod/hello", "--svg", str(tmp_path / "hello.svg"), "--html", str(tmp_path / "hello.html"))
+    trace = traced(
+        mesh, "pod/hello", "--svg", str(tmp_path / "hello.svg"), "--html", str(tmp_path / "hello.html"), begins="POST"
+    )
 
     spans = {span["span_id"]: span for span in trace["spans"]}
     (last,) = [s for s in spans.values() if s["attributes"].get("k8s.pod.phase") == "Running"]
@@ -133,7 +136,7 @@ def test_a_replicasets_pod_is_shown_below_the_reconcile_that_created_it(mesh):
 def test_without_colour_or_pod_the_text_is_plain_and_the_refusal_one_line(mesh):
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": POD_SPEC}
     call(mesh, "POST", "/api/v1/namespaces/default/pods", document)
-    traced(mesh, "pod/plain")
+    traced(mesh, "pod/plain", begins="POST")
 
     shown = keplab("trace", "pod/plain", "--data", str(mesh))
     missing = keplab("trace", "pod/nobody", "--data", str(mesh))

@@ -56,6 +56,7 @@ def test_the_critical_path_adds_up_to_what_the_api_server_logged(path, seed):
         fall = waterfall([s for s in spans if s.attributes.get("k8s.pod.uid", pod.uid) == pod.uid], pod.name)
         logged = logged_ns(lines, pod.uid)
         assert fall.is_running == (logged is not None)
+        assert fall.is_connected
         if logged is None:
             continue
         came, running = logged

@@ -109,6 +109,7 @@ def document(fall: Waterfall) -> dict[str, object]:
         "total_ms": fall.total_ms,
         "phase": fall.phase,
         "is_running": fall.is_running,
+        "is_connected": fall.is_connected,
     }  # fmt: skip
 
 
@@ -131,6 +132,8 @@ def _show(fall: Waterfall) -> None:
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)
     if fall.later:
         console.print(f"{fall.later} spans began later; --whole shows them")
+    if not fall.is_connected:
+        console.print("Spans are missing: a process has not written them yet (it takes half a second), or lost them.")
     end = f"to {fall.phase}" if fall.phase else "to the last span seen (not Running)"
     console.print(f"\nCritical path from the request that created the pod {end}:")
     total = fall.total_ms

@@ -106,6 +106,7 @@ def test_a_lost_thread_is_taken_up_at_the_span_before():
 
     path = path_of(spans)
 
+    assert (True, False) == (waterfall(a_life(), "web").is_connected, waterfall(spans, "web").is_connected)
     assert ("on the way: scheduler: bind pod → kubelet: sync pod", 2.0) in path
     assert 100.0 == sum(ms for _, ms in path)
 
