@@ -53,7 +53,10 @@ class ProcessMesh:
                 definitions=plan.deal(),
                 engine=plan.engine,
                 switches=plan.switches.assignments,
-                arguments={"kubelet": [word for text in plan.latencies for word in ("--latency", text)]},
+                arguments={
+                    "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
+                    "kubelet": [word for text in plan.latencies for word in ("--latency", text)],
+                },
                 identities=tuple(identities),
                 log_level="warning",
             )

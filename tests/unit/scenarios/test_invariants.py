@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.api.statehash import MODULUS, version_summand
 from services.api.switches import Switches
 from services.scenarios.invariants import Auditor
 from services.telemetry.eventlog import Line
@@ -17,9 +18,10 @@ class Log:
     def __init__(self):
         self.lines, self._seq, self._rv = [], 0, 0
 
-    def add(self, ev, *, obj=None, seq=None, **fields):
+    def add(self, ev, *, obj=None, seq=None, at_s=None, **fields):
         self._seq = seq or self._seq + 1
-        self.lines.append(Line(1, self._seq, self._seq * 1000, "", "c", "i", ev, obj=obj or POD, **fields))
+        at_ns = self._seq * 1000 if at_s is None else int(at_s * 1e9)
+        self.lines.append(Line(1, self._seq, at_ns, "", "c", "i", ev, obj=obj or POD, **fields))
         return self
 
     def commit(self, *, rv=None, identity="", verb="patch", sub="", kind="MODIFIED", obj=None, asked=True, **data):
@@ -31,7 +33,9 @@ class Log:
         if asked:
             resource = {"Pod": "pods", "Node": "nodes"}[obj["kind"]]
             path = "/".join((resource, obj["ns"], obj["name"], sub)).rstrip("/")
-            self.add("api.request", identity=identity, req_id=f"r{self._rv}", data={"verb": verb, "path": path, "uid": "u"})
+            self.add(
+                "api.request", identity=identity, req_id=f"r{self._rv}", data={"verb": verb, "path": path, "uid": "u"}
+            )
         facts = {"node": "", "phase": "Pending", "binding_generation": 0, "unbind_count": 0, "nominated": ""}
         return self.add(
             "store.commit",
@@ -51,8 +55,8 @@ class Log:
         return self.add("kubelet.start", obj=pod, node=node, gen=gen, data={"container": "main"})
 
 
-def _judge(log, *switches):
-    auditor = Auditor(Switches.parse(switches))
+def _judge(log, *switches, is_volatile=False):
+    auditor = Auditor(Switches.parse(switches), is_volatile=is_volatile)
     auditor.take_all(log.lines)
     return {v.invariant for v in auditor.violations}
 
@@ -171,3 +175,145 @@ def test_i23_a_removal_with_a_finalizer():
 
 def test_i27_a_gap_in_the_numbering():
     assert _judge(Log().add("x").add("y", seq=3)) == {"I27"}
+
+
+def test_i2_a_pod_created_on_a_node_by_somebody_who_may_not_choose():
+    assert "I2" in _judge(Log().commit(kind="ADDED", verb="create", node="n1", identity="user:ann"))
+    assert "I2" not in _judge(Log().commit(kind="ADDED", verb="create", node="n1"))
+
+
+def test_i3_a_bind_taken_for_failed_that_is_stored():
+    log = Log().commit(kind="ADDED", verb="create")
+    _bound(log)
+    log.add("sched.bind_result", node="n1", data={"outcome": "error", "unbind_count": 0})
+
+    assert _judge(log) == {"I3"}
+
+
+def test_i3_a_bind_of_one_pod_that_bound_another():
+    log = Log().commit(kind="ADDED", verb="create")
+    _bound(log)
+    log.add("sched.bind_result", obj=POD | {"uid": "u0"}, rv=2, node="n1", data={"outcome": "ok", "unbind_count": 0})
+
+    assert _judge(log) == {"I3"}
+
+
+def test_i4_a_start_before_its_checkpoint():
+    log = Log().commit(kind="ADDED", verb="create")
+    _bound(log)
+    log.add("kubelet.start", node="n1", gen=2, data={"container": "main"})
+
+    assert _judge(log) == {"I4"}
+
+
+def _crowded():
+    log = Log().commit(kind="ADDED", verb="create", obj=NODE, allocatable={"cpu": 4000, "pods": 110})
+    for uid in ("u1", "u2"):
+        pod = POD | {"uid": uid, "name": uid}
+        log.commit(kind="ADDED", verb="create", obj=pod, node="n1", requests={"cpu": 3000})
+    return log
+
+
+def test_i5_more_bound_to_a_node_than_it_holds_for_longer_than_five_seconds():
+    assert _judge(_crowded().add("x", seq=None, at_s=4.0)) == set()
+    assert _judge(_crowded().add("x", at_s=7.0)) == {"I5"}
+
+
+def test_i5_time_with_faults_does_not_count():
+    broken = _crowded().add("fault.inject", data={"target": "kubelet/h0"}).add("x", at_s=7.0)
+    healed = broken.add("fault.heal", data={"target": "kubelet/h0"}, at_s=8.0)
+
+    assert _judge(broken) == set()
+    assert _judge(healed.add("x", at_s=14.0)) == {"I5"}
+
+
+def test_i11_a_pod_whose_owner_went_long_ago():
+    log = Log().commit(kind="ADDED", verb="create", obj=NODE)
+    log.commit(kind="ADDED", verb="create", owners=["node1"])
+    log.commit(kind="DELETED", obj=NODE).add("x", at_s=2.0)
+
+    assert _judge(log) == set()
+    assert _judge(log.add("x", at_s=95.0)) == {"I11"}
+
+
+def test_i12_a_recovery_that_lost_what_was_told():
+    log = Log().commit(kind="ADDED", verb="create").commit().add("store.recovered", rv=1)
+
+    assert _judge(log) == {"I12"}
+    assert _judge(log, is_volatile=True) == set()
+
+
+def test_i13_an_answer_with_a_version_that_was_never_stored():
+    log = Log().commit(kind="ADDED", verb="create")
+    answer = {"verb": "create", "code": 201, "path": "pods/default/p"}
+
+    assert _judge(log.add("api.response", rv=1, data=answer)) == set()
+    assert _judge(log.add("api.response", rv=7, data=answer)) == {"I13"}
+
+
+def test_i14_a_commit_nobody_asked_for_and_one_that_was_refused():
+    refused = Log().commit(kind="ADDED", verb="create")
+    refused.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": 409})
+
+    assert _judge(Log().commit(kind="ADDED", verb="create", asked=False)) == {"I14"}
+    assert _judge(refused) == {"I14"}
+
+
+def test_i14_a_refused_arrival_beside_one_that_was_carried_out():
+    log = Log().add("api.request", identity="system:mesh-admin", req_id="r1", data={"verb": "create"})
+    log.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": 429})
+
+    assert _judge(log.commit(kind="ADDED", verb="create")) == set()
+
+
+def _cache(log, rv, *held):
+    total = sum(version_summand("Pod", "default", "p", version) for version in held) % MODULUS
+    data = {"resource": "pods", "namespace": "", "field_selector": "spec.nodeName=n1", "label_selector": ""}
+    return log.add("cache.sync", rv_seen=rv, data={**data, "objects": len(held), "versions_hash": f"{total:064x}"})
+
+
+def test_i16_a_cache_that_differs_from_the_view_at_its_version():
+    log = Log().commit(kind="ADDED", verb="create")
+    _bound(log)
+    log.commit(sub="status", identity="system:node:n1", node="n1", binding_generation=2, observed=2, phase="Running")
+
+    assert _judge(_cache(_cache(_cache(log, 1), 2, 2), 3, 3)) == set()
+    assert _judge(_cache(log, 3, 2)) == {"I16"}
+
+
+def test_i17_a_nomination_of_a_node_that_is_gone():
+    log = Log().commit(kind="ADDED", verb="create", nominated="n9").add("x", at_s=2.0)
+
+    assert _judge(log) == set()
+    assert _judge(log.add("x", at_s=15.0)) == {"I17"}
+
+
+@pytest.mark.parametrize(
+    ("identity", "sub", "facts"),
+    [
+        ("system:node:n2", "status", {"node": "n1"}),
+        ("system:node:n1", "status", {"node": "n1", "observed": 0, "binding_generation": 2}),
+        ("system:node:n1", "status", {"node": "n1", "nominated": "n3"}),
+        ("system:kube-scheduler", "", {"node": "n1"}),
+        ("user:ann", "status", {"node": "n1"}),
+    ],
+)
+def test_i24_a_commit_its_writer_may_not_make(identity, sub, facts):
+    bound = {"node": "n1", "binding_generation": facts.get("binding_generation", 0)}
+    log = Log().commit(kind="ADDED", verb="create", **bound)
+
+    assert "I24" in _judge(log.commit(identity=identity, sub=sub, **facts))
+
+
+def test_i24_a_node_that_gives_itself_an_owner():
+    log = Log().commit(kind="ADDED", verb="create", obj=NODE, identity="system:node:n1")
+
+    assert _judge(log.commit(obj=NODE, identity="system:node:n1", owners=["u1"])) == {"I24"}
+
+
+def test_what_no_line_tells_of_is_named_as_not_judged():
+    auditor = Auditor(Switches())
+    auditor.take_all(Log().commit(kind="ADDED", verb="create").lines)
+
+    assert {"I6", "I15", "I16"} <= set(auditor.not_judged)
+    assert "I12" not in auditor.not_judged
