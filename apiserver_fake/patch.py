@@ -382,6 +382,9 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
                 merged.append(value)
         return _in_order(merged, patch, before, "")
     key, item = shape.merge_key, shape.items or ANYTHING
+    merged_plainly = _merge_keyed(before, patch, key, item)
+    if merged_plainly is not None:
+        return merged_plainly
     if any(isinstance(each, dict) and each.get("$patch") == "replace" for each in patch):
         # `{"$patch": "replace"}` among the elements: the others are the new list.
         return [_clean(each, item) for each in patch if not (isinstance(each, dict) and each.get("$patch"))]
@@ -400,6 +403,35 @@ def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
         kept[value] = _merge_value(kept.get(value), each, item)
         named.append(each)
     return _in_order(list(kept.values()), named, before, key)
+
+
+def _merge_keyed(before: list[Any], patch: list[Any], key: str, item: Shape) -> list[Any] | None:
+    """Return the merged list where every element has a text of its own as key and no directive; else None."""
+    place: dict[str, int] = {}
+    for position, each in enumerate(before):
+        name = each.get(key) if isinstance(each, dict) else None
+        if not isinstance(name, str) or name in place:
+            return None
+        place[name] = position
+    changed: dict[str, Any] = {}
+    for each in patch:
+        name = each.get(key) if isinstance(each, dict) and "$patch" not in each else None
+        if not isinstance(name, str) or name in changed:
+            return None
+        at = place.get(name)
+        changed[name] = _merge_value(None if at is None else before[at], each, item)
+    ours = [(place.get(name, -1), each) for name, each in changed.items()]
+    merged: list[Any] = []
+    position = 0
+    for at, other in enumerate(before):
+        if other[key] in changed:
+            continue
+        while position < len(ours) and at >= ours[position][0]:
+            merged.append(ours[position][1])
+            position += 1
+        merged.append(other)
+    merged += [each for _, each in ours[position:]]
+    return merged
 
 
 def _reorder(result: dict[str, Any], name: str, order: Any, shape: Shape, before: list[Any]) -> None:

@@ -163,7 +163,12 @@ class Registry:
         return documents
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
-        return _document(self._store.get(resource, namespace, name))
+        """Return what authorization may ask of an object: who it is, its labels, and a pod's node."""
+        record = self._store.get(resource, namespace, name)
+        if record is None:
+            return None
+        metadata = {"name": name, "namespace": namespace, "labels": record.labels}
+        return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 
     def prepare(self, identity: Identity, request: Request, traceparent: str) -> Plan:
         """Return the write as it will run inside the commit.
@@ -685,7 +690,7 @@ class _Write:
             assert result.document is None, "a subresource cannot create its object"
             assert result.delete is None, "a subresource cannot delete what is not there"
             return self._answer(msgspec.json.encode(result.response), staged.rv, ctx, result.code)
-        if result.document is not None:
+        if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
         remains, is_gone = result.document, False
         if result.delete is not None:

@@ -271,6 +271,8 @@ class Subresource:
     verbs: tuple[str, ...]
     apply: Callable[[Document | None, Document, WriteContext], SubresourceResult]
     read: Callable[[Document], Document] = lambda stored: stored
+    admits: bool = False
+    """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
 
 
 @cache

@@ -25,4 +25,4 @@ def _write(stored: Document | None, body: Document, ctx: WriteContext) -> Subres
     return SubresourceResult(document=new)
 
 
-SUBRESOURCES = (Subresource("*", "status", ("get", "update", "patch"), _write),)
+SUBRESOURCES = (Subresource("*", "status", ("get", "update", "patch"), _write, admits=True),)
