@@ -152,7 +152,7 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
     last, since_s = -1, observer.now_s
     while True:
         documents = {resource: list(observer.documents(resource)) for resource in RESOURCES}
-        unrest = [*unrest_of(documents), *_unsettled(documents["pods"])]
+        unrest = [*unrest_of(documents), *_unscheduled(documents["pods"])]
         count = sum(changes.get(kind, 0) for kind in RESTLESS)
         if unrest or count != last:
             last, since_s = count, observer.now_s
@@ -167,17 +167,14 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
         await asyncio.sleep(0.5)
 
 
-def _unsettled(pods: Iterable[Document]) -> list[tuple[str, str]]:
-    """Return the pods that neither run nor ended, and why."""
-    found = []
-    for pod in pods:
-        meta, phase = pod["metadata"], pod.get("status", {}).get("phase", "Pending")
-        what = f"Pod {meta['namespace']}/{meta['name']}"
-        if meta.get("deletionTimestamp"):
-            found.append((what, "still being deleted at rest"))
-        elif phase == "Pending":
-            found.append((what, "still Pending at rest"))
-    return found
+def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
+    """Return the pods that no node has; the stories of chaos leave room for all."""
+    waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
+    return [
+        (f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}", "is still unscheduled at rest")
+        for pod in waiting
+        if pod.get("status", {}).get("phase", "Pending") == "Pending"
+    ]
 
 
 def _undisturbed(story: Story, overrides: Mapping[str, Value]) -> Mapping[str, int]:

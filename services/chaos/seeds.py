@@ -7,12 +7,13 @@ is also run in fresh interpreters with different hash seeds: its digest must not
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class Outcome(msgspec.Struct):
     wall_s: float
     virtual_s: float
     fault_count: int = 0
+    must_rest: bool = True
 
 
 def run_job(job: Job) -> Outcome:
@@ -59,39 +61,56 @@ def run_job(job: Job) -> Outcome:
         overrides = {text.partition("=")[0]: switches[text.partition("=")[0]] for text in switches.assignments}
         run = run_chaos(load_story(job.story), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
-        return Outcome(job.story, job.assignments, job.seed, "", f"{type(error).__name__}: {error}", 0.0, 0.0)
+        problem = f"{type(error).__name__}: {error}"
+        return Outcome(job.story, job.assignments, job.seed, "", problem, 0.0, 0.0, 0, job.must_rest)
     result = run.result
     return Outcome(
         job.story, job.assignments, job.seed, result.digest, run.problem, result.wall_s, result.virtual_s,
-        len(run.faults),
+        len(run.faults), job.must_rest,
     )  # fmt: skip
 
 
 def run_jobs(jobs: Sequence[Job], record: Path | None, done: Callable[[Outcome], None], *, workers: int = 0) -> None:
-    """Run what the record does not hold yet; call `done` for each outcome, those of the record first."""
+    """Run what the record does not hold yet; call `done` for each outcome, those of the record first.
+
+    An interrupt ends the workers at once; what they had finished is in the record.
+    """
     known = _read(record)
     left = []
     for job in jobs:
-        outcome = known.get((job.story, job.assignments, job.seed))
+        outcome = known.get((job.story, job.assignments, job.seed, job.must_rest))
         if outcome is None:
             left.append(job)
         else:
             done(outcome)
-    pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, get_context("spawn"))
+    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would tell nobody anything.
+    ours = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        for future in as_completed([pool.submit(run_job, job) for job in left]):
+        futures = [pool.submit(run_job, job) for job in left]
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    try:
+        for future in as_completed(futures):
             outcome = future.result()
             if record is not None:
                 with record.open("ab") as file:
                     file.write(msgspec.json.encode(outcome) + b"\n")
             done(outcome)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in active_children():
+            worker.terminate()
+        raise
+    pool.shutdown()
 
 
 def _read(record: Path | None) -> dict[Any, Outcome]:
     if record is None or not record.exists():
         return {}
+    if not record.read_bytes().endswith(b"\n"):
+        with record.open("ab") as file:
+            file.write(b"\n")  # a torn line must not swallow the next one
     known = {}
     for line in record.read_bytes().splitlines():
         try:
@@ -99,7 +118,7 @@ def _read(record: Path | None) -> dict[Any, Outcome]:
         except msgspec.DecodeError:
             continue
         if not outcome.problem:
-            known[(outcome.story, outcome.assignments, outcome.seed)] = outcome
+            known[(outcome.story, outcome.assignments, outcome.seed, outcome.must_rest)] = outcome
     return known
 
 

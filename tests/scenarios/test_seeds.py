@@ -1,10 +1,13 @@
 """Seeds: one seed is one run, whatever the interpreter's hash seed; crashes break no invariant."""
 
+import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from services.chaos.seeds import Job, digest_elsewhere, run_job
+from services.chaos.plan import KINDS, draw
+from services.chaos.seeds import Job, Outcome, digest_elsewhere, run_job, run_jobs
 from services.experiments.arms import parse_arms
 from services.experiments.compare import compare
 from services.scenarios.run import load_story, simulate
@@ -19,6 +22,50 @@ def test_the_runaway_with_unbinding_survives_random_crashes(seed):
     outcome = run_job(Job(RUNAWAY, UNBIND, seed))
 
     assert outcome.problem == ""
+
+
+@pytest.mark.parametrize("story", ["crashes/killed-apiserver", "crashes/power-cut", "first-life/a-pods-first-life"])
+@pytest.mark.parametrize("seed", range(3))
+def test_other_stories_survive_random_crashes(story, seed):
+    outcome = run_job(Job(str(EXPERIMENTS / f"{story}.txt"), (), seed))
+
+    assert outcome.problem == ""
+
+
+def test_the_failing_arm_breaks_no_invariant_under_random_crashes():
+    outcome = run_job(Job(RUNAWAY, ("kubelet.on_reject=fail",), 1, must_rest=False))
+
+    assert outcome.problem == ""
+
+
+def test_seeds_draw_every_kind_of_fault_for_every_component():
+    components = ("apiserver", "controllers", "kubelet/h0", "scheduler")
+    drawn = [fault for seed in range(300) for fault in draw(random.Random(seed), components, 20.0)]
+
+    assert {f.kind for f in drawn} == set(KINDS)
+    assert {f.component for f in drawn if f.kind == "kill"} == set(components)
+    assert {f.detail for f in drawn if f.kind == "cut"} == {"requests", "replies", "both"}
+    assert all(0 <= f.at_s <= 20.0 for f in drawn)
+    aimed = [bool(f.site) for f in drawn if f.kind == "kill"]
+    assert 0.4 < sum(aimed) / len(aimed) < 0.7
+
+
+def test_finished_seeds_are_not_run_again_and_failed_ones_are(tmp_path):
+    record = tmp_path / "seeds.jsonl"
+    passed, failed = (
+        Outcome(RUNAWAY, UNBIND, seed, "digest", problem, 1.0, 1.0) for seed, problem in ((0, ""), (1, "x"))
+    )
+    record.write_bytes(b"\n".join(map(msgspec.json.encode, (passed, failed))) + b'\n{"torn')
+    outcomes = []
+
+    run_jobs([Job(RUNAWAY, UNBIND, 0), Job(RUNAWAY, UNBIND, 1)], record, outcomes.append, workers=1)
+
+    assert outcomes[0] == passed
+    assert outcomes[1].seed == 1
+    assert outcomes[1].problem == ""
+    again = []
+    run_jobs([Job(RUNAWAY, UNBIND, 0), Job(RUNAWAY, UNBIND, 1)], record, again.append, workers=1)
+    assert again == outcomes
 
 
 def test_one_seed_has_one_digest_in_five_interpreters_with_different_hash_seeds():

@@ -51,7 +51,7 @@ def command(
     jobs = [Job(str(file), tuple(assignments), number, not no_rest) for number in range(seed, seed + seeds)]
     outcomes = _run(jobs, record, quiet=output == "json")
     failed = [o for o in outcomes if o.problem]
-    digests = {digest_elsewhere(jobs[0], number) for number in range(repeat)}
+    digests = _digests_elsewhere(jobs[0], repeat, quiet=output == "json")
     differs = repeat > 0 and digests != {next(o.digest for o in outcomes if o.seed == seed)}
     if output == "json":
         print_json(
@@ -65,24 +65,43 @@ def command(
     else:
         _show(jobs, outcomes, failed)
         if repeat:
-            console.print(f"seed {seed} again in {repeat} fresh interpreters: {len(digests)} different digests")
+            verdict = f"{len(digests)} different digests" if differs else "the same digest each time"
+            console.print(f"seed {seed} again in {repeat} fresh interpreters: {verdict}")
     raise SystemExit(EXIT_FAILED if failed or differs else 0)
+
+
+def _progress(what: str, *, quiet: bool) -> Progress:
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
+    return Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
 
 
 def _run(jobs: list[Job], record: Path | None, *, quiet: bool) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal
-    ) as progress:
+    with _progress("seeds", quiet=quiet) as progress:
         task = progress.add_task("", total=len(jobs), failed=0)
 
         def done(outcome: Outcome) -> None:
             outcomes.append(outcome)
             progress.update(task, advance=1, failed=sum(bool(o.problem) for o in outcomes))
 
-        run_jobs(jobs, record, done)
+        try:
+            run_jobs(jobs, record, done)
+        except KeyboardInterrupt:
+            on = "; the same command goes on from there" if record is not None else ""
+            console.print(f"interrupted after {len(outcomes)} of {len(jobs)} seeds{on}", markup=False)
+            raise
     return sorted(outcomes, key=lambda o: o.seed)
+
+
+def _digests_elsewhere(job: Job, repeat: int, *, quiet: bool) -> set[str]:
+    digests: set[str] = set()
+    if repeat:
+        with _progress("again", quiet=quiet) as progress:
+            task = progress.add_task("", total=repeat, failed=0)
+            for number in range(repeat):
+                digests.add(digest_elsewhere(job, number))
+                progress.update(task, advance=1, failed=len(digests) - 1)
+    return digests
 
 
 def _show(jobs: list[Job], outcomes: list[Outcome], failed: list[Outcome]) -> None:
