@@ -67,6 +67,26 @@ class Check:
         """Look at the whole, about once a second of the log's time; `line` is the newest."""
 
 
+class Departed:
+    """Uids of removed objects, kept for a while: lines about them may still come."""
+
+    def __init__(self, kept: int = 10_000) -> None:
+        self._kept = kept
+        self._uids: dict[str, None] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def add(self, uid: str) -> str:
+        """Remember one; return the one to forget for it, or ""."""
+        self._uids[uid] = None
+        if len(self._uids) <= self._kept:
+            return ""
+        oldest = next(iter(self._uids))
+        del self._uids[oldest]
+        return oldest
+
+
 def uid_of(line: Line) -> str:
     """Return the uid of the line's object, or ""."""
     return line.obj.get("uid", "") if line.obj else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
@@ -20,8 +20,9 @@ class BindingGenerations(Check):
         super().__init__(context)
         self._max = self.switches.integer("unbind.max_attempts")
         self._state: dict[str, tuple[int, int, bool]] = {}
-        self._bound_once: dict[tuple[str, int], None] = {}
-        self._given_up: dict[tuple[str, int, str], None] = {}
+        self._bound_once: dict[str, dict[int, None]] = {}
+        self._given_up: dict[str, dict[tuple[int, str], None]] = {}
+        self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
         """Follow bind and unbind commits and the scheduler's results."""
@@ -34,6 +35,9 @@ class BindingGenerations(Check):
         uid = commit.content.uid
         if commit.type == "DELETED":
             self._state.pop(uid, None)
+            forgotten = self._departed.add(uid)
+            self._bound_once.pop(forgotten, None)
+            self._given_up.pop(forgotten, None)
             return
         if commit.type == "ADDED" and commit.content.node:
             self._state[uid] = (0, 0, True)
@@ -59,7 +63,7 @@ class BindingGenerations(Check):
             report(line, f"binding generation {generation} does not exceed {old_generation}")
         if commit.content.unbinds != old_unbinds:
             report(line, f"a binding changed unbindCount from {old_unbinds} to {commit.content.unbinds}")
-        if (uid, commit.content.unbinds, node) in self._given_up:
+        if (commit.content.unbinds, node) in self._given_up.get(uid, ()):
             report(line, f"bound to {node} after the scheduler took that bind for failed")
         self._state[uid] = (generation, commit.content.unbinds, True)
 
@@ -78,11 +82,12 @@ class BindingGenerations(Check):
         uid, count = uid_of(line), int(line.data.get("unbind_count", 0))
         outcome = line.data.get("outcome")
         if line.ev == "sched.bind_call":
-            self._given_up.pop((uid, count, line.node), None)
+            self._given_up.get(uid, {}).pop((count, line.node), None)
         elif outcome == "ok":
-            if (uid, count) in self._bound_once:
+            counts = self._bound_once.setdefault(uid, {})
+            if count in counts:
                 report(line, f"bound twice at unbindCount {count}")
-            self._bound_once[(uid, count)] = None
+            counts[count] = None
             commit = self.view.at(line.rv) if line.rv else None
             if commit is not None and commit.content.uid != uid:
                 report(line, f"the bind of {uid} bound {commit.content.uid} at version {line.rv}")
@@ -90,7 +95,7 @@ class BindingGenerations(Check):
             stored = self.view.get("Pod", line.obj["ns"], line.obj["name"])
             if stored is not None and (stored.uid, stored.node, stored.unbinds) == (uid, line.node, count):
                 report(line, f"the scheduler took its bind to {line.node} for failed; it is stored at {stored.rv}")
-            self._given_up[(uid, count, line.node)] = None
+            self._given_up.setdefault(uid, {})[(count, line.node)] = None
 
 
 CHECK = BindingGenerations

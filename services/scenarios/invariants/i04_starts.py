@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from dataclasses import dataclass, field
+
+from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.telemetry.eventlog import Line
+
+
+@dataclass
+class _Bindings:
+    """What became of one pod's bindings, by generation; `saved` and `started` tell on which nodes."""
+
+    bound: dict[int, str] = field(default_factory=dict)
+    saved: dict[tuple[int, str], None] = field(default_factory=dict)
+    started: dict[int, str] = field(default_factory=dict)
+    torn_down: dict[int, None] = field(default_factory=dict)
+    unbound: dict[int, None] = field(default_factory=dict)
 
 
 class StartsAfterBind(Check):
@@ -18,16 +31,20 @@ class StartsAfterBind(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._bound: dict[tuple[str, int], str] = {}
-        self._started: dict[tuple[str, int], str] = {}
-        self._unbound: dict[tuple[str, int], None] = {}
-        self._torn_down: dict[tuple[str, int], None] = {}
-        self._saved: dict[tuple[str, int, str], None] = {}
-        self._keys: dict[str, list[int]] = {}
+        self._pods: dict[str, _Bindings] = {}
+        self._departed = Departed()
         # These arms exist to show the breach; it is counted by comparison, not failed.
         self._is_counted_only = (
             self.switches.choice("kubelet.unbind_teardown") == "after" or self.switches.choice("unbind.fence") == "none"
         )
+        if self._is_counted_only:
+            self.why_not = "this arm exists to show the breach"
+
+    def _of(self, uid: str) -> _Bindings:
+        found = self._pods.get(uid)
+        if found is None:
+            found = self._pods[uid] = _Bindings()
+        return found
 
     def take(self, line: Line, report: Report) -> None:
         """Order binds, teardowns, checkpoints, starts and unbinds of one (uid, generation)."""
@@ -36,47 +53,40 @@ class StartsAfterBind(Check):
         if line.ev == "store.commit":
             self._take_commit(line, report)
             return
-        key = (uid_of(line), line.gen or 0)
+        pod, generation = self._of(uid_of(line)), line.gen or 0
         if line.ev == "kubelet.teardown_done":
-            self._torn_down[key] = None
+            pod.torn_down[generation] = None
         elif line.ev == "kubelet.checkpoint":
-            self._saved[(*key, line.node)] = None
+            pod.saved[(generation, line.node)] = None
         else:
-            if self._bound.get(key) != line.node:
-                report(
-                    line, f"started on {line.node} at generation {key[1]}, which was bound to {self._bound.get(key)}"
-                )
-            if key in self._unbound:
-                report(line, f"started at generation {key[1]}, which was unbound")
-            if (*key, line.node) not in self._saved:
-                report(line, f"started at generation {key[1]} before its checkpoint was written")
-            self._started[key] = line.node
+            bound = pod.bound.get(generation)
+            if bound != line.node:
+                report(line, f"started on {line.node} at generation {generation}, which was bound to {bound}")
+            if generation in pod.unbound:
+                report(line, f"started at generation {generation}, which was unbound")
+            if (generation, line.node) not in pod.saved:
+                report(line, f"started at generation {generation} before its checkpoint was written")
+            pod.started[generation] = line.node
 
     def _take_commit(self, line: Line, report: Report) -> None:
         commit = pod_commit(self.view)
         if commit is None:
             return
-        uid, node = commit.content.uid, commit.content.node
-        key = (uid, commit.content.generation)
-        is_new = commit.before is None or commit.before.uid != uid
+        uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
         if commit.type == "DELETED":
-            self._forget(uid)
-        elif commit.subresource == "binding" or (node and (is_new or commit.is_replayed)):
-            self._bound[key] = node
-            self._keys.setdefault(uid, []).append(key[1])
+            # Its kubelet may not know yet, so what was bound is kept for a while.
+            self._pods.pop(self._departed.add(uid), None)
+            return
+        is_new = commit.before is None or commit.before.uid != uid
+        if commit.subresource == "binding" or (node and (is_new or commit.is_replayed)):
+            self._of(uid).bound[generation] = node
         elif commit.subresource == "unbind":
-            if key in self._started:
-                report(line, f"unbound at generation {key[1]} although it started on {self._started[key]}")
-            if key not in self._torn_down:
-                report(line, f"unbound at generation {key[1]} before its teardown was done")
-            self._unbound[key] = None
-
-    def _forget(self, uid: str) -> None:
-        """Keep of a removed pod only where it was bound: its kubelet may not know yet."""
-        for generation in self._keys.pop(uid, ()):
-            key = (uid, generation)
-            self._started.pop(key, None)
-            self._torn_down.pop(key, None)
+            pod = self._of(uid)
+            if generation in pod.started:
+                report(line, f"unbound at generation {generation} although it started on {pod.started[generation]}")
+            if generation not in pod.torn_down:
+                report(line, f"unbound at generation {generation} before its teardown was done")
+            pod.unbound[generation] = None
 
 
 CHECK = StartsAfterBind

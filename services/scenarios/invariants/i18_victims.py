@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from typing import Any
+
+from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.telemetry.eventlog import Line
 
 
 class VictimsHavePreemptors(Check):
-    """I18: what the scheduler deletes is a victim it announced, once."""
+    """I18: what the scheduler deletes is a victim it announced, once, for a pod that waits and matters more.
+
+    `sched.victim` tells the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities.
+    """
 
     id = "I18"
     events = ("sched.victim", "store.commit")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._victims: dict[str, bool] = {}
+        self._victims: dict[str, dict[str, Any]] = {}
+        self._deleted: dict[str, None] = {}
+        self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
         """Match the scheduler's deletes with its sched.victim lines."""
         if line.ev == "sched.victim":
-            self._victims.setdefault(uid_of(line), False)
-        elif (
-            pod_commit(self.view) is not None
-            and line.data.get("verb") == "delete"
-            and line.identity == "system:kube-scheduler"
-        ):
-            uid = uid_of(line)
+            self._victims[uid_of(line)] = line.data
+            return
+        commit = pod_commit(self.view)
+        if commit is None:
+            return
+        uid = commit.content.uid
+        if commit.verb == "delete" and commit.identity == "system:kube-scheduler":
             if uid not in self._victims:
                 report(line, "deleted by the scheduler without being a victim")
-            elif self._victims[uid]:
+            elif uid in self._deleted:
                 report(line, "deleted twice as a victim")
-            self._victims[uid] = True
+            else:
+                self._judge(line, self._victims[uid], report)
+            self._deleted[uid] = None
+        if commit.type == "DELETED":
+            forgotten = self._departed.add(uid)
+            self._victims.pop(forgotten, None)
+            self._deleted.pop(forgotten, None)
+
+    def _judge(self, line: Line, data: dict[str, Any], report: Report) -> None:
+        mine, theirs = data.get("priority"), data.get("preemptor_priority")
+        if mine is not None and theirs is not None and theirs <= mine:
+            report(line, f"deleted at priority {mine} for a pod of priority {theirs}")
+        preemptor = data.get("preemptor")
+        if not preemptor:
+            return
+        found = next((pod for pod in self.view.table("Pod").objects.values() if pod.uid == preemptor), None)
+        if found is None:
+            report(line, f"deleted for pod {preemptor}, which is not stored")
+        elif found.node or found.is_over:
+            report(line, f"deleted for pod {found.namespace}/{found.name}, which is bound to {found.node or 'no node'}")
 
 
 CHECK = VictimsHavePreemptors

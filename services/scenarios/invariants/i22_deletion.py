@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report, uid_of
+from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from services.telemetry.eventlog import Line
 
 
@@ -15,7 +15,7 @@ class DeletionIsOneWay(Check):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._deletion: dict[str, str] = {}
-        self._removed: dict[str, None] = {}
+        self._removed = Departed(100_000)
 
     def take(self, line: Line, report: Report) -> None:
         """Follow deletion timestamps (RFC 3339 in UTC compare as texts)."""
@@ -26,7 +26,7 @@ class DeletionIsOneWay(Check):
             report(line, "a removed uid came back")
         before = self._deletion.get(uid, "")
         if line.data.get("type") == "DELETED":
-            self._removed[uid] = None
+            self._removed.add(uid)
             self._deletion.pop(uid, None)
             return
         if before and not stamp:

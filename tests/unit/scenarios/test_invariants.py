@@ -317,3 +317,24 @@ def test_what_no_line_tells_of_is_named_as_not_judged():
 
     assert {"I6", "I15", "I16"} <= set(auditor.not_judged)
     assert "I12" not in auditor.not_judged
+
+
+def _preempted(**data):
+    waiting = POD | {"uid": "u9", "name": "vip"}
+    log = Log().commit(kind="ADDED", verb="create").commit(kind="ADDED", verb="create", obj=waiting)
+    if data:
+        log.add("sched.victim", data=data)
+    return log.commit(verb="delete", identity="system:kube-scheduler", deletion="2026-01-01T00:00:30Z")
+
+
+def test_i18_a_victim_nobody_announced_or_that_matters_as_much_or_whose_preemptor_went():
+    lawful = {"preemptor": "u9", "priority": 0, "preemptor_priority": 10}
+
+    assert _judge(_preempted(**lawful)) == set()
+    assert _judge(_preempted()) == {"I18"}
+    assert _judge(_preempted(**lawful | {"priority": 10})) == {"I18"}
+    assert _judge(_preempted(**lawful | {"preemptor": "u7"})) == {"I18"}
+    again = _preempted(**lawful).commit(
+        verb="delete", identity="system:kube-scheduler", deletion="2026-01-01T00:00:30Z"
+    )
+    assert _judge(again) == {"I18"}
