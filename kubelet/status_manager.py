@@ -216,7 +216,12 @@ def _difference(baseline: Document | None, status: Document) -> Document | None:
             continue
         if field == "conditions" and held:
             before = {c["type"]: c for c in held}
-            value = [c for c in value if before.get(c["type"]) != c]
+            value = [
+                # A merge keeps what a patch does not name: the reason of a condition that is True now must go.
+                {**dict.fromkeys(n for n in before.get(c["type"], {}) if n not in c), **c}
+                for c in value
+                if before.get(c["type"]) != c
+            ]
             if not value:
                 continue
         patch[field] = value

@@ -231,8 +231,43 @@ def test_what_kubelets_are_told_wrongly_ends_the_start_in_one_line(tmp_path):
     assert not processes_below(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file or directory"),
+        ("[{", "Input data was truncated"),
+        ("{}", "Expected `array`"),
+        ('[{"name": "n1", "nmua": "2x8"}]', "node n1: Object contains unknown field `nmua`"),
+        ('[{"name": "n1", "numa": "eight"}]', "node n1: numa: 'eight', want for example 2x8"),
+        ('[{"name": "n1"}, {"name": "n1"}]', "node n1 is defined twice"),
+    ],
+)
+def test_a_wrong_nodes_file_is_told_before_anything_starts(content, said, tmp_path):
+    file = tmp_path / "nodes.json"
+    if content is not None:
+        file.write_text(content)
+
+    ended = keplab("up", "--data", str(tmp_path / "data"), "--nodes-file", str(file))
+
+    assert 2 == ended.returncode
+    assert f"--nodes-file {file}: " in ended.stderr
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_nodes_come_from_a_file_as_they_are_defined_there(tmp_path):
+    nodes = ROOT / "experiments" / "runaway" / "nodes.json"
+    ended = keplab("up", "--data", str(tmp_path), "--engine", "memory", "--nodes-file", str(nodes), "--detach")
+    try:
+        assert 0 == ended.returncode, ended.stderr
+        assert ["n1", "n2", "n3"] == nodes_in(tmp_path / "kubeconfig")
+    finally:
+        keplab("down", "--data", str(tmp_path))
+
+
 def test_every_command_has_help_with_examples():
-    for command in ("up", "down", "status", "switches"):
+    for command in ("up", "down", "status", "run", "compare", "chaos", "trace", "scenarios", "switches"):
         shown = keplab(command, "--help")
 
         assert 0 == shown.returncode

@@ -11,7 +11,13 @@ from services.scenarios.run import load_story
 from services.scenarios.script import ScriptError
 
 
-@click.command("scenarios", epilog="Example: keplab scenarios --dir experiments")
+@click.command(
+    "scenarios",
+    epilog="""\b
+Examples:
+  keplab scenarios
+  keplab scenarios --dir experiments/unbinding -o json""",
+)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("experiments"), show_default=True)
 @OUTPUT
 def command(folder: Path, output: str) -> None:

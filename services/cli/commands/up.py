@@ -12,10 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from services.api.switches import Switches
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
-from services.runtime.supervisor import AlreadyRunning, MeshError, MeshOptions, Supervisor, holder, read_state
+from services.runtime.supervisor import (
+    AlreadyRunning,
+    MeshError,
+    MeshOptions,
+    Supervisor,
+    block_sizes,
+    holder,
+    read_state,
+)
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
@@ -28,11 +37,14 @@ Examples:
   keplab up --nodes 1000 --engine memory
   keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
+  keplab up --nodes-file experiments/runaway/nodes.json --set kubelet.on_reject=unbind
 """
 
 
 @click.command("up", epilog=EPILOG)
 @click.option("--nodes", type=click.IntRange(0, 20_000), default=3, show_default=True, help="emulated nodes")
+@click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE",
+              help="JSON list of node definitions (NUMA nodes, labels, taints); instead of --nodes")  # fmt: skip
 @click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
 @click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
 @data_option
@@ -51,14 +63,34 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
     Switches.parse(given["assignments"])
+    given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     return _detach(given) if given["detach"] else _attend(given)
+
+
+def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
+    """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
+    from kubelet.config import NodeDefinition
+
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
+        names = [NodeDefinition.parse(definition).name for definition in found]
+    except OSError as error:
+        raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise click.UsageError(f"--nodes-file {path}: {error}") from None
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
+    rest = iter(found)
+    return {f"h{i}": [next(rest) for _ in range(size)] for i, size in enumerate(block_sizes(len(found), hosts))}
 
 
 def _attend(given: dict[str, Any]) -> int:
     options = MeshOptions(
         data_dir=given["data"],
-        nodes=given["nodes"],
+        nodes=0 if given["definitions"] else given["nodes"],
         hosts=given["hosts"],
+        definitions=given["definitions"],
         engine=given["engine"],
         rest_port=given["rest_port"],
         grpc_port=given["grpc_port"],
@@ -127,6 +159,8 @@ def _detach(given: dict[str, Any]) -> int:
     arguments = ["--data", str(data.absolute()), "--output", "json"]
     for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level"):
         arguments += [f"--{name.replace('_', '-')}", str(given[name])]
+    if given["nodes_file"]:
+        arguments += ["--nodes-file", str(given["nodes_file"].absolute())]
     for flag, texts in (("--set", given["assignments"]), ("--latency", given["latency"])):
         for text in texts:
             arguments += [flag, text]

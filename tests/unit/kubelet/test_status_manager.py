@@ -48,6 +48,16 @@ def test_the_first_write_sends_everything_and_later_ones_what_changed(manager, a
     assert write(manager, a_pod(), status(ready="True")) is None
 
 
+def test_what_a_condition_no_longer_says_is_taken_back(manager, a_pod):
+    why = {"reason": "ContainersNotReady", "message": "containers with unready status: [main]"}
+    waiting = {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", **why}]}
+    write(manager, a_pod(), waiting)
+
+    patch = write(manager, a_pod(), {**waiting, "conditions": [{"type": "Ready", "status": "True"}]}).patch
+
+    assert patch["status"]["conditions"] == [{"type": "Ready", "status": "True", "reason": None, "message": None}]
+
+
 def test_guarantees_n8_every_patch_carries_uid_and_observed_generation(manager, a_pod):
     write(manager, a_pod(), status())
 
