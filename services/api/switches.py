@@ -144,7 +144,7 @@ def find(name: str) -> Switch:
         if switch.name == name:
             return switch
     near = difflib.get_close_matches(name, [s.name for s in REGISTER], n=3) or [
-        s.name for s in REGISTER if name.lower() in s.name.lower()
+        s.name for s in REGISTER if len(name) > 3 and name.lower() in s.name.lower()
     ]
     hint = f"; did you mean {', '.join(near)}?" if near else "; see `keplab switches`"
     raise SwitchError(f"no switch is called {name!r}{hint}")

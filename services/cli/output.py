@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 import msgspec
+
+from services.api.switches import Switches, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,6 +21,19 @@ EXIT_NOT_STARTED = 3
 EXIT_INTERRUPTED = 130
 
 DATA_DIR_DEFAULT = ".keplab"
+
+
+def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
+    """Print one line to standard error and end."""
+    click.secho(f"keplab: {message}", err=True, fg="red")
+    raise SystemExit(code)
+
+
+def switch_overrides(assignments: Sequence[str]) -> dict[str, Value]:
+    """Return the values of `--set` options. Raises: SwitchError, which the command line turns into exit 2."""
+    switches = Switches.parse(assignments)
+    names = [text.partition("=")[0] for text in switches.assignments]
+    return {name: switches[name] for name in names}
 
 
 def output_option(command: F) -> F:
@@ -55,20 +70,30 @@ def print_json(document: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "", texts: int | None = None
+) -> None:
+    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped.
+
+    `texts`: the first so many columns are texts, the rest figures, set to the right; None: all are texts.
+    """
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    is_text = [texts is None or i < texts for i in range(len(columns))]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
 
         table = Table(title=title or None, box=None, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in texts:
+        for column, left in zip(columns, is_text, strict=True):
+            table.add_column(column, overflow="fold", justify="left" if left else "right")
+        for row in cells:
             table.add_row(*row)
-        Console().print(table)
+        Console(highlight=False).print(table)
         return
-    widths = [max(len(row[i]) for row in [list(columns), *texts]) for i in range(len(columns))]
-    for row in [list(columns), *texts]:
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
+    for row in [list(columns), *cells]:
+        padded = [
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(row, widths, is_text, strict=True)
+        ]
+        click.echo("   ".join(padded).rstrip())

@@ -6,20 +6,34 @@ import pytest
 
 from services.runtime import simloop
 from services.scenarios.run import load_story, plan_of
+from services.scenarios.script import parse_story
 from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import tell
+from services.scenarios.verbs import VERBS
 from services.scenarios.waterfall import pods_in, waterfall
 from services.telemetry import logs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 LIFE = EXPERIMENTS / "first-life" / "a-pods-first-life.txt"
-FAIL = EXPERIMENTS / "runaway" / "runaway-fail.txt"
+FAIL = """# One node, six aligned CPUs asked of four and four: refused, and Failed for good.
+nodes n1 numa=2x8 policy=single-numa-node
+pod a cpu=4 node=n1
+expect within 10s each pods name=a phase == Running
+pod spacer cpu=4 node=n1
+expect within 10s each pods name=spacer phase == Running
+pod b cpu=4 node=n1
+expect within 10s count pods phase=Running == 3
+delete pod/spacer grace=0
+expect within 10s count pods == 2
+pod web-1 cpu=6
+expect within 10s each pods name=web-1 phase == Failed
+"""
 UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
 
 
 def a_traced_run(path, seed):
     """Tell a story; return its spans and its event lines."""
-    story = load_story(path)
+    story = parse_story(path, "refused.txt", frozenset(VERBS)) if isinstance(path, str) else load_story(path)
     plan = plan_of(story, seed=seed, traced=True)
     logs.set_up("simulation", "error")
     lines, meshes = [], []

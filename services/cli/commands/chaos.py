@@ -9,7 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from services.api.switches import SwitchError, Switches
 from services.chaos.seeds import Job, Outcome, digest_elsewhere, run_jobs
-from services.cli.screen import EXIT_FAILED, OUTPUT, console, fail, print_json
+from services.cli.live import console
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json
 from services.scenarios.run import load_story
 from services.scenarios.script import ScriptError
 
@@ -29,7 +30,7 @@ Examples:
 @click.option("--no-rest", is_flag=True, help="judge safety only: this arm never comes to rest")
 @click.option("--record", type=click.Path(path_type=Path), help="remember finished seeds here, and go on from there")
 @click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
-@OUTPUT
+@output_option
 def command(
     file: Path,
     seeds: int,

@@ -7,16 +7,8 @@ from pathlib import Path
 import click
 
 from services.api.switches import SwitchError
-from services.cli.screen import (
-    EXIT_FAILED,
-    OUTPUT,
-    PodsView,
-    console,
-    fail,
-    print_json,
-    print_table,
-    switch_overrides,
-)  # fmt: skip
+from services.cli.live import PodsView, console
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, switch_overrides
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
@@ -40,7 +32,7 @@ Examples:
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes")
-@OUTPUT
+@output_option
 def command(
     file: Path,
     arms: tuple[str, ...],
@@ -86,7 +78,7 @@ def command(
 
 
 def _show(made: Comparison, path: Path) -> None:
-    print_table(["", *(arm.name for arm, _ in made.arms)], [(label, *cells) for label, cells in rows(made)])
+    print_table(["", *(arm.name for arm, _ in made.arms)], [(label, *cells) for label, cells in rows(made)], texts=1)
     for arm, runs in made.arms:
         for run in runs:
             for problem in [run.error, *(f"{v.invariant}: {v.detail}" for v in run.violations[:3])]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from services.api.switches import SwitchError
-from services.cli.screen import EXIT_FAILED, OUTPUT, PodsView, console, fail, print_json, switch_overrides
+from services.cli.live import PodsView, console
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, switch_overrides
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
 from services.scenarios.script import ScriptError
 
@@ -32,7 +33,7 @@ Examples:
     show_default=True,
     help="the API server's store, as processes",
 )
-@OUTPUT
+@output_option
 def command(
     files: tuple[Path, ...], processes: bool, seed: int, assignments: tuple[str, ...], engine: str, output: str
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from services.cli.screen import OUTPUT, fail, print_json, print_table
+from services.cli.output import fail, output_option, print_json, print_table
 from services.scenarios.run import load_story
 from services.scenarios.script import ScriptError
 
@@ -19,7 +19,7 @@ Examples:
   keplab scenarios --dir experiments/unbinding -o json""",
 )
 @click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("experiments"), show_default=True)
-@OUTPUT
+@output_option
 def command(folder: Path, output: str) -> None:
     """List every scenario below a folder with its first line."""
     if not folder.is_dir():
@@ -33,7 +33,7 @@ def command(folder: Path, output: str) -> None:
             [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in stories]
         )
         return
-    print_table(["file", "story"], [(s.path, s.title) for s in stories], left=2)
+    print_table(["file", "story"], [(s.path, s.title) for s in stories])
 
 
 COMMAND = command

@@ -8,7 +8,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from services.cli.screen import EXIT_FAILED, OUTPUT, console, fail, print_json, print_table
+from services.cli.live import console
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_story, simulate
 from services.scenarios.script import ScriptError
@@ -38,7 +39,7 @@ Examples:
 @click.option("--whole", is_flag=True, help="also what came after Running")
 @click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
 @click.option("--html", type=click.Path(path_type=Path), help="write it as a page of its own")
-@OUTPUT
+@output_option
 def command(
     target: str,
     namespace: str,
@@ -138,7 +139,7 @@ def _show(fall: Waterfall) -> None:
     console.print(f"\nCritical path from the request that created the pod {end}:")
     total = fall.total_ms
     share = [(p.what, f"{p.ms:.3f}", f"{100 * p.ms / total:.1f} %") for p in fall.critical_path]
-    print_table(["what", "ms", "share"], [*share, ("total", f"{total:.3f}", "100.0 %")])
+    print_table(["what", "ms", "share"], [*share, ("total", f"{total:.3f}", "100.0 %")], texts=1)
 
 
 def _names(fall: Waterfall, indent: str) -> list[str]:

@@ -1,59 +1,17 @@
-"""What all commands show the same way: JSON documents, tables, a live view of pods, one-line errors.
-
-On a terminal: colour, tables and a live view. Piped: plain lines, no control characters.
-"""
+"""A live view of a run on a terminal; plain lines every few seconds when piped."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
 
-import click
-import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from services.api.meta import Document
 from services.scenarios.observer import Observer
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_NO_START = 3
-EXIT_INTERRUPTED = 130
-
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
-
-OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text or json")
-
-
-def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
-    """Print one line to standard error and end."""
-    errors.print(f"keplab: {message}", style="red" if errors.is_terminal else None, markup=False)
-    raise SystemExit(code)
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: int = 1) -> None:
-    """Print a table: ruled on a terminal, tab-separated lines otherwise. The first `left` columns are texts."""
-    if not console.is_terminal:
-        # Not by the console, which would make spaces of the tabs.
-        for row in (columns, *rows):
-            sys.stdout.write("\t".join(row) + "\n")
-        return
-    table = Table(title=title or None, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < left else "right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
 
 
 class PodsView:
@@ -112,19 +70,3 @@ class PodsView:
         table.add_section()
         table.add_row("all", str(last.pending), str(last.running), f"{last.failed}  ({rate:.0f}/min)", "")
         return table
-
-
-def switch_overrides(assignments: Sequence[str]) -> dict[str, Any]:
-    """Return the values of `--set` options, or end with a usage error."""
-    from services.api.switches import SwitchError, Switches
-
-    try:
-        switches = Switches.parse(assignments)
-    except SwitchError as error:
-        fail(str(error))
-    return {text.partition("=")[0]: switches[text.partition("=")[0]] for text in switches.assignments}
-
-
-def flat(document: Document) -> list[tuple[str, str]]:
-    """Return the top-level scalars of a document as rows."""
-    return [(key, str(value)) for key, value in document.items() if not isinstance(value, dict | list)]
