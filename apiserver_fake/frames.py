@@ -15,6 +15,7 @@ from services.api.wire import Response, WatchEvent
 REMEMBERED_MAX = 512
 REMEMBERED_BYTES_MAX = 16 << 10
 
+
 def varint(number: int) -> bytes:
     """Return an unsigned number in protobuf's base 128."""
     if number < 0x80:

@@ -407,37 +407,51 @@ class Agent:
                 self._perform(effect)
 
     def _perform(self, effect: Any) -> None:
+        # The frequent ones first and by their type: there are a score of effects for every pod.
+        kind = type(effect)
+        if kind is SetTimer:
+            self.host.set_timer(effect.at_s, self, effect.what, effect.key)
+        elif kind is SpanStage:
+            self._span_stage(effect.key, effect.stage, effect.reason)
+        elif kind is Tell:
+            self._tell(effect)
+        elif kind is WriteStatuses:
+            self._write_statuses_soon()
+        elif kind is Save:
+            self.host.journal.put(self.name, effect.key, effect.seq, effect.data, self._saved)
+        elif kind is Log:
+            self._log(effect)
+        elif kind is StartSpan:
+            self._start_span(effect.key, effect.pod, effect.traceparent)
+        elif kind is EndSpan:
+            self._end_span(effect.key, effect.error)
+        else:
+            self._ask(effect)
+
+    def _log(self, line: Log) -> None:
+        key, pod = line.key, line.pod
+        name = pod.metadata.key if pod is not None else (line.name or Key("", ""))
+        held = self._spans.get(key)
+        self.host.seams.events.write(
+            line.ev,
+            obj=("Pod", name.namespace, name.name, key.uid),
+            node=self.name,
+            gen=key.generation,
+            rv_seen=pod.metadata.rv if pod is not None else None,
+            trace_id=held[0].trace_id if held is not None else "",
+            data=line.data,
+        )
+
+    def _end_span(self, key: WorkerKey, error: str) -> None:
+        self._span_names.pop(key, None)
+        if (held := self._spans.pop(key, None)) is not None:
+            if held[1] is not None:
+                held[1].end()
+            held[0].end(error)
+
+    def _ask(self, effect: Any) -> None:
+        """Make a call in a task of its own."""
         match effect:
-            case Log(ev=ev, pod=pod, key=key, data=data, name=name):
-                meta_key = pod.metadata.key if pod is not None else (name or Key("", ""))
-                held = self._spans.get(key)
-                self.host.seams.events.write(
-                    ev,
-                    obj=("Pod", meta_key.namespace, meta_key.name, key.uid),
-                    node=self.name,
-                    gen=key.generation,
-                    rv_seen=pod.metadata.rv if pod is not None else None,
-                    trace_id=held[0].trace_id if held is not None else "",
-                    data=data,
-                )
-            case SetTimer(at_s=at_s, what=what, key=key):
-                self.host.set_timer(at_s, self, what, key)
-            case Save(key=key, seq=seq, data=data):
-                self.host.journal.put(self.name, key, seq, data, self._saved)
-            case WriteStatuses():
-                self._write_statuses_soon()
-            case Tell():
-                self._tell(effect)
-            case StartSpan(key=key, pod=pod, traceparent=traceparent):
-                self._start_span(key, pod, traceparent)
-            case SpanStage(key=key, stage=stage, reason=reason):
-                self._span_stage(key, stage, reason)
-            case EndSpan(key=key, error=error):
-                self._span_names.pop(key, None)
-                if (held := self._spans.pop(key, None)) is not None:
-                    if held[1] is not None:
-                        held[1].end()
-                    held[0].end(error)
             case CallUnbind():
                 self.host.spawn(self._unbind(effect))
             case ReadPod(key=key, pod=pod):

@@ -547,21 +547,26 @@ class PodWorker:
         time to pass: what follows at once is written with what it leads to.
         """
         out, self._out = self._out, []
-        if not any(c.state == "recording" for c in self.containers) and self.state != "stopped":
-            out.append(_POKE)
+        if self.state == "stopped":
+            return out
+        for container in self.containers:
+            if container.state == "recording":
+                return out
+        out.append(_POKE)
         return out
 
     @property
     def phase(self) -> str:
         """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
-        mains = [c for c in self.containers if c.kind == MAIN]
         if self.state == "terminated":
+            mains = [c for c in self.containers if c.kind == MAIN]
             if self.termination is not None and self.termination.reason:
                 return "Failed"
             done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
             return "Succeeded" if done else "Failed"
-        if any(c.is_running or c.has_run for c in mains):
-            return "Running"
+        for container in self.containers:
+            if container.kind == MAIN and (container.is_running or container.has_run):
+                return "Running"
         return "Pending"
 
     @property
@@ -594,8 +599,10 @@ class PodWorker:
         unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
         why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
         self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
-        met = {c.type for c in self.pod.status.conditions if c.status == "True"}
-        gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
+        gates: list[str] = []
+        if self.pod.spec.readiness_gates:
+            met = {c.type for c in self.pod.status.conditions if c.status == "True"}
+            gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
         if not unready and gates:
             why, text = "ReadinessGatesNotReady", "; ".join(f'corresponding condition of pod readiness gate "{g}" '
                                                             "does not exist." for g in gates)  # fmt: skip

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def format_time(wall_s: float) -> str:
     """Return whole seconds as Kubernetes' `Time` does: `2026-01-02T03:04:05Z`."""
-    return datetime.fromtimestamp(int(wall_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _spelt(int(wall_s))
+
+
+@lru_cache(maxsize=64)
+def _spelt(second: int) -> str:
+    # Thousands of writes happen in one second, and each spells it several times.
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(wall_s: float) -> str:
