@@ -27,6 +27,7 @@ delete pod/spacer grace=0
 expect within 10s count pods == 2
 pod web-1 cpu=6
 expect within 10s each pods name=web-1 phase == Failed
+wait 1s
 """
 UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
 
