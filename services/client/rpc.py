@@ -263,7 +263,7 @@ class _Calls:
         # Depth tells a busy client from one that asks and waits: the latter must never be slowed.
         depth = len(self._pending)
         if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
-            await asyncio.sleep(0.001 if depth < 64 else 0.002)
+            await asyncio.sleep(0.001 if depth < 16 else 0.002)
 
     async def _receive(self, stream: Any, backoff: _Backoff) -> None:
         while True:
