@@ -10,7 +10,6 @@ TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
 SHELLS = {
     "apiserver_fake": {
         "frames",
-        "frames",
         "grpc_server",
         "journal",
         "rest_log",
