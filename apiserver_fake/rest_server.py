@@ -52,6 +52,8 @@ from services.api.wire import Api, Request, Response
 log = structlog.get_logger()
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+REQUEST_LINE_BYTES_MAX = 1 << 20
+"""As Go's server has it: selectors travel in the address, and clients send long ones."""
 KEEPALIVE_S = 75.0
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -558,8 +560,9 @@ async def serve(
     session = aiohttp.ClientSession(auto_decompress=True)
     door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
     listener = web.Server(
-        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None
-    )
+        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None,
+        max_line_size=REQUEST_LINE_BYTES_MAX, max_field_size=REQUEST_LINE_BYTES_MAX,
+    )  # fmt: skip
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
     sweep = _SilenceSweep(listener, door, clock, chosen.first_request_max_s)
     try:

@@ -155,6 +155,8 @@ class KubeletConfig(CommonConfig):
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""
         found: list[NodeDefinition] = []
+        if self.nodes < 0 or self.first < 0:
+            raise StartError(f"--nodes {self.nodes} --first {self.first}: want 0 or more", EXIT_USAGE)
         try:
             for given in self.definitions:
                 found.append(given if isinstance(given, NodeDefinition) else NodeDefinition.parse(_object(given)))
@@ -192,6 +194,8 @@ def _object(text: str) -> dict[str, object]:
 def _read_file(path: str) -> list[NodeDefinition]:
     try:
         items = msgspec.json.decode(Path(path).read_bytes(), type=list[dict[str, object]])
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise ValueError(f"--nodes-file {path}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
         raise ValueError(f"--nodes-file {path}: {error}") from None
     return [NodeDefinition.parse(item) for item in items]

@@ -73,8 +73,10 @@ def _label_key(text: str, whole: str) -> str:
 
 def _values(text: str, whole: str) -> tuple[str, ...]:
     text = text.strip()
-    if not (text.startswith("(") and text.endswith(")")):
-        raise BadRequest(f"unable to parse requirement: found {text!r}, expected '(' in selector {whole!r}")
+    if not text.startswith("("):
+        raise BadRequest(f"unable to parse requirement: found {text!r}, expected: '(' in selector {whole!r}")
+    if not text.endswith(")"):
+        raise BadRequest(f"unable to parse requirement: found '', expected: ',' or ')' in selector {whole!r}")
     return tuple(v.strip() for v in text[1:-1].split(","))
 
 

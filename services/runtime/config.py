@@ -25,6 +25,7 @@ EXIT_LOCKED = 75
 EXIT_CONFIG = 78
 
 PREFIX = "KEPLAB_"
+PORT_MAX = 65535
 
 
 class StartError(Exception):
@@ -155,6 +156,9 @@ def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog
             continue
         try:
             values[f.name] = _read(hints[f.name], texts)
+            lowest = -1 if f.name == "health_port" else 0
+            if f.name.endswith("port") and not lowest <= (values[f.name] or 0) <= PORT_MAX:
+                raise ValueError(f"want a port from 0 to {PORT_MAX}, not {texts[-1]!r}")
         except ValueError as error:
             raise StartError(f"{origin}: {error}", EXIT_USAGE) from None
     config = cls(**values)

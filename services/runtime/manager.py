@@ -29,6 +29,7 @@ from services.client.store import meta_of
 from services.reconcile.actions import Action, Batch, Delete, Query, Result
 from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
+from services.runtime.config import StartError
 
 V = TypeVar("V", bound=View)
 
@@ -310,9 +311,11 @@ class _Loop:
         self._seams = seams
         self._clock = seams.clock
         self._caches = caches
-        self._client = Client(
-            seams.transport.api(controller.identity), seams.clock, seams.random, field_manager=controller.name
-        )
+        try:
+            api = seams.transport.api(controller.identity)
+        except KeyError as error:
+            raise StartError(str(error.args[0])) from None
+        self._client = Client(api, seams.clock, seams.random, field_manager=controller.name)
         self._recorder = Recorder(self._client, seams.clock, seams.random, component=f"{controller.name}-controller")
         self._executor = Executor(self._client, self._recorder, seams.events, controller=controller.name)
         self._queue: WorkQueue[Key] = WorkQueue()

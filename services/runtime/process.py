@@ -33,6 +33,7 @@ from services.runtime.config import (
     EXIT_LOCKED,
     EXIT_OK,
     EXIT_USAGE,
+    PORT_MAX,
     CommonConfig,
     HelpRequested,
     StartError,
@@ -188,7 +189,8 @@ class _Process:
         finally:
             await self._close(end, store)
         if end.line:
-            print(f"{config.name}: {end.line}", file=sys.stderr)  # noqa: T201
+            # One line, whatever a library put into its message.
+            print(f"{config.name}: {' '.join(end.line.split())}", file=sys.stderr)  # noqa: T201
         return end.code
 
     def _make_transport(self) -> Transport:
@@ -201,7 +203,7 @@ class _Process:
         from services.client.rpc import RpcTransport
 
         host, _, port = self._config.server.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
             raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
         transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random)
         self._transport = transport

@@ -134,9 +134,11 @@ def test_an_idle_process_fits_in_60_mib(bakery, tmp_path):
     [
         (["--bogus"], 64, "bakery: unrecognized arguments: --bogus (try --help)"),
         (["--health-port", "x"], 64, "bakery: --health-port: want an integer, not 'x'"),
+        (["--health-port", "70000"], 64, "bakery: --health-port: want a port from 0 to 65535, not '70000'"),
         (["--set", "nope=1"], 64, "bakery: no switch is called 'nope'; see `keplab switches`"),
         (["--log-level", "loud"], 64, "bakery: log level 'loud': want one of debug, info, warning, error"),
         (["--server", "nowhere"], 64, "bakery: --server 'nowhere': want HOST:PORT"),
+        (["--server", "there:99999"], 64, "bakery: --server 'there:99999': want HOST:PORT"),
         (["--token-file", "/nowhere"], 78, "bakery: token file /nowhere: No such file or directory"),
         (["--data-dir", "/dev/null/x"], 78, "bakery: /dev/null/x: Not a directory"),
         (["--fails", "start"], 75, "bakery: the oven is locked by pid 12"),
