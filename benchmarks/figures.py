@@ -23,11 +23,12 @@ Say = Callable[[str], None]
 RUNAWAY = Path("experiments/runaway")
 RUNS = 3
 """Times the main workload is run; the median run counts."""
-STORIES: tuple[tuple[str, str, str, dict[str, Value]], ...] = (
-    ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}),
-    ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}),
-    ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}),
+STORIES: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
+    ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}, 1),
+    ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}, 100),
+    ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}, 100),
 )
+"""Name, title, file, switches, aim. The first makes thousands of pods: there the aim is to outrun the clock."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Figures:
 
 
 def measure(say: Say, *, is_quick: bool = False) -> Figures:
-    """Return all figures; takes about four minutes, or half of one."""
+    """Return all figures; takes one to two minutes, or half of one."""
     found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)
@@ -109,7 +110,7 @@ def _start(found: Figures, say: Say) -> None:
 
 
 def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
-    for name, title, file, overrides in STORIES[1:] if is_quick else STORIES:
+    for name, title, file, overrides, aim in STORIES[1:] if is_quick else STORIES:
         say(f"simulating {title}")
         result = simulate(load_story(RUNAWAY / file), seed=1, overrides=overrides)
         rate = result.virtual_s / result.wall_s
@@ -123,7 +124,7 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
                 "event_lines": result.lines,
             }
         )
-        found.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=10)
+        found.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=aim)
 
 
 def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
