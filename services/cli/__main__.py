@@ -7,6 +7,7 @@ start; 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -79,6 +80,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(f"Error: {error}", err=True)
         return EXIT_NOT_STARTED
     except (KeyboardInterrupt, click.Abort):
+        # A simulation that is cut short leaves its tasks pending, and asyncio would complain of each.
+        logging.getLogger("asyncio").disabled = True
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough.

@@ -79,10 +79,14 @@ class ProcessMesh:
         return component
 
     async def start(self) -> None:
-        """Start all processes and wait until every node is Ready."""
-        await self._supervisor.start()
-        self._auditing = asyncio.create_task(self._audit())
-        await self._wait_until_nodes_ready()
+        """Start all processes and wait until every node is Ready; after an error or Ctrl-C nothing is left."""
+        try:
+            await self._supervisor.start()
+            self._auditing = asyncio.create_task(self._audit())
+            await self._wait_until_nodes_ready()
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(self.stop()))
+            raise
 
     async def _wait_until_nodes_ready(self) -> None:
         wanted = {str(node["name"]) for node in self.plan.nodes}
