@@ -37,7 +37,7 @@ Examples:
   keplab up --nodes 1000 --engine memory
   keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
-  keplab up --nodes-file experiments/runaway/nodes.json --set kubelet.on_reject=unbind
+  keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
 
