@@ -59,6 +59,7 @@ class BenchResult:
     nodes: int
     pods: int
     engine: str
+    switches: tuple[str, ...]
     pods_per_s: float
     p50_ms: float
     p99_ms: float
@@ -207,6 +208,7 @@ async def _measure(
             nodes=nodes,
             pods=pods,
             engine=options.engine,
+            switches=options.switches,
             pods_per_s=round(pods / (last - first), 1),
             p50_ms=round(quantile(times, 0.5) or 0.0, 1),
             p99_ms=round(quantile(times, 0.99) or 0.0, 1),
@@ -245,9 +247,19 @@ async def _wait_for_nodes(api: Api, nodes: int) -> None:
 
 
 def bench_mesh(
-    *, nodes: int, pods: int, engine: str, hosts: int = 1, say: Callable[[str], None] = lambda _: None
+    *,
+    nodes: int,
+    pods: int,
+    engine: str,
+    hosts: int = 1,
+    switches: tuple[str, ...] = (),
+    say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
-    """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running."""
+    """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running.
+
+    `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses side by side,
+    where upstream's status manager writes them one after the other.
+    """
     os.environ.setdefault("OTEL_TRACES_SAMPLER", "parentbased_always_off")
     with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
         options = MeshOptions(
@@ -255,6 +267,7 @@ def bench_mesh(
             nodes=nodes,
             hosts=hosts,
             engine=engine,
+            switches=switches,
             arguments=quiet_arguments(),
             log_level="warning",
         )
