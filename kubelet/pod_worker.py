@@ -285,7 +285,10 @@ class PodWorker:
         )
         match container.state:
             case "image":
-                self._tell("Pulled", f'Container image "{container.image}" already present on machine')
+                self._tell(
+                    "Pulled",
+                    f'Container image "{container.image}" already present on machine and can be accessed by the pod',
+                )
                 self._reached(f"image {container.name}")
                 container.state, container.due_s = "create", t + self._draw("create", container)
             case "create":
