@@ -17,6 +17,7 @@ from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
+from services.runtime.config import StartError
 from services.runtime.manager import GATE_MAX_S, OwnWriteGate, run_controllers
 
 IDENTITY = "system:controller:replicaset"
@@ -631,5 +632,5 @@ def test_an_identity_without_credential_is_refused_at_wiring():
         seams.transport.api = api
         run_controllers([controller(patch_once())], seams, Config())
 
-    with pytest.raises(KeyError, match="system:controller:replicaset"):
+    with pytest.raises(StartError, match="system:controller:replicaset"):
         simloop.run(main())
