@@ -24,6 +24,7 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.scenarios import workload
 from services.scenarios.expectation import lookup
+from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import Mesh, identity_named
 from services.scenarios.observer import Observer
 from services.scenarios.script import Step, parse_duration
@@ -42,6 +43,7 @@ class Telling:
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
 
+WORKLOADS = ("replicasets.apps", "deployments.apps")
 Verb = Callable[[Telling, Step], Awaitable[None]]
 
 
@@ -271,7 +273,7 @@ def _json(text: str) -> Any:
 
 
 async def settle(telling: Telling, step: Step) -> None:
-    """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long."""
+    """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long; then wishes are met (I20, I28)."""
     quiet = parse_duration(step.options.get("quiet", "5s"))
     limit = parse_duration(step.options.get("limit", "120s"))
     last = begun = telling.observer.now_s
@@ -286,6 +288,9 @@ async def settle(telling: Telling, step: Step) -> None:
         if telling.observer.now_s - begun > limit:
             raise ValueError(f"pods still change after {limit:g} s")
         await asyncio.sleep(quiet - (telling.observer.now_s - last) + 0.001)
+    documents = {resource: telling.observer.documents(resource) for resource in WORKLOADS}
+    unrest = [f"{what}: {detail}" for what, detail in unrest_of(documents)]
+    telling.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as wished"))
 
 
 async def gone(telling: Telling, step: Step) -> None:
