@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,36 +43,41 @@ class Line(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class _Lines:
-    """Numbers and spells lines of one component's incarnation."""
+class _Writer(ABC):
+    """One component's incarnation at its log: numbers and spells what it writes; `take` says where a line goes."""
 
     def __init__(self, component: str, clock: Clock, incarnation: str) -> None:
-        self.component, self.incarnation = component, incarnation
-        self._clock = clock
+        self._component, self._incarnation, self._clock = component, incarnation, clock
         self._seq = 0
         self._second, self._second_text = -1, ""
 
-    def next(
+    @abstractmethod
+    def take(self, line: Line) -> None:
+        """Put away one line; it is safe when this returns."""
+
+    def write(
         self,
         ev: str,
-        obj: tuple[str, str, str, str] | None,
-        rv: int | None,
-        rv_seen: int | None,
-        node: str,
-        gen: int | None,
-        req_id: str,
-        identity: str,
-        trace_id: str,
-        data: dict[str, Any] | None,
-    ) -> Line:
+        *,
+        obj: tuple[str, str, str, str] | None = None,
+        rv: int | None = None,
+        rv_seen: int | None = None,
+        node: str = "",
+        gen: int | None = None,
+        req_id: str = "",
+        identity: str = "",
+        trace_id: str = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one line. `obj` is `(kind, namespace, name, uid)`."""
         self._seq += 1
-        return Line(
+        line = Line(
             1,
             self._seq,
             int(self._clock.now() * 1e9),
             self._wall(),
-            self.component,
-            self.incarnation,
+            self._component,
+            self._incarnation,
             ev,
             rv,
             rv_seen,
@@ -83,6 +89,7 @@ class _Lines:
             trace_id,
             data or {},
         )
+        self.take(line)
 
     def _wall(self) -> str:
         # The date part changes once a second, and formatting it is most of a line's cost.
@@ -116,7 +123,7 @@ def file_name(component: str, incarnation: str) -> str:
     return f"{component.replace('/', '_')}-{incarnation}.jsonl"
 
 
-class FileEventLog:
+class FileEventLog(_Writer):
     """Appends to `<directory>/<comp>-<inc>.jsonl`; when `write` returns the kernel has the line.
 
     Raises: OSError from the constructor when the file cannot be made, and from `write` when the disk
@@ -126,25 +133,12 @@ class FileEventLog:
     def __init__(self, directory: Path, component: str, clock: Clock, incarnation: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / file_name(component, incarnation)
-        self._lines = _Lines(component, clock, incarnation)
+        super().__init__(component, clock, incarnation)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
-    def write(
-        self,
-        ev: str,
-        *,
-        obj: tuple[str, str, str, str] | None = None,
-        rv: int | None = None,
-        rv_seen: int | None = None,
-        node: str = "",
-        gen: int | None = None,
-        req_id: str = "",
-        identity: str = "",
-        trace_id: str = "",
-        data: dict[str, Any] | None = None,
-    ) -> None:
+    def take(self, line: Line) -> None:
         """Append one line with one `write(2)`."""
-        text = encode(self._lines.next(ev, obj, rv, rv_seen, node, gen, req_id, identity, trace_id, data))
+        text = encode(line)
         if os.write(self._fd, text) != len(text):
             raise OSError(f"{self.path}: short write of an event line")
 
@@ -182,14 +176,14 @@ class MemoryEvents:
         return b"".join(encode(line) for line in self.lines)
 
 
-class MemoryEventLog:
+class MemoryEventLog(_Writer):
     """One component's log in a simulated mesh; `into` is shared by all of them."""
 
     def __init__(
         self, component: str, clock: Clock, incarnation: str = "0" * 16, into: MemoryEvents | None = None
     ) -> None:
         self.events = into if into is not None else MemoryEvents()
-        self._lines = _Lines(component, clock, incarnation)
+        super().__init__(component, clock, incarnation)
 
     @property
     def lines(self) -> list[Line]:
@@ -201,39 +195,13 @@ class MemoryEventLog:
         """SHA-256 over every line of the mesh so far, in hex."""
         return self.events.digest
 
-    def write(
-        self,
-        ev: str,
-        *,
-        obj: tuple[str, str, str, str] | None = None,
-        rv: int | None = None,
-        rv_seen: int | None = None,
-        node: str = "",
-        gen: int | None = None,
-        req_id: str = "",
-        identity: str = "",
-        trace_id: str = "",
-        data: dict[str, Any] | None = None,
-    ) -> None:
-        """Append one line."""
-        self.events.take(self._lines.next(ev, obj, rv, rv_seen, node, gen, req_id, identity, trace_id, data))
+    def take(self, line: Line) -> None:
+        """Add one line to those of the whole mesh."""
+        self.events.take(line)
 
 
 class NullEventLog:
     """Writes nothing; for tools and for processes without an events directory."""
 
-    def write(
-        self,
-        ev: str,
-        *,
-        obj: tuple[str, str, str, str] | None = None,
-        rv: int | None = None,
-        rv_seen: int | None = None,
-        node: str = "",
-        gen: int | None = None,
-        req_id: str = "",
-        identity: str = "",
-        trace_id: str = "",
-        data: dict[str, Any] | None = None,
-    ) -> None:
+    def write(self, ev: str, **fields: object) -> None:
         """Forget the line."""
