@@ -28,7 +28,7 @@ from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Too
 from services.api.identity import Identity
 from services.api.seams import Clock
 from services.api.wire import Request, Response, WatchRequest
-from services.client.rpc import SERVER_OPTIONS
+from services.client.channel import SERVER_OPTIONS
 from services.runtime.config import EXIT_CONFIG, StartError
 
 LINGER_S = 0.002

@@ -12,8 +12,9 @@ from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer, add_ApiServerServicer_to_server
 from services.api.errors import Expired, Forbidden, Unauthorized, UnknownOutcome
 from services.api.wire import Request, WatchRequest
-from services.client import rpc
-from services.client.rpc import SERVER_OPTIONS, RpcTransport
+from services.client import watch_stream
+from services.client.channel import SERVER_OPTIONS
+from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock
 
 STOP = object()
@@ -263,7 +264,7 @@ def test_a_reader_that_leaves_closes_its_watch_at_the_server():
 
 
 def test_a_silent_server_is_given_up(monkeypatch):
-    monkeypatch.setattr(rpc, "SILENCE_MAX_S", 0.3)
+    monkeypatch.setattr(watch_stream, "SILENCE_MAX_S", 0.3)
 
     async def story():
         async with a_wire() as (server, transport):

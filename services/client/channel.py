@@ -1,0 +1,127 @@
+"""What the streams of a channel share: its options, the way back after a break, and why a stream ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
+from services.api.errors import Unauthorized
+from services.api.seams import Clock, Random
+from services.telemetry import logs
+
+BATCH_REQUESTS_MAX = 256
+RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
+TRIES_BEFORE_LOGGING = 3
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    # Without this one a dead peer costs 60 s whatever the documented timeout above says (L-KA).
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", 4 << 20),
+)
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", 4 << 20),
+    ("grpc.so_reuseport", 0),
+    ("grpc.server.max_pending_requests", 10_000),
+)
+"""The other half of L-KA; a port that is taken must be an error, and bursts of opens must not be shed."""
+
+_log = logs.get()
+
+
+class Backoff:
+    """Waits between connection attempts: decorrelated jitter from 0.2 to 5 s."""
+
+    def __init__(self, random: Random) -> None:
+        self._random, self._last_s = random, RETRY_MIN_S
+
+    def next_s(self) -> float:
+        """Return how long to wait before the next attempt."""
+        self._last_s = min(RETRY_MAX_S, self._random.uniform(RETRY_MIN_S, self._last_s * 3))
+        return self._last_s
+
+    def reset(self) -> None:
+        """Begin again with the shortest wait."""
+        self._last_s = RETRY_MIN_S
+
+
+class Link:
+    """What both streams share: the stub, the main credential, and the tale of failed attempts."""
+
+    def __init__(self, target: str, token: str, clock: Clock, random: Random) -> None:
+        self.target, self.clock, self.random = target, clock, random
+        self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self.channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self.stub: Any = ApiServerStub(self.channel)
+        self.reconnects = 0
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """Note that the server has spoken."""
+        if self._failures >= TRIES_BEFORE_LOGGING:
+            _log.info("apiserver.reached", target=self.target, tries=self._failures)
+        self._failures = 0
+
+    def failed(self, why: str) -> None:
+        """Note a stream that broke or never came to be; a row of them is logged."""
+        self.reconnects += 1
+        self._failures += 1
+        if self._failures == TRIES_BEFORE_LOGGING or self._failures % 100 == 0:
+            hint = "is an API server listening there, and does it accept this token?"
+            _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
+
+
+async def ending(stream: Any, errors: BaseExceptionGroup[Exception]) -> BaseException:
+    """Return why a stream ended, preferring what the other side said over what we noticed first."""
+    for error in errors.exceptions:
+        if isinstance(error, grpc.aio.AioRpcError | ConnectionError):
+            return error
+        if not isinstance(error, asyncio.InvalidStateError):
+            _log.error("rpc.stream_failed", error=repr(error), exc_info=error)
+            return error
+    # Writing to a stream that is over says only that; its status says why.
+    return grpc.aio.AioRpcError(
+        await stream.code(), await stream.initial_metadata(), await stream.trailing_metadata(), await stream.details()
+    )
+
+
+def why_of(error: BaseException) -> str:
+    """Return an error in words."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__
+
+
+def status_of(error: BaseException) -> bytes | None:
+    """Return the Status document a refusal carried; None when nobody at the other end has spoken."""
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return None
+    for key, value in error.trailing_metadata() or ():
+        if key == "mesh-status-bin":
+            return value if isinstance(value, bytes) else value.encode()
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return msgspec.json.encode(Unauthorized(error.details() or "the token was refused").status())
+    return None

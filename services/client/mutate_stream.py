@@ -1,0 +1,220 @@
+"""The stream of calls: every request of this process, of all its identities, numbered and answered in any order.
+
+Requests that pile up are sent together: an idle client sends at once, one with many unanswered
+requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline
+(walls 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import grpc.aio
+import msgspec
+
+from protos.mesh.v1 import apiserver_pb2 as pb
+from services.api.errors import RequestEntityTooLarge, UnknownOutcome
+from services.api.wire import Request, Response
+from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, why_of
+
+DEADLINE_S = 30.0
+BATCH_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 3 << 20
+SWEEP_S = 1.0
+
+
+class _Pending:
+    """One request on its way: who waits for it, and the parts of its answer that have come."""
+
+    __slots__ = ("answer", "deadline_s", "expires_s", "is_sent", "message", "parts", "request", "timer")
+
+    def __init__(self, request: Request, message: pb.Request, answer: asyncio.Future[Response]) -> None:
+        self.request, self.message, self.answer = request, message, answer
+        self.parts: list[bytes] = []
+        self.is_sent = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.deadline_s = self.expires_s = 0.0
+
+
+class Calls:
+    """The stream of calls."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._next_id = 0
+        self._pending: dict[int, _Pending] = {}
+        self._outbox: deque[int] = deque()
+        self._has_work = asyncio.Event()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.requests = 0
+        self.batches = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return len(self._pending)
+
+    async def call(self, request: Request, token: str) -> Response:
+        """Return the definite answer. Raises: UnknownOutcome."""
+        if len(request.body) > BODY_BYTES_MAX:
+            error = RequestEntityTooLarge(f"the body has {len(request.body)} bytes, at most {BODY_BYTES_MAX} are taken")
+            return Response(code=error.code, body=msgspec.json.encode(error.status()))
+        loop = asyncio.get_running_loop()
+        self._next_id += 1
+        number = self._next_id
+        deadline_s = request.deadline_s or DEADLINE_S
+        pending = _Pending(request, _request(request, number, token, deadline_s), loop.create_future())
+        if deadline_s < SWEEP_S * 5:
+            pending.timer = loop.call_later(deadline_s, self._expire, number, deadline_s)
+        else:
+            pending.deadline_s, pending.expires_s = deadline_s, loop.time() + deadline_s
+            if self._sweeper is None:
+                self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+        self._pending[number] = pending
+        self._outbox.append(number)
+        self._has_work.set()
+        try:
+            return await pending.answer
+        finally:
+            if pending.timer is not None:
+                pending.timer.cancel()
+            self._pending.pop(number, None)
+
+    def _sweep(self) -> None:
+        """Expire what is over; one timer for all who wait long, because nearly all of them are answered."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep) if self._pending else None
+        now = loop.time()
+        for number in [n for n, pending in self._pending.items() if pending.timer is None and pending.expires_s <= now]:
+            self._expire(number, self._pending[number].deadline_s)
+
+    def stop_sweeping(self) -> None:
+        """Leave no timer behind."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def _expire(self, number: int, deadline_s: float) -> None:
+        pending = self._pending.get(number)
+        if pending is not None and not pending.answer.done():
+            what = "no answer" if pending.is_sent else f"no connection to {self._link.target}"
+            pending.answer.set_exception(UnknownOutcome(f"{_named(pending.request)}: {what} within {deadline_s:g} s"))
+
+    async def run(self) -> None:
+        """Keep the stream up while there is anything to ask; only cancellation ends it."""
+        backoff = Backoff(self._link.random)
+        while True:
+            await self._has_work.wait()
+            began = self._link.clock.now()
+            stream = self._link.stub.Mutate(metadata=self._link.metadata)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._send(stream))
+                    group.create_task(self._receive(stream, backoff))
+            except* Exception as errors:
+                self._broken(await ending(stream, errors))
+            finally:
+                stream.cancel()
+            # A stream that broke after a healthy while comes back at once; what is unsent waits.
+            if self._link.clock.now() - began < RETRY_MAX_S:
+                await asyncio.sleep(backoff.next_s())
+
+    async def _send(self, stream: Any) -> None:
+        # A write to a stream without a connection succeeds and is lost; before this line nothing was sent.
+        await stream.wait_for_connection()
+        while True:
+            while not self._outbox:
+                self._has_work.clear()
+                await self._has_work.wait()
+            await self._linger()
+            batch: list[pb.Request] = []
+            size = 0
+            while self._outbox and len(batch) < BATCH_REQUESTS_MAX and size < BATCH_BYTES_MAX:
+                pending = self._pending.get(self._outbox.popleft())
+                if pending is None or pending.answer.done():
+                    continue
+                pending.is_sent = True
+                batch.append(pending.message)
+                size += len(pending.request.body) + 200
+            if batch:
+                self.batches += 1
+                self.requests += len(batch)
+                await stream.write(pb.RequestBatch(requests=batch))
+
+    async def _linger(self) -> None:
+        # Depth tells a busy client from one that asks and waits: the latter must never be slowed.
+        depth = len(self._pending)
+        if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
+            await asyncio.sleep(0.001 if depth < 16 else 0.002)
+
+    async def _receive(self, stream: Any, backoff: Backoff) -> None:
+        while True:
+            batch = await stream.read()
+            if batch is grpc.aio.EOF:
+                await stream.code()
+                raise ConnectionError("the server closed the stream")
+            backoff.reset()
+            self._link.succeeded()
+            for message in batch.responses:
+                self._answer(message)
+
+    def _answer(self, message: pb.Response) -> None:
+        pending = self._pending.get(message.id)
+        if pending is None or pending.answer.done():
+            return
+        if message.more:
+            pending.parts.append(message.body)
+            return
+        body = b"".join((*pending.parts, message.body)) if pending.parts else message.body
+        pending.answer.set_result(
+            Response(code=message.code, rv=message.rv, body=body, warnings=tuple(message.warnings))
+        )
+
+    def _broken(self, error: BaseException) -> None:
+        """Tell everybody whose request was on its way; what is unsent stays in the outbox."""
+        why, status = why_of(error), status_of(error)
+        self._link.failed(why)
+        for pending in list(self._pending.values()):
+            if pending.answer.done():
+                continue
+            if status is not None:
+                code = int(msgspec.json.decode(status).get("code") or 401)
+                pending.answer.set_result(Response(code=code, body=status))
+            elif pending.is_sent:
+                pending.answer.set_exception(UnknownOutcome(f"{_named(pending.request)}: connection lost ({why})"))
+
+
+def _named(request: Request) -> str:
+    """Return a request in words: `create pods/binding default/web-1`."""
+    sub = f"/{request.subresource}" if request.subresource else ""
+    where = "/".join(part for part in (request.namespace, request.name) if part)
+    return f"{request.verb} {request.resource}{sub} {where}".rstrip()
+
+
+def _request(request: Request, number: int, token: str, deadline_s: float) -> pb.Request:
+    return pb.Request(
+        id=number,
+        verb=request.verb,
+        resource=request.resource,
+        namespace=request.namespace,
+        name=request.name,
+        subresource=request.subresource,
+        body=request.body,
+        patch_type=request.patch_type,
+        uid=request.uid,
+        resource_version=request.resource_version,
+        resource_version_match=request.resource_version_match,
+        label_selector=request.label_selector,
+        field_selector=request.field_selector,
+        limit=request.limit,
+        continue_token=request.continue_token,
+        field_manager=request.field_manager,
+        field_validation=request.field_validation,
+        dry_run=request.dry_run,
+        request_id=request.request_id,
+        traceparent=request.traceparent,
+        lease_epoch=request.lease_epoch,
+        deadline_s=deadline_s,
+        token=token,
+    )

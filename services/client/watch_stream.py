@@ -1,0 +1,234 @@
+"""The stream of watches: every watch of this process, of all its identities, over one connection.
+
+A watch that is lost says so to its reader, who resumes; nothing is resumed here. Readers that fall
+behind hold the whole stream back, until the slowest of them is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import grpc.aio
+import msgspec
+
+from protos.mesh.v1 import apiserver_pb2 as pb
+from services.api.errors import UnknownOutcome, from_status
+from services.api.wire import WatchEvent, WatchRequest
+from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, why_of
+
+SILENCE_MAX_S = 30.0
+QUEUED_BYTES_MAX = 64 << 20
+SLOW_READER_MAX_S = 10.0
+
+
+class _Watch:
+    """One open watch: batches that wait for their reader, and how it ended."""
+
+    __slots__ = ("ended", "is_sent", "number", "queue", "queued_bytes", "request", "token", "wake")
+
+    def __init__(self, number: int, request: WatchRequest, token: str) -> None:
+        self.number, self.request, self.token = number, request, token
+        self.queue: deque[tuple[int, list[WatchEvent]]] = deque()
+        self.queued_bytes = 0
+        self.wake = asyncio.Event()
+        self.is_sent = False
+        self.ended: BaseException | bool = False
+        """False while open, True after an end in good order, else what the reader is told."""
+
+    def end(self, how: BaseException | bool) -> None:
+        if self.ended is False:
+            self.ended = how
+            self.wake.set()
+
+
+class Watches:
+    """The stream of watches."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._next_id = 0
+        self._watches: dict[int, _Watch] = {}
+        self._to_open: deque[int] = deque()
+        self._to_close: list[int] = []
+        self._has_work = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._queued_bytes = 0
+        self._heard_at = 0.0
+
+    @property
+    def open(self) -> int:
+        """Watches that somebody reads."""
+        return len(self._watches)
+
+    async def watch(self, request: WatchRequest, token: str) -> AsyncGenerator[list[WatchEvent], None]:
+        """Yield batches. Raises: ApiError when refused, UnknownOutcome when the connection is lost."""
+        self._next_id += 1
+        watch = _Watch(self._next_id, request, token)
+        self._watches[watch.number] = watch
+        self._to_open.append(watch.number)
+        self._has_work.set()
+        timer = asyncio.get_running_loop().call_later(SILENCE_MAX_S, self._give_up_unsent, watch)
+        try:
+            while True:
+                while not watch.queue:
+                    if watch.ended is True:
+                        return
+                    if watch.ended is not False:
+                        raise watch.ended
+                    watch.wake.clear()
+                    await watch.wake.wait()
+                size, events = watch.queue.popleft()
+                self._forget_bytes(watch, size)
+                yield events
+        finally:
+            timer.cancel()
+            self._forget_bytes(watch, watch.queued_bytes)
+            self._watches.pop(watch.number, None)
+            if watch.is_sent and watch.ended is False:
+                self._to_close.append(watch.number)
+                self._has_work.set()
+
+    def _give_up_unsent(self, watch: _Watch) -> None:
+        if not watch.is_sent:
+            why = f"no connection to {self._link.target} within {SILENCE_MAX_S:g} s"
+            watch.end(UnknownOutcome(f"watch {watch.request.resource}: {why}"))
+
+    def _forget_bytes(self, watch: _Watch, size: int) -> None:
+        watch.queued_bytes -= size
+        self._queued_bytes -= size
+        self._drained.set()
+
+    async def run(self) -> None:
+        """Keep the stream up while there is anything to watch; only cancellation ends it."""
+        backoff = Backoff(self._link.random)
+        while True:
+            await self._has_work.wait()
+            began = self._heard_at = self._link.clock.now()
+            stream = self._link.stub.Watch(metadata=self._link.metadata)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._send(stream))
+                    group.create_task(self._receive(stream, backoff))
+                    group.create_task(self._listen_for_silence())
+            except* Exception as errors:
+                self._broken(await ending(stream, errors))
+            finally:
+                stream.cancel()
+            if self._link.clock.now() - began < RETRY_MAX_S:
+                await asyncio.sleep(backoff.next_s())
+
+    async def _send(self, stream: Any) -> None:
+        await stream.wait_for_connection()
+        while True:
+            while not self._to_open and not self._to_close:
+                self._has_work.clear()
+                await self._has_work.wait()
+            closing, self._to_close = self._to_close, []
+            control = pb.WatchControl(close=closing)
+            while self._to_open and len(control.open) < BATCH_REQUESTS_MAX:
+                watch = self._watches.get(self._to_open.popleft())
+                if watch is not None and watch.ended is False:
+                    watch.is_sent = True
+                    control.open.append(_watch_request(watch))
+            await stream.write(control)
+
+    async def _receive(self, stream: Any, backoff: Backoff) -> None:
+        while True:
+            frame = await stream.read()
+            if frame is grpc.aio.EOF:
+                await stream.code()
+                raise ConnectionError("the server closed the stream")
+            backoff.reset()
+            self._link.succeeded()
+            self._heard_at = self._link.clock.now()
+            for batch in frame.batches:
+                self._deliver(batch)
+            for end in frame.ends:
+                self._end(end)
+            if self._queued_bytes > QUEUED_BYTES_MAX:
+                await self._wait_for_readers()
+
+    def _deliver(self, batch: pb.WatchBatch) -> None:
+        watch = self._watches.get(batch.id)
+        if watch is None or watch.ended is not False:
+            return
+        size, events = 0, []
+        resource = watch.request.resource
+        for e in batch.events:
+            body = e.body
+            size += len(body)
+            events.append(
+                WatchEvent(
+                    type=e.type,
+                    resource=e.resource or resource,
+                    namespace=e.namespace,
+                    name=e.name,
+                    uid=e.uid,
+                    rv=e.rv,
+                    body=body,
+                    traceparent=e.traceparent,
+                    initial_events_end=e.initial_events_end,
+                )
+            )
+        if events:
+            watch.queue.append((size, events))
+            watch.queued_bytes += size
+            self._queued_bytes += size
+            watch.wake.set()
+
+    def _end(self, end: pb.WatchEnd) -> None:
+        watch = self._watches.get(end.id)
+        if watch is not None:
+            watch.end(from_status(end.code, end.status) if end.code >= 400 else True)
+
+    async def _wait_for_readers(self) -> None:
+        """Read no further until readers catch up; cut the one that holds most when they do not (P4)."""
+        try:
+            async with asyncio.timeout(SLOW_READER_MAX_S):
+                while self._queued_bytes > QUEUED_BYTES_MAX // 2:
+                    self._drained.clear()
+                    await self._drained.wait()
+        except TimeoutError:
+            slowest = max(self._watches.values(), key=lambda w: w.queued_bytes)
+            self._forget_bytes(slowest, slowest.queued_bytes)
+            slowest.queue.clear()
+            slowest.end(UnknownOutcome(f"watch {slowest.request.resource}: its reader is too slow"))
+            self._to_close.append(slowest.number)
+            self._has_work.set()
+
+    async def _listen_for_silence(self) -> None:
+        while True:
+            silent_s = self._link.clock.now() - self._heard_at
+            if silent_s >= SILENCE_MAX_S:
+                raise ConnectionError(f"no frame for {silent_s:.0f} s")
+            await asyncio.sleep(SILENCE_MAX_S - silent_s)
+
+    def _broken(self, error: BaseException) -> None:
+        why, status = why_of(error), status_of(error)
+        self._link.failed(why)
+        self._to_close.clear()
+        for watch in list(self._watches.values()):
+            if status is not None:
+                watch.end(from_status(int(msgspec.json.decode(status).get("code") or 401), status))
+            elif watch.is_sent:
+                watch.end(UnknownOutcome(f"watch {watch.request.resource}: connection lost ({why})"))
+
+
+def _watch_request(watch: _Watch) -> pb.WatchRequest:
+    request = watch.request
+    return pb.WatchRequest(
+        id=watch.number,
+        resource=request.resource,
+        namespace=request.namespace,
+        label_selector=request.label_selector,
+        field_selector=request.field_selector,
+        resource_version=request.resource_version,
+        resource_version_match=request.resource_version_match,
+        allow_bookmarks=request.allow_bookmarks,
+        send_initial_events=request.send_initial_events,
+        timeout_s=request.timeout_s,
+        token=watch.token,
+    )
