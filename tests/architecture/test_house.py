@@ -36,7 +36,7 @@ SHELLS = {
         "watch_stream",
     },
     "services.experiments": {"bench"},
-    "services.runtime": {"health", "manager", "process", "real", "simloop", "supervisor"},
+    "services.runtime": {"controller_loop", "health", "manager", "process", "real", "simloop", "supervisor"},
     "services.scenarios": {
         "observer",
         "process_mesh",

@@ -1,0 +1,122 @@
+"""The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from services.api.meta import AnyObject, Document, Key, View
+from services.api.resources import Resource, resources
+from services.api.seams import Seams
+from services.client.informer import Informer
+from services.client.store import meta_of
+from services.reconcile.controller import Change, Lister, Listers
+
+V = TypeVar("V", bound=View)
+
+NOT_ANY = ("events", "secrets")
+"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; secrets are nobody's to read."""
+
+
+class Caches(Listers):
+    """One informer a kind, shared by all controllers. `AnyObject` reads all kinds as one."""
+
+    def __init__(self, seams: Seams, views: list[type[View]]) -> None:
+        api = seams.transport.api()
+
+        def informer_of(view: type[V], resource: str = "", *, keep_documents: bool = True) -> Informer[V]:
+            return Informer(
+                api,
+                view,
+                clock=seams.clock,
+                random=seams.random,
+                resource=resource,
+                keep_documents=keep_documents,
+                events=seams.events,
+            )
+
+        self._by_view: dict[type[View], Informer[Any]] = {
+            view: informer_of(view) for view in views if view is not AnyObject
+        }
+        self.by_resource: dict[str, Informer[Any]] = {i.resource: i for i in self._by_view.values()}
+        self._any: _AnyLister | None = None
+        if AnyObject in views:
+            for name in resources():
+                if name not in self.by_resource and name not in NOT_ANY:
+                    self.by_resource[name] = informer_of(AnyObject, name, keep_documents=False)
+            self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
+        self.informers: list[Informer[Any]] = list(self.by_resource.values())
+
+    def of(self, view: type[V]) -> Lister[V]:
+        """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
+        if view is AnyObject and self._any is not None:
+            return cast("Lister[V]", self._any)
+        lister: Lister[V] = self._by_view[view].lister
+        return lister
+
+    def any(self, resource: str) -> Lister[Any]:
+        """Return the cache of a resource by wire name. Raises: KeyError for one that was not declared."""
+        lister: Lister[Any] = self.by_resource[resource].lister
+        return lister
+
+    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
+        """Call `handler` with every change of that view."""
+        if view is not AnyObject:
+            self._by_view[view].on_change(handler)
+            return
+        assert self._any is not None
+        for resource, informer in self._any.sources:
+            informer.on_change(_as_any_change(resource, handler))
+
+    def silence_s(self, now: float) -> float:
+        """Return for how long the quietest cache has heard nothing from the server."""
+        return now - min((informer.heard_s for informer in self.informers), default=now)
+
+    @property
+    def newest_rv(self) -> int:
+        """The newest version that any cache has reached."""
+        return max((informer.last_rv for informer in self.informers), default=0)
+
+
+def _as_any(resource: Resource, view: View) -> AnyObject:
+    if isinstance(view, AnyObject) and view.kind:
+        return view
+    return AnyObject(api_version=resource.api_version, kind=resource.kind, metadata=meta_of(view))
+
+
+def _as_any_change(resource: Resource, handler: Callable[[Change[Any]], None]) -> Callable[[Change[Any]], None]:
+    def handle(change: Change[Any]) -> None:
+        handler(
+            Change(
+                None if change.old is None else _as_any(resource, change.old),
+                None if change.new is None else _as_any(resource, change.new),
+                change.rv,
+                change.traceparent,
+                change.final_state_unknown,
+            )
+        )
+
+    return handle
+
+
+class _AnyLister:
+    """All kinds read as one. A key does not name a kind, so `get` and `document` find nothing here."""
+
+    def __init__(self, sources: list[tuple[Resource, Informer[Any]]]) -> None:
+        self.sources = sources
+
+    def get(self, key: Key) -> AnyObject | None:
+        """Return None: ask the lister of the kind."""
+        return None
+
+    def all(self, namespace: str = "") -> list[AnyObject]:
+        """Return the objects of all kinds, or those of one namespace."""
+        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.all(namespace)]
+
+    def owned_by(self, uid: str) -> list[AnyObject]:
+        """Return objects of any kind that have an owner reference to `uid`."""
+        return [_as_any(resource, view) for resource, i in self.sources for view in i.lister.owned_by(uid)]
+
+    def document(self, key: Key) -> Document | None:
+        """Return None: ask the lister of the kind."""
+        return None
