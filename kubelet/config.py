@@ -11,6 +11,7 @@ import msgspec
 
 from kubelet.latency import LatencyModel
 from services.api.quantity import amount
+from services.api.switches import Switches
 from services.api.taints import Taint
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
@@ -199,3 +200,36 @@ def _read_file(path: str) -> list[NodeDefinition]:
     except msgspec.DecodeError as error:
         raise ValueError(f"--nodes-file {path}: {error}") from None
     return [NodeDefinition.parse(item) for item in items]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The switches a kubelet asks, read once."""
+
+    on_reject: str = "fail"
+    unbind_api: str = "subresource"
+    has_unbinding: bool = True
+    teardown: str = "before"
+    fallback: str = "fail"
+    fence: str = "session"
+    user_bound: str = "exempt"
+    request_deadline_s: float = 120.0
+    releases_lazily: bool = False
+    managers_first: bool = True
+    writes_at_once: bool = False
+
+    @classmethod
+    def of(cls, switches: Switches) -> Settings:
+        """Return what these switches say."""
+        return cls(
+            on_reject=switches.choice("kubelet.on_reject"),
+            unbind_api=switches.choice("unbind.api"),
+            has_unbinding=switches.flag("PodUnbinding"),
+            teardown=switches.choice("kubelet.unbind_teardown"),
+            fallback=switches.choice("unbind.fallback"),
+            fence=switches.choice("unbind.fence"),
+            user_bound=switches.choice("unbind.user_bound"),
+            request_deadline_s=switches.number("unbind.request_deadline_s"),
+            releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
+            managers_first=switches.choice("kubelet.admit_order") == "managers-first",
+            writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
+        )

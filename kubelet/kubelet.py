@@ -13,7 +13,22 @@ import msgspec
 
 from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
-from kubelet.config import NodeDefinition
+from kubelet.config import NodeDefinition, Settings
+from kubelet.effects import (
+    CallUnbind,
+    DeletePod,
+    Effect,
+    EndSpan,
+    Log,
+    ReadNode,
+    ReadPod,
+    Save,
+    SetTimer,
+    SpanStage,
+    StartSpan,
+    Tell,
+    WriteStatuses,
+)
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.latency import LatencyModel
 from kubelet.pod_worker import (
@@ -36,142 +51,6 @@ from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
-from services.api.switches import Switches
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """The switches a kubelet asks, read once."""
-
-    on_reject: str = "fail"
-    unbind_api: str = "subresource"
-    has_unbinding: bool = True
-    teardown: str = "before"
-    fallback: str = "fail"
-    fence: str = "session"
-    user_bound: str = "exempt"
-    request_deadline_s: float = 120.0
-    releases_lazily: bool = False
-    managers_first: bool = True
-    writes_at_once: bool = False
-
-    @classmethod
-    def of(cls, switches: Switches) -> Settings:
-        """Return what these switches say."""
-        return cls(
-            on_reject=switches.choice("kubelet.on_reject"),
-            unbind_api=switches.choice("unbind.api"),
-            has_unbinding=switches.flag("PodUnbinding"),
-            teardown=switches.choice("kubelet.unbind_teardown"),
-            fallback=switches.choice("unbind.fallback"),
-            fence=switches.choice("unbind.fence"),
-            user_bound=switches.choice("unbind.user_bound"),
-            request_deadline_s=switches.number("unbind.request_deadline_s"),
-            releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
-            managers_first=switches.choice("kubelet.admit_order") == "managers-first",
-            writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
-        )
-
-
-# --- effects ---
-
-
-class Log(msgspec.Struct, frozen=True):
-    """Write a line of the event log, now."""
-
-    ev: str
-    pod: KubeletPod | None
-    key: WorkerKey
-    data: dict[str, Any]
-    name: Key | None = None
-
-
-class Tell(msgspec.Struct, frozen=True):
-    """Record an Event about a pod."""
-
-    pod: KubeletPod
-    reason: str
-    message: str
-    type: str
-
-
-class SetTimer(msgspec.Struct, frozen=True):
-    """Call `due(what, key)` at that time."""
-
-    at_s: float
-    what: str
-    key: WorkerKey
-
-
-class Save(msgspec.Struct, frozen=True):
-    """Make a record durable, then call `saved(key, seq)`; seq 0: nobody waits."""
-
-    key: WorkerKey
-    seq: int
-    data: bytes
-
-
-class WriteStatuses(msgspec.Struct, frozen=True):
-    """There are statuses to write."""
-
-
-class CallUnbind(msgspec.Struct, frozen=True):
-    """Send the unbind of this pod and report with `unbind_answered`."""
-
-    key: WorkerKey
-    pod: KubeletPod
-    reason: str
-    message: str
-
-
-class ReadPod(msgspec.Struct, frozen=True):
-    """Read the pod live and report with `pod_read`."""
-
-    key: WorkerKey
-    pod: KubeletPod
-
-
-class ReadNode(msgspec.Struct, frozen=True):
-    """Read the own Node live and report with `node_read`, or with `session_read` when `for_session`."""
-
-    key: WorkerKey
-    for_session: bool
-
-
-class DeletePod(msgspec.Struct, frozen=True):
-    """Delete the pod with its uid as precondition and report with `delete_answered`."""
-
-    key: WorkerKey
-    pod: KubeletPod
-    grace_s: int | None
-
-
-class StartSpan(msgspec.Struct, frozen=True):
-    """A pod sync begins: continue the trace of whoever caused it."""
-
-    key: WorkerKey
-    pod: KubeletPod
-    traceparent: str
-
-
-class SpanStage(msgspec.Struct, frozen=True):
-    """The pod's way came to this point; said twice it counts once. `reason`: why it was refused."""
-
-    key: WorkerKey
-    stage: str
-    reason: str = ""
-
-
-class EndSpan(msgspec.Struct, frozen=True):
-    """The API server knows that the pod runs or failed, or the pod is not ours any more."""
-
-    key: WorkerKey
-    error: str
-
-
-Effect = (
-    Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan
-)  # fmt: skip
 
 _WRITE_STATUSES = WriteStatuses()
 

@@ -14,25 +14,24 @@ import msgspec
 import structlog
 
 from kubelet.admission import NodeFacts
-from kubelet.config import KubeletConfig, NodeDefinition
-from kubelet.fake_cri import PodRecord, container_log
-from kubelet.journal import Journal
-from kubelet.kubelet import (
+from kubelet.config import KubeletConfig, NodeDefinition, Settings
+from kubelet.effects import (
     CallUnbind,
     DeletePod,
     EndSpan,
-    Kubelet,
     Log,
     ReadNode,
     ReadPod,
     Save,
     SetTimer,
-    Settings,
     SpanStage,
     StartSpan,
     Tell,
     WriteStatuses,
 )
+from kubelet.fake_cri import PodRecord, container_log
+from kubelet.journal import Journal
+from kubelet.kubelet import Kubelet
 from kubelet.latency import LatencyModel
 from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
 from kubelet.pod_worker import Policy, WallTimes

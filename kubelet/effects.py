@@ -1,0 +1,109 @@
+"""What a node's machine wants done: one value for each effect. The shell performs them in order. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Key
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Write a line of the event log, now."""
+
+    ev: str
+    pod: KubeletPod | None
+    key: WorkerKey
+    data: dict[str, Any]
+    name: Key | None = None
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Record an Event about a pod."""
+
+    pod: KubeletPod
+    reason: str
+    message: str
+    type: str
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Call `due(what, key)` at that time."""
+
+    at_s: float
+    what: str
+    key: WorkerKey
+
+
+class Save(msgspec.Struct, frozen=True):
+    """Make a record durable, then call `saved(key, seq)`; seq 0: nobody waits."""
+
+    key: WorkerKey
+    seq: int
+    data: bytes
+
+
+class WriteStatuses(msgspec.Struct, frozen=True):
+    """There are statuses to write."""
+
+
+class CallUnbind(msgspec.Struct, frozen=True):
+    """Send the unbind of this pod and report with `unbind_answered`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    reason: str
+    message: str
+
+
+class ReadPod(msgspec.Struct, frozen=True):
+    """Read the pod live and report with `pod_read`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+
+
+class ReadNode(msgspec.Struct, frozen=True):
+    """Read the own Node live and report with `node_read`, or with `session_read` when `for_session`."""
+
+    key: WorkerKey
+    for_session: bool
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the pod with its uid as precondition and report with `delete_answered`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    grace_s: int | None
+
+
+class StartSpan(msgspec.Struct, frozen=True):
+    """A pod sync begins: continue the trace of whoever caused it."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    traceparent: str
+
+
+class SpanStage(msgspec.Struct, frozen=True):
+    """The pod's way came to this point; said twice it counts once. `reason`: why it was refused."""
+
+    key: WorkerKey
+    stage: str
+    reason: str = ""
+
+
+class EndSpan(msgspec.Struct, frozen=True):
+    """The API server knows that the pod runs or failed, or the pod is not ours any more."""
+
+    key: WorkerKey
+    error: str
+
+
+Effect = (
+    Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
+    | EndSpan
+)  # fmt: skip
