@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kubelet.config import NodeDefinition
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
@@ -19,7 +20,7 @@ from services.scenarios.process_mesh import ProcessMesh
 from services.scenarios.script import ScriptError, Story, parse_story
 from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
-from services.scenarios.verbs import VERBS
+from services.scenarios.verbs import VERBS, check
 from services.scenarios.workload import node_definition
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
@@ -40,6 +41,7 @@ class RunResult:
     violations: list[Violation]
     violation_count: int
     error: str
+    is_mistake: bool
     virtual_s: float
     wall_s: float
     measures: dict[str, float | None]
@@ -92,7 +94,13 @@ def load_story(path: str | Path) -> Story:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    return parse_story(text, str(path), frozenset(VERBS))
+    story = parse_story(text, str(path), frozenset(VERBS))
+    for step in story.steps:
+        try:
+            check(step)
+        except ValueError as error:
+            raise ScriptError(f"{path}:{step.line}: {error}") from None
+    return story
 
 
 def plan_of(
@@ -111,7 +119,9 @@ def plan_of(
     for declared in story.nodes:
         for name in declared.names:
             try:
-                nodes.append(node_definition(name, declared.options))
+                definition = node_definition(name, declared.options)
+                NodeDefinition.parse(definition)
+                nodes.append(definition)
             except ValueError as error:
                 raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
     switches = Switches.parse(story.switches).replace(overrides or {})
@@ -246,6 +256,7 @@ def _result(
         violations=auditor.violations,
         violation_count=auditor.count,
         error=tale.error,
+        is_mistake=tale.is_mistake,
         virtual_s=tale.ended_s,
         wall_s=wall_s,
         measures=measures(tale.history, writes, tale.started_s, tale.ended_s),

@@ -44,6 +44,8 @@ class Tale:
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     error: str = ""
+    is_mistake: bool = False
+    """Whether `error` is the story's own: it asked for something that cannot be."""
     started_s: float = 0.0
     """On the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
@@ -130,7 +132,7 @@ async def tell(
     except TimeoutError:
         tale.error = f"{story.path}: told for longer than its limit of {story.limit_s:g} s, at: {current[0]}"
     except _Told as error:
-        tale.error = f"{story.path}:{error}"
+        tale.error, tale.is_mistake = f"{story.path}:{error}", error.is_mistake
     finally:
         for monitor in monitors:
             tale.judgements.append(monitor.close())
@@ -148,6 +150,10 @@ async def tell(
 class _Told(Exception):
     """A step that could not be performed: `line: why`."""
 
+    def __init__(self, text: str, *, is_mistake: bool) -> None:
+        super().__init__(text)
+        self.is_mistake = is_mistake
+
 
 async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step: Step, patience: float) -> None:
     if step.expectation is not None:
@@ -159,9 +165,9 @@ async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step:
         await VERBS[step.verb](telling, step)
     except (ValueError, KeyError) as error:
         what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise _Told(f"{step.line}: {what}") from None
+        raise _Told(f"{step.line}: {what}", is_mistake=True) from None
     except (ApiError, UnknownOutcome) as error:
-        raise _Told(f"{step.line}: {step.text}: {error}") from None
+        raise _Told(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
     for answered, met, seen in telling.answers:
         tale.judgements.append(Judgement(answered.line, answered.text, met, seen, telling.observer.now_s))
     telling.answers.clear()

@@ -225,6 +225,7 @@ async def remember(telling: Telling, step: Step) -> None:
     telling.remembered[step.args[0]] = str(value)
 
 
+AS_FORM = "want: as WHO VERB KIND/NAME[/SUBRESOURCE] [JSON] -> CODE [REASON]"
 _AS = re.compile(
     r"(?P<who>\S+) (?P<verb>get|create|update|patch|delete|list) (?P<object>\S+)(?: (?P<body>\{.*\}))?"
     r" -> (?P<code>\d{3})(?: (?P<reason>\w+))?"
@@ -235,7 +236,7 @@ async def as_identity(telling: Telling, step: Step) -> None:
     """`as WHO VERB KIND[/NAME[/SUBRESOURCE]] [JSON] -> CODE [REASON]`: make a call and expect that answer."""
     match = _AS.fullmatch(_substitute(telling, step.rest))
     if match is None:
-        raise ValueError("want: as WHO VERB KIND/NAME[/SUBRESOURCE] [JSON] -> CODE [REASON]")
+        raise ValueError(AS_FORM)
     kind, *path = match["object"].split("/")
     resource = find_resource(kind)
     name = path[0] if path else ""
@@ -327,3 +328,15 @@ VERBS: dict[str, Verb] = {
     "settle": settle,
     "gone": gone,
 }
+
+MAKERS = {"pod": workload.pod, "replicaset": workload.replica_set, "deployment": workload.deployment}
+
+
+def check(step: Step) -> None:
+    """Raise ValueError for a mistake that can be seen before anything starts."""
+    if step.verb in MAKERS:
+        MAKERS[step.verb](_one(step, "a name"), step.options)
+    elif step.verb == "as" and _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.rest)) is None:
+        raise ValueError(AS_FORM)
+    elif step.verb in ("kill", "wait") and len(step.args) != 1:
+        raise ValueError(f"{step.verb} wants {'a duration' if step.verb == 'wait' else 'a component, or *'}")

@@ -8,7 +8,7 @@ import click
 
 from services.api.switches import SwitchError
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, switch_overrides
+from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, switch_overrides
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
 from services.scenarios.script import ScriptError
 
@@ -46,7 +46,7 @@ def command(
         stories = [load_story(path) for path in files]
     except ScriptError as error:
         fail(str(error))
-    documents, failed = [], False
+    documents, code = [], EXIT_OK
     for story in stories:
         with PodsView(story.name, quiet=output == "json") as view:
             try:
@@ -58,13 +58,13 @@ def command(
                     result = simulate(story, seed=seed, overrides=overrides, progress=view.progress)
             except (ScriptError, SwitchError) as error:
                 fail(str(error))
-        failed = failed or not result.passed
+        code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())
         if output == "text":
             _show(result, story.title)
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
-    raise SystemExit(EXIT_FAILED if failed else 0)
+    raise SystemExit(code)
 
 
 def _show(result: RunResult, title: str) -> None:
@@ -85,7 +85,7 @@ def _show(result: RunResult, title: str) -> None:
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
     speed = (
-        f", {result.virtual_s / result.wall_s:.0f} × real time" if result.mode == "simulated" and result.wall_s else ""
+        f", {result.virtual_s / result.wall_s:.3g} × real time" if result.mode == "simulated" and result.wall_s else ""
     )
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "

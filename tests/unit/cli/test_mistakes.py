@@ -1,0 +1,56 @@
+"""A mistake in a scenario is one line and exit code 2, never a traceback."""
+
+import pytest
+
+from services.cli.__main__ import run
+
+
+@pytest.mark.parametrize(
+    ("story", "line", "message"),
+    [
+        ("nodes n1 cpu=1x\npod a\n", 1, "node n1: quantity '1x'"),
+        ("nodes n1 topology=none\npod a\n", 1, "a node has no option 'topology'"),
+        ("nodes n1 numa=two\npod a\n", 1, "numa=two: want COUNTxCPUS"),
+        ("nodes n1 cpu=1\npod a foo=2\n", 2, "a pod has no option 'foo'"),
+        ("nodes n1 cpu=1\nreplicaset web replicas=many\n", 2, "many"),
+        ("nodes n1 cpu=1\nkill\n", 2, "kill wants a component"),
+        ("nodes n1 cpu=1\nas admin dance pods/x -> 200\n", 2, "want: as WHO VERB"),
+        ("set kubelet.on_reject=maybe\npod a\n", 0, "want one of fail"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_starts(tmp_path, capsys, story, line, message):
+    path = tmp_path / "story.txt"
+    path.write_text(story)
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path)])
+    shown = capsys.readouterr().err
+
+    assert 2 == ended.value.code
+    assert message in shown
+    assert (f"story.txt:{line}:" in shown) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [("kill nobody", "no component 'nobody'"), ("remember x pods/absent-* metadata.uid", "nothing matches")],
+)
+def test_an_act_that_cannot_be_is_exit_code_2(tmp_path, capsys, act, message):
+    path = tmp_path / "story.txt"
+    path.write_text(f"nodes n1 cpu=1\n{act}\n")
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path)])
+
+    assert 2 == ended.value.code
+    assert f"story.txt:2: {message}" in capsys.readouterr().out
+
+
+def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_text("nodes n1 cpu=1\npod a cpu=1\nexpect count pods == 7\n")
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path)])
+
+    assert 1 == ended.value.code
