@@ -18,11 +18,12 @@ import msgspec
 
 from apiserver_fake.rest_paths import subresource_form
 from services.api.meta import Document
+from services.api.release import KUBERNETES
 from services.api.resources import Resource, resources
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-MINOR = "34"
-GIT_VERSION = f"v1.{MINOR}.0+keplab"
+MINOR = KUBERNETES.split(".")[1]
+GIT_VERSION = f"{KUBERNETES}+keplab"
 """The Kubernetes version whose API this server follows, and an honest suffix."""
 
 _GROUP_ORDER = (

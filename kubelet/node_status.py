@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kubelet.config import NodeDefinition
 from services.api.meta import Document
+from services.api.release import KUBERNETES
 from services.api.times import format_micro_time, format_time
 
-KUBELET_VERSION = "v1.36.3"
 RUNTIME_VERSION = "keplab://0.1.0"
 LEASE_NAMESPACE = "kube-node-lease"
 REPORT_PERIOD_S = 300.0
@@ -107,7 +107,7 @@ class NodeReport:
                 "kernelVersion": "emulated",
                 "osImage": "keplab",
                 "containerRuntimeVersion": RUNTIME_VERSION,
-                "kubeletVersion": KUBELET_VERSION,
+                "kubeletVersion": KUBERNETES,
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": "amd64",

@@ -20,6 +20,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import parts
 
+from services.api.release import KUBERNETES
+
 ROOT = Path(__file__).parents[2]
 NODE_KEY = "5e" * 32
 START_MAX_S = 20.0
@@ -134,7 +136,7 @@ class Mesh:
                 "kernelVersion": "6",
                 "osImage": "keplab",
                 "containerRuntimeVersion": "fake://1",
-                "kubeletVersion": "v1.34.0+keplab",
+                "kubeletVersion": KUBERNETES,
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": "amd64",

@@ -10,6 +10,8 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod
 from lightkube.types import PatchType
 
+from services.api.release import KUBERNETES
+
 kr8s = pytest.importorskip("kr8s.asyncio")
 
 
@@ -110,7 +112,7 @@ def test_lightkube_runs_a_pod_and_lists_namespaces(client, namespace):
 def test_kr8s_discovers_creates_patches_lists_and_deletes(mesh, namespace, run_async):
     async def scenario():
         api = await kr8s.api(kubeconfig=str(mesh.kubeconfig()), namespace=namespace)
-        assert (await api.version())["gitVersion"] == "v1.34.0+keplab"
+        assert (await api.version())["gitVersion"] == f"{KUBERNETES}+keplab"
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
         made = await kr8s.objects.ConfigMap({**body, "data": {"a": "1"}}, namespace=namespace, api=api)
         await made.create()

@@ -1,6 +1,7 @@
 import msgspec
 
 from apiserver_fake import discovery
+from services.api.release import KUBERNETES
 from services.api.resources import resources
 
 
@@ -49,3 +50,7 @@ def test_an_unserved_group_has_no_document():
 
 def test_the_version_is_text_throughout():
     assert all(isinstance(value, str) for value in discovery.version().values())
+
+
+def test_the_version_is_the_release_that_kubelets_name_with_an_honest_suffix():
+    assert (discovery.MINOR, discovery.GIT_VERSION) == ("36", f"{KUBERNETES}+keplab")
