@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from apiserver_fake import podspec
+from apiserver_fake import pod_defaults, pod_rules
 from apiserver_fake.rules import Cause, Strategy, WriteContext, drop_status, keep_status
 from apiserver_fake.validation import forbidden, immutable, invalid, metadata, unsupported
 from services.api.meta import Document
@@ -24,7 +24,7 @@ def _with_defaults(spec: Document) -> Document:
         }
     completed["strategy"] = strategy
     if template := spec.get("template"):
-        completed["template"] = podspec.template_with_defaults(template)
+        completed["template"] = pod_defaults.template_with_defaults(template)
     return completed
 
 
@@ -43,7 +43,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     causes, spec = metadata(new), new["spec"]
     if old is not None and spec is old["spec"]:
         return causes
-    causes += podspec.check_template(spec, "deployment")
+    causes += pod_rules.check_template(spec, "deployment")
     causes += _check_strategy(spec["strategy"])
     deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
     if deadline is not None and deadline <= ready:

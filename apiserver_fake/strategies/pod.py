@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from apiserver_fake import podspec
+from apiserver_fake import pod_defaults, pod_rules, pod_update_rules
 from apiserver_fake.rules import Cause, DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation import forbidden, invalid, metadata, plain_text, too_many, unsupported
 from services.api.errors import Forbidden
@@ -27,18 +27,18 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    spec = podspec.with_defaults(new.get("spec") or {})
-    spec = podspec.requests_from_limits(spec)
+    spec = pod_defaults.with_defaults(new.get("spec") or {})
+    spec = pod_defaults.requests_from_limits(spec)
     spec.setdefault("enableServiceLinks", True)
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-        spec["tolerations"] = podspec.tolerations_with_defaults(list(spec.get("tolerations") or []))
+        spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
     _set_priority(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
-        status["qosClass"] = podspec.qos_class(spec)
+        status["qosClass"] = pod_defaults.qos_class(spec)
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -108,12 +108,12 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     new["status"] = old.get("status") or {}
     before = old.get("spec") or {}
     if new.get("spec") is not before:
-        spec = podspec.requests_from_limits(podspec.with_defaults(new.get("spec") or {}))
+        spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(new.get("spec") or {}))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]
         if not _is_mirror(old):
-            spec["tolerations"] = podspec.tolerations_with_defaults(list(spec.get("tolerations") or []))
+            spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
         new["spec"] = spec
 
 
@@ -122,7 +122,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     spec = new.get("spec") or {}
     if old is not None and spec is old.get("spec"):
         return causes + _annotations(old, new)
-    causes += podspec.check(spec, "spec")
+    causes += pod_rules.check(spec, "spec")
     if old is None:
         if spec.get("nodeName") and spec.get("schedulingGates"):
             causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
@@ -136,7 +136,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
                 )
             )
         return causes
-    return causes + podspec.check_update(old.get("spec") or {}, spec) + _annotations(old, new)
+    return causes + pod_update_rules.check_update(old.get("spec") or {}, spec) + _annotations(old, new)
 
 
 def _annotations(old: Document, new: Document) -> list[Cause]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_fake import podspec
+from apiserver_fake import pod_defaults, pod_rules
 from apiserver_fake.rules import Cause, Strategy, WriteContext, drop_status, keep_status
 from apiserver_fake.validation import immutable, metadata
 from services.api.meta import Document
@@ -12,7 +12,7 @@ def with_defaults(spec: Document) -> Document:
     """Return a ReplicaSet's spec completed."""
     completed = {"replicas": 1, **spec}
     if template := spec.get("template"):
-        completed["template"] = podspec.template_with_defaults(template)
+        completed["template"] = pod_defaults.template_with_defaults(template)
     return completed
 
 
@@ -31,7 +31,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     causes, spec = metadata(new), new["spec"]
     if old is not None and spec is old["spec"]:
         return causes
-    causes += podspec.check_template(spec, "replicaset")
+    causes += pod_rules.check_template(spec, "replicaset")
     if old is not None:
         causes += immutable("spec.selector", old["spec"].get("selector"), spec.get("selector"))
     return causes

@@ -1,0 +1,148 @@
+"""How the API server completes a pod's spec, wherever it stands: in a Pod or in a workload's template.
+
+Defaults copy what they change (a patched document shares the rest with the stored one).
+"""
+
+from __future__ import annotations
+
+from services.api.meta import Document
+from services.api.quantity import amount
+
+CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def with_defaults(spec: Document) -> Document:
+    """Return the spec as the API server completes it for pods and templates alike."""
+    completed: Document = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        **spec,
+    }
+    for name in ("restartPolicy", "dnsPolicy", "schedulerName"):
+        if completed[name] == "":
+            completed[name] = {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}.get(name, "default-scheduler")
+    is_on_host = bool(spec.get("hostNetwork"))
+    for kind in CONTAINER_LISTS:
+        if containers := spec.get(kind):
+            completed[kind] = [_container(each, is_on_host) for each in containers]
+    if volumes := spec.get("volumes"):
+        completed["volumes"] = [_volume(each) for each in volumes]
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        completed["serviceAccountName"] = completed["serviceAccount"] = account
+    return completed
+
+
+def _container(container: Document, is_on_host: bool) -> Document:
+    completed: Document = {
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": _pull_policy(container.get("image") or ""),
+        **container,
+    }
+    if ports := container.get("ports"):
+        completed["ports"] = [
+            {
+                **({"hostPort": port["containerPort"]} if is_on_host and port.get("containerPort") else {}),
+                "protocol": "TCP",
+                **port,
+            }
+            for port in ports
+        ]
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe := container.get(name):
+            completed[name] = _probe(probe)
+    return completed
+
+
+def _pull_policy(image: str) -> str:
+    if "@" in image:
+        return "IfNotPresent"
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def _probe(probe: Document) -> Document:
+    completed = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3, **probe}
+    if "httpGet" in probe:
+        completed["httpGet"] = {"path": "/", "scheme": "HTTP", **probe["httpGet"]}
+    return completed
+
+
+_VOLUME_MODES = ("secret", "configMap", "downwardAPI", "projected")
+
+
+def _volume(volume: Document) -> Document:
+    if len(volume) == 1 and "name" in volume:
+        return {**volume, "emptyDir": {}}
+    for source in _VOLUME_MODES:
+        if isinstance(volume.get(source), dict):
+            return {**volume, source: {"defaultMode": 420, **volume[source]}}
+    if isinstance(volume.get("hostPath"), dict):
+        return {**volume, "hostPath": {"type": "", **volume["hostPath"]}}
+    return volume
+
+
+def requests_from_limits(spec: Document) -> Document:
+    """Return the spec with each limit that has no request taken as the request (pods only, as upstream)."""
+    completed = dict(spec)
+    for kind in CONTAINER_LISTS[:2]:
+        if containers := spec.get(kind):
+            completed[kind] = [_requested(each) for each in containers]
+    return completed
+
+
+def _requested(container: Document) -> Document:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    if all(name in requests for name in limits):
+        return container
+    missing = {name: value for name, value in limits.items() if name not in requests}
+    return {**container, "resources": {**resources, "requests": {**requests, **missing}}}
+
+
+_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def tolerations_with_defaults(tolerations: list[Document], seconds: int = 300) -> list[Document]:
+    """Return the tolerations plus 300 s for unready and unreachable nodes (DefaultTolerationSeconds)."""
+    missing = [
+        taint
+        for taint in _TAINTS
+        if not any(
+            each.get("key", "") in ("", taint) and each.get("effect", "") in ("", "NoExecute") for each in tolerations
+        )
+    ]
+    return tolerations + [
+        {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds} for taint in missing
+    ]
+
+
+def qos_class(spec: Document) -> str:
+    """Return Guaranteed, Burstable or BestEffort (core/v1 helper `ComputePodQOS`). Quantities must be valid."""
+    pod_level = spec.get("resources") or {}
+    has_any, is_guaranteed = False, True
+    sources = (
+        [pod_level]
+        if pod_level.get("requests") or pod_level.get("limits")
+        else [container.get("resources") or {} for kind in CONTAINER_LISTS[:2] for container in spec.get(kind) or ()]
+    )
+    for resources in sources:
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            limit = amount(name, limits[name]) if name in limits else 0
+            request = amount(name, requests[name]) if name in requests else limit
+            has_any = has_any or bool(limit or request)
+            is_guaranteed = is_guaranteed and limit > 0 and limit == request
+    if not has_any:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def template_with_defaults(template: Document) -> Document:
+    """Return a workload's template with the defaults of pods."""
+    return {**template, "spec": with_defaults(template.get("spec") or {})}
