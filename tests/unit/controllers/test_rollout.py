@@ -1,6 +1,6 @@
 import pytest
 
-from services.controllers.deployment import same_template, template_hash
+from services.controllers.deployment_sets import same_template, template_hash
 from services.controllers.rollout import Set, fenceposts, new_size, old_sizes, proportional
 
 
