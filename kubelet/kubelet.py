@@ -31,24 +31,13 @@ from kubelet.effects import (
 )
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.latency import LatencyModel
-from kubelet.pod_worker import (
-    REMOVED_GRACE_S,
-    Action,
-    Finished,
-    LogStart,
-    LogStop,
-    Persist,
-    PodWorker,
-    Poke,
-    Policy,
-    Reached,
-    Told,
-    WallTimes,
-)
+from kubelet.pod_status import WallTimes
+from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
 from kubelet.resource_managers import Rejection, ResourceManagers
 from kubelet.status_manager import StatusManager, Write
 from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
+from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Told
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
 

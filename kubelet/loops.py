@@ -34,7 +34,8 @@ from kubelet.journal import Journal
 from kubelet.kubelet import Kubelet
 from kubelet.latency import LatencyModel
 from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
-from kubelet.pod_worker import Policy, WallTimes
+from kubelet.pod_status import WallTimes
+from kubelet.pod_worker import Policy
 from kubelet.status_manager import Write
 from kubelet.timers import Timers
 from kubelet.unbinding import unbind_body

@@ -8,24 +8,21 @@ Source: kubelet 3.2 to 3.4; guarantees N2, N3.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from kubelet.fake_cri import INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
+from kubelet.pod_status import Condition, PodStatus, Termination, WallTimes
 from kubelet.resource_managers import Allocation
+from kubelet.restarts import back_off, must_restart
 from kubelet.script import script_of
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.meta import Document
-from services.api.times import format_time
+from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Told
 
-CRASHLOOP_RESET_S = 600.0
+_POKE = Poke()
 REMOVED_GRACE_S = 1.0
 """The object vanished: its containers get this long (kubelet 3.4)."""
-
-STATUS_UNKNOWN = "ContainerStatusUnknown"
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -36,101 +33,15 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class WallTimes:
-    """Spells monotonic moments as wall-clock text; the shell keeps `offset_s` right."""
-
-    def __init__(self, offset_s: float = 0.0) -> None:
-        self.offset_s = offset_s
-        self._second, self._text = -1, ""
-
-    def text(self, at_s: float) -> str:
-        """Return whole seconds in RFC 3339."""
-        second = int(at_s + self.offset_s)
-        if second != self._second:
-            self._second, self._text = second, format_time(second)
-        return self._text
-
-
-# --- what a worker asks for ---
-
-
-class Persist(msgspec.Struct, frozen=True):
-    """Make the worker's record durable, then call `persisted(seq)`."""
-
-    seq: int
-
-
-class LogStart(msgspec.Struct, frozen=True):
-    """The pod's first container starts now."""
-
-    container: str
-
-
-class LogStop(msgspec.Struct, frozen=True):
-    """The pod's last container has stopped; `container` is the one that `LogStart` named."""
-
-    container: str
-
-
-class Told(msgspec.Struct, frozen=True):
-    """Tell people (an Event)."""
-
-    reason: str
-    message: str
-    type: str = "Normal"
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """A stage of the start ended; for traces."""
-
-    stage: str
-
-
-class Poke(msgspec.Struct, frozen=True):
-    """The status is worth writing."""
-
-
-class Finished(msgspec.Struct, frozen=True):
-    """Nothing of the pod runs or is held any more."""
-
-
-Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished
-
-_POKE = Poke()
-
-
-class Termination(msgspec.Struct):
-    """Why and until when a pod is being stopped. `reason` and `message` go into the final status.
-
-    `is_disruption`: publish DisruptionTarget together with the terminal phase.
-    """
-
-    cause: str
-    kill_at_s: float
-    reason: str = ""
-    message: str = ""
-    is_disruption: bool = False
-
-
-class _Condition(msgspec.Struct):
-    status: str
-    since: str
-    reason: str = ""
-    message: str = ""
-
-
-class PodWorker:
+class PodWorker(PodStatus):
     """The machine of one (uid, binding generation).
 
-    `state`: held (a predecessor of the same name or uid still runs), starting, running, terminating,
-    stopped (record not durable yet), terminated. Invariant: it only moves forward, and `Finished` is
-    returned exactly once, on reaching terminated.
+    Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
     """
 
     __slots__ = (
-        "_cursor", "_durable", "_latency", "_order", "_out", "_policy", "_restarting", "_seq", "_stage",
-        "_stage_due", "_start_acked", "_times", "allocation", "conditions", "containers", "ever_started",
-        "generation", "has_ip", "host_ip", "key", "node", "pod", "pod_ip", "started_s", "state", "termination",
+        "_cursor", "_durable", "_latency", "_out", "_policy", "_seq", "_stage",
+        "_stage_due", "_start_acked", "allocation", "ever_started", "node",
     )  # fmt: skip
 
     def __init__(
@@ -147,31 +58,23 @@ class PodWorker:
         times: WallTimes,
         now: float,
     ) -> None:
-        self.pod, self.key, self.node = pod, key, node
-        self.host_ip, self.pod_ip = host_ip, pod_ip
+        super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, times=times, now=now)
+        self.node = node
         self.allocation = allocation
-        self.started_s = now
-        self.state = "starting"
-        self.termination: Termination | None = None
         self.ever_started = False
-        self.has_ip = False
-        self.conditions: dict[str, _Condition] = {}
-        self.generation = pod.metadata.generation
-        self._latency, self._policy, self._times = latency, policy, times
+        self._latency, self._policy = latency, policy
         self._out: list[Action] = []
         self._seq = self._durable = 0
         self._stage = "worker"
         self._stage_due: float | None = now + latency.of("worker")
         self._start_acked = not policy.start_fence
         self._cursor = 0
-        self._restarting = False
-        self.containers: list[Container] = []
         for spec in pod.spec.init_containers:
             kind = SIDECAR if spec.restart_policy == "Always" else INIT
             self.containers.append(Container(spec.name, kind, spec.image, script_of(pod, spec, is_init=True)))
         for spec in pod.spec.containers:
             self.containers.append(Container(spec.name, MAIN, spec.image, script_of(pod, spec, is_init=False)))
-        self._refresh(now)
+        self.refresh(now)
 
     # --- what may happen to it ---
 
@@ -223,7 +126,7 @@ class PodWorker:
         if pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             return self.terminate(now, 30.0 if grace is None else float(grace), "deleted")
-        self._refresh(now)
+        self.refresh(now)
         return self.advance(now)
 
     def terminate(
@@ -310,7 +213,7 @@ class PodWorker:
             case _:
                 self._stage, self._stage_due = "containers", None
                 self.has_ip = True
-                self._refresh(t)
+                self.refresh(t)
                 self._next_container(t)
 
     def _next_container(self, t: float) -> None:
@@ -329,7 +232,7 @@ class PodWorker:
                     self._cursor += 1
                 case _:
                     return
-        self._refresh(t)
+        self.refresh(t)
 
     def _draw(self, stage: str, container: Container) -> float:
         # Containers draw apart from each other, restarts apart from first starts.
@@ -364,7 +267,7 @@ class PodWorker:
         self._reached(f"create {container.name}")
         if self.state == "starting" and container.kind == MAIN:
             self.state = "running"
-        self._refresh(now)
+        self.refresh(now)
         if self.termination is not None:
             self._stop(container, now)
         else:
@@ -378,17 +281,17 @@ class PodWorker:
             self._exited(container, t, end[1], end[2])
             return
         container.turn(t)
-        self._refresh(t)
+        self.refresh(t)
 
     def _exited(self, container: Container, t: float, code: int, reason: str) -> None:
         container.end(t, code, reason, self._times.text)
         if self.termination is not None:
-            self._refresh(t)
+            self.refresh(t)
             self._stop_next(t)
             return
-        if self._must_restart(container, code):
+        if must_restart(container, self.pod.spec.restart_policy, code):
             self._back_off(container, t)
-            self._refresh(t)
+            self.refresh(t)
             if container.kind != INIT:
                 self._next_container(t)
             return
@@ -396,34 +299,16 @@ class PodWorker:
             self._complete(t)
         elif container.kind == INIT:
             self._next_container(t)
-            self._refresh(t)
+            self.refresh(t)
         elif all(c.state == "exited" for c in self.containers if c.kind == MAIN):
             self._complete(t)
         else:
-            self._refresh(t)
+            self.refresh(t)
             self._next_container(t)
 
-    def _must_restart(self, container: Container, code: int) -> bool:
-        if container.kind == SIDECAR:
-            return True
-        policy = self.pod.spec.restart_policy
-        if container.kind == INIT:
-            return code != 0 and policy != "Never"
-        return policy == "Always" or (policy == "OnFailure" and code != 0)
-
     def _back_off(self, container: Container, t: float) -> None:
-        initial = min(self._policy.crashloop_initial_s, self._policy.crashloop_max_s)
-        if container.backoff_s == 0.0 or t - container.started_s >= CRASHLOOP_RESET_S:
-            container.backoff_s = initial
-        else:
-            container.backoff_s = min(container.backoff_s * 2, self._policy.crashloop_max_s)
-        container.state, container.due_s = "backoff", t + container.backoff_s
-        meta = self.pod.metadata
-        container.waiting_reason = "CrashLoopBackOff"
-        container.waiting_message = (
-            f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
-            f"pod={meta.name}_{meta.namespace}({meta.uid})"
-        )
+        policy, meta = self._policy, self.pod.metadata
+        back_off(container, self.pod, t, initial_s=policy.crashloop_initial_s, max_s=policy.crashloop_max_s)
         self._tell(
             "BackOff",
             f"Back-off restarting failed container {container.name} in pod {meta.name}_{meta.namespace}({meta.uid})",
@@ -477,7 +362,7 @@ class PodWorker:
 
     def _terminated(self, now: float) -> None:
         self.state = "terminated"
-        self._refresh(now)
+        self.refresh(now)
         self._out.append(Finished())
 
     # --- records ---
@@ -524,7 +409,7 @@ class PodWorker:
         self._stage, self._stage_due = "containers", None
         self._start_acked = True
         for condition in self.pod.status.conditions:
-            self.conditions[condition.type] = _Condition(
+            self.conditions[condition.type] = Condition(
                 condition.status, condition.last_transition_time or "", condition.reason, condition.message
             )
         if record.is_finished:
@@ -537,7 +422,7 @@ class PodWorker:
         self._next_container(now)
         return self.advance(now)
 
-    # --- status ---
+    # --- what is asked for ---
 
     def _reached(self, stage: str) -> None:
         self._out.append(Reached(stage))
@@ -557,173 +442,3 @@ class PodWorker:
                 return out
         out.append(_POKE)
         return out
-
-    @property
-    def phase(self) -> str:
-        """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
-        if self.state == "terminated":
-            mains = [c for c in self.containers if c.kind == MAIN]
-            if self.termination is not None and self.termination.reason:
-                return "Failed"
-            done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
-            return "Succeeded" if done else "Failed"
-        for container in self.containers:
-            if container.kind == MAIN and (container.is_running or container.has_run):
-                return "Running"
-        return "Pending"
-
-    @property
-    def is_initialized(self) -> bool:
-        """Whether every init container has done its part."""
-        return all(
-            (c.state == "exited" and c.exit_code == 0) if c.kind == INIT else c.has_run
-            for c in self.containers
-            if c.kind != MAIN
-        )
-
-    def _refresh(self, t: float) -> None:
-        """Bring the conditions up to date at `t`; transition times are those of real transitions."""
-        self._condition(t, "PodReadyToStartContainers", self.has_ip and self.state != "terminated")
-        phase = self.phase
-        terminal = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
-        initialized = self.is_initialized and self.has_ip
-        if initialized:
-            self._condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
-        else:
-            missing = [c.name for c in self.containers if c.kind != MAIN and not (c.has_run and c.state != "backoff")]
-            self._condition(
-                t, "Initialized", False, "ContainersNotInitialized",
-                f"containers with incomplete status: [{' '.join(missing)}]",
-            )  # fmt: skip
-        if terminal:
-            for kind in ("ContainersReady", "Ready"):
-                self._condition(t, kind, False, terminal)
-            return
-        unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
-        why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
-        self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
-        gates: list[str] = []
-        if self.pod.spec.readiness_gates:
-            met = {c.type for c in self.pod.status.conditions if c.status == "True"}
-            gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
-        if not unready and gates:
-            why, text = "ReadinessGatesNotReady", "; ".join(f'corresponding condition of pod readiness gate "{g}" '
-                                                            "does not exist." for g in gates)  # fmt: skip
-        is_ready = not unready and not gates
-        self._condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
-
-    def _condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
-        status = "True" if is_true else "False"
-        held = self.conditions.get(kind)
-        if held is None or held.status != status:
-            self.conditions[kind] = _Condition(status, self._times.text(t), reason, message)
-        elif held.reason != reason or held.message != message:
-            held.reason, held.message = reason, message
-
-    def render(self) -> Document:
-        """Return the status fields a kubelet owns, as they are now."""
-        phase = self.phase
-        status: Document = {
-            "phase": phase,
-            "observedGeneration": self.generation,
-            "hostIP": self.host_ip,
-            "hostIPs": [{"ip": self.host_ip}],
-            "startTime": self._times.text(self.started_s),
-            "conditions": self._render_conditions(phase),
-        }
-        if self.has_ip and self.pod_ip:
-            status["podIP"] = self.pod_ip
-            status["podIPs"] = [{"ip": self.pod_ip}]
-        inits = [self._render_container(c) for c in self.containers if c.kind != MAIN]
-        if inits:
-            status["initContainerStatuses"] = inits
-        status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
-        if self.termination is not None and phase == "Failed" and self.termination.reason:
-            status["reason"] = self.termination.reason
-            status["message"] = self.termination.message
-        return status
-
-    def _render_conditions(self, phase: str) -> list[Document]:
-        listed: list[Document] = []
-        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-            listed.append(self._one_condition(kind, self.conditions[kind]))
-        if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
-            since = self._times.text(self.started_s)
-            listed.append(self._one_condition("PodScheduled", _Condition("True", since)))
-        if self.termination is not None and self.termination.is_disruption and phase in ("Succeeded", "Failed"):
-            since = self.conditions["Ready"].since
-            listed.append(
-                self._one_condition(
-                    "DisruptionTarget", _Condition("True", since, "TerminationByKubelet", self.termination.message)
-                )
-            )
-        return listed
-
-    def _one_condition(self, kind: str, condition: _Condition) -> Document:
-        made: Document = {
-            "type": kind,
-            "status": condition.status,
-            "lastTransitionTime": condition.since,
-            "observedGeneration": self.generation,
-        }
-        if condition.reason:
-            made["reason"] = condition.reason
-        if condition.message:
-            made["message"] = condition.message
-        return made
-
-    def _render_container(self, container: Container) -> Document:
-        state: dict[str, Any]
-        match container.state:
-            case "running":
-                state = {"running": {"startedAt": self._times.text(container.started_s)}}
-            case "exited" if container.ended is not None:
-                state = {"terminated": _terminated(container.ended)}
-            case "backoff":
-                state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
-            case _:
-                state = {"waiting": {"reason": self._waiting_reason(container)}}
-        if "waiting" in state and self.state == "terminated" and container.kind == MAIN and self.is_initialized:
-            # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
-            text = "The container could not be located when the pod was terminated"
-            state = {"terminated": {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text,
-                                    "startedAt": None, "finishedAt": None}}  # fmt: skip
-        last = container.ended if container.state in ("backoff", "image", "create") else container.last
-        made: Document = {
-            "name": container.name,
-            "state": state,
-            "lastState": {"terminated": _terminated(last)} if last is not None else {},
-            "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
-            "restartCount": container.restarts,
-            "image": container.image,
-            "imageID": "",
-            "started": container.is_running,
-        }
-        if container.has_run:
-            made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
-        return made
-
-    def _waiting_reason(self, container: Container) -> str:
-        if container.ended is not None:
-            return container.waiting_reason or "CrashLoopBackOff"
-        has_init = any(c.kind != MAIN for c in self.containers)
-        return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
-
-
-def _is_done(container: Container) -> bool:
-    return container.state == "exited" and container.exit_code == 0
-
-
-def _terminated(ended: Ended) -> Document:
-    return {
-        "exitCode": ended.exit_code,
-        "reason": ended.reason,
-        "startedAt": ended.started_at,
-        "finishedAt": ended.finished_at,
-    }
-
-
-def _go_duration(seconds: float) -> str:
-    """Return whole seconds as Go prints a duration: 10s, 1m20s, 5m0s."""
-    whole = int(seconds)
-    return f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60}s"

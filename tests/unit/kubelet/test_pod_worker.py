@@ -6,9 +6,11 @@ import pytest
 
 from kubelet.fake_cri import container_log
 from kubelet.latency import LatencyModel
-from kubelet.pod_worker import Finished, LogStart, LogStop, Persist, PodWorker, Poke, Policy, Told, WallTimes
+from kubelet.pod_status import WallTimes
+from kubelet.pod_worker import PodWorker, Policy
 from kubelet.resource_managers import NO_ALLOCATION
 from kubelet.view import worker_key
+from kubelet.worker_actions import Finished, LogStart, LogStop, Persist, Poke, Told
 
 
 class Life:

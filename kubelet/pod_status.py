@@ -1,0 +1,246 @@
+"""A pod as its node sees it, and the status that says so: phase, conditions, containers. Pure.
+
+What moves a pod is the worker's affair; here is only what is told of where it has come to.
+Source: kubelet 3.3 and 3.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubelet.fake_cri import INIT, MAIN, Container, Ended
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document
+from services.api.times import format_time
+
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+
+
+class WallTimes:
+    """Spells monotonic moments as wall-clock text; the shell keeps `offset_s` right."""
+
+    def __init__(self, offset_s: float = 0.0) -> None:
+        self.offset_s = offset_s
+        self._second, self._text = -1, ""
+
+    def text(self, at_s: float) -> str:
+        """Return whole seconds in RFC 3339."""
+        second = int(at_s + self.offset_s)
+        if second != self._second:
+            self._second, self._text = second, format_time(second)
+        return self._text
+
+
+class Termination(msgspec.Struct):
+    """Why and until when a pod is being stopped. `reason` and `message` go into the final status.
+
+    `is_disruption`: publish DisruptionTarget together with the terminal phase.
+    """
+
+    cause: str
+    kill_at_s: float
+    reason: str = ""
+    message: str = ""
+    is_disruption: bool = False
+
+
+class Condition(msgspec.Struct):
+    """A condition as it stands, and since when (RFC 3339)."""
+
+    status: str
+    since: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus:
+    """What the status of one (uid, binding generation) is made of.
+
+    `state`: held (a predecessor of the same name or uid still runs), starting, running, terminating,
+    stopped (record not durable yet), terminated.
+    """
+
+    __slots__ = (
+        "_times", "conditions", "containers", "generation", "has_ip", "host_ip", "key", "pod", "pod_ip", "started_s",
+        "state", "termination",
+    )  # fmt: skip
+
+    def __init__(
+        self, pod: KubeletPod, key: WorkerKey, *, host_ip: str, pod_ip: str, times: WallTimes, now: float
+    ) -> None:
+        self.pod, self.key = pod, key
+        self.host_ip, self.pod_ip = host_ip, pod_ip
+        self.started_s = now
+        self.state = "starting"
+        self.termination: Termination | None = None
+        self.has_ip = False
+        self.conditions: dict[str, Condition] = {}
+        self.generation = pod.metadata.generation
+        self.containers: list[Container] = []
+        self._times = times
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
+        if self.state == "terminated":
+            mains = [c for c in self.containers if c.kind == MAIN]
+            if self.termination is not None and self.termination.reason:
+                return "Failed"
+            done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
+            return "Succeeded" if done else "Failed"
+        for container in self.containers:
+            if container.kind == MAIN and (container.is_running or container.has_run):
+                return "Running"
+        return "Pending"
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether every init container has done its part."""
+        return all(
+            (c.state == "exited" and c.exit_code == 0) if c.kind == INIT else c.has_run
+            for c in self.containers
+            if c.kind != MAIN
+        )
+
+    def refresh(self, t: float) -> None:
+        """Bring the conditions up to date at `t`; transition times are those of real transitions."""
+        self._condition(t, "PodReadyToStartContainers", self.has_ip and self.state != "terminated")
+        phase = self.phase
+        terminal = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
+        initialized = self.is_initialized and self.has_ip
+        if initialized:
+            self._condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
+        else:
+            missing = [c.name for c in self.containers if c.kind != MAIN and not (c.has_run and c.state != "backoff")]
+            self._condition(
+                t, "Initialized", False, "ContainersNotInitialized",
+                f"containers with incomplete status: [{' '.join(missing)}]",
+            )  # fmt: skip
+        if terminal:
+            for kind in ("ContainersReady", "Ready"):
+                self._condition(t, kind, False, terminal)
+            return
+        unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
+        why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+        self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
+        gates: list[str] = []
+        if self.pod.spec.readiness_gates:
+            met = {c.type for c in self.pod.status.conditions if c.status == "True"}
+            gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
+        if not unready and gates:
+            why, text = "ReadinessGatesNotReady", "; ".join(f'corresponding condition of pod readiness gate "{g}" '
+                                                            "does not exist." for g in gates)  # fmt: skip
+        is_ready = not unready and not gates
+        self._condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
+
+    def _condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
+        status = "True" if is_true else "False"
+        held = self.conditions.get(kind)
+        if held is None or held.status != status:
+            self.conditions[kind] = Condition(status, self._times.text(t), reason, message)
+        elif held.reason != reason or held.message != message:
+            held.reason, held.message = reason, message
+
+    def render(self) -> Document:
+        """Return the status fields a kubelet owns, as they are now."""
+        phase = self.phase
+        status: Document = {
+            "phase": phase,
+            "observedGeneration": self.generation,
+            "hostIP": self.host_ip,
+            "hostIPs": [{"ip": self.host_ip}],
+            "startTime": self._times.text(self.started_s),
+            "conditions": self._render_conditions(phase),
+        }
+        if self.has_ip and self.pod_ip:
+            status["podIP"] = self.pod_ip
+            status["podIPs"] = [{"ip": self.pod_ip}]
+        inits = [self._render_container(c) for c in self.containers if c.kind != MAIN]
+        if inits:
+            status["initContainerStatuses"] = inits
+        status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
+        if self.termination is not None and phase == "Failed" and self.termination.reason:
+            status["reason"] = self.termination.reason
+            status["message"] = self.termination.message
+        return status
+
+    def _render_conditions(self, phase: str) -> list[Document]:
+        listed: list[Document] = []
+        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+            listed.append(self._one_condition(kind, self.conditions[kind]))
+        if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
+            since = self._times.text(self.started_s)
+            listed.append(self._one_condition("PodScheduled", Condition("True", since)))
+        if self.termination is not None and self.termination.is_disruption and phase in ("Succeeded", "Failed"):
+            since = self.conditions["Ready"].since
+            listed.append(
+                self._one_condition(
+                    "DisruptionTarget", Condition("True", since, "TerminationByKubelet", self.termination.message)
+                )
+            )
+        return listed
+
+    def _one_condition(self, kind: str, condition: Condition) -> Document:
+        made: Document = {
+            "type": kind,
+            "status": condition.status,
+            "lastTransitionTime": condition.since,
+            "observedGeneration": self.generation,
+        }
+        if condition.reason:
+            made["reason"] = condition.reason
+        if condition.message:
+            made["message"] = condition.message
+        return made
+
+    def _render_container(self, container: Container) -> Document:
+        state: dict[str, Any]
+        match container.state:
+            case "running":
+                state = {"running": {"startedAt": self._times.text(container.started_s)}}
+            case "exited" if container.ended is not None:
+                state = {"terminated": _ended(container.ended)}
+            case "backoff":
+                state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
+            case _:
+                state = {"waiting": {"reason": self._waiting_reason(container)}}
+        if "waiting" in state and self.state == "terminated" and container.kind == MAIN and self.is_initialized:
+            # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
+            text = "The container could not be located when the pod was terminated"
+            state = {"terminated": {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text,
+                                    "startedAt": None, "finishedAt": None}}  # fmt: skip
+        last = container.ended if container.state in ("backoff", "image", "create") else container.last
+        made: Document = {
+            "name": container.name,
+            "state": state,
+            "lastState": {"terminated": _ended(last)} if last is not None else {},
+            "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
+            "restartCount": container.restarts,
+            "image": container.image,
+            "imageID": "",
+            "started": container.is_running,
+        }
+        if container.has_run:
+            made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
+        return made
+
+    def _waiting_reason(self, container: Container) -> str:
+        if container.ended is not None:
+            return container.waiting_reason or "CrashLoopBackOff"
+        has_init = any(c.kind != MAIN for c in self.containers)
+        return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
+
+
+def _is_done(container: Container) -> bool:
+    return container.state == "exited" and container.exit_code == 0
+
+
+def _ended(ended: Ended) -> Document:
+    return {
+        "exitCode": ended.exit_code,
+        "reason": ended.reason,
+        "startedAt": ended.started_at,
+        "finishedAt": ended.finished_at,
+    }

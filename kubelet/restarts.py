@@ -1,0 +1,42 @@
+"""Whether a container that ended runs again, and how long it waits for that. Pure.
+
+Source: kubelet 3.3.
+"""
+
+from __future__ import annotations
+
+from kubelet.fake_cri import INIT, SIDECAR, Container
+from kubelet.view import KubeletPod
+
+CRASHLOOP_RESET_S = 600.0
+"""A container that ran for this long begins its back-off anew."""
+
+
+def must_restart(container: Container, restart_policy: str, code: int) -> bool:
+    """Whether a container that ended with this exit code runs again."""
+    if container.kind == SIDECAR:
+        return True
+    if container.kind == INIT:
+        return code != 0 and restart_policy != "Never"
+    return restart_policy == "Always" or (restart_policy == "OnFailure" and code != 0)
+
+
+def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: float, max_s: float) -> None:
+    """The container waits from `t`: at first `initial_s`, then twice as long each time up to `max_s`."""
+    if container.backoff_s == 0.0 or t - container.started_s >= CRASHLOOP_RESET_S:
+        container.backoff_s = min(initial_s, max_s)
+    else:
+        container.backoff_s = min(container.backoff_s * 2, max_s)
+    container.state, container.due_s = "backoff", t + container.backoff_s
+    meta = pod.metadata
+    container.waiting_reason = "CrashLoopBackOff"
+    container.waiting_message = (
+        f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
+        f"pod={meta.name}_{meta.namespace}({meta.uid})"
+    )
+
+
+def _go_duration(seconds: float) -> str:
+    """Return whole seconds as Go prints a duration: 10s, 1m20s, 5m0s."""
+    whole = int(seconds)
+    return f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60}s"

@@ -1,0 +1,48 @@
+"""What a pod's worker asks of its kubelet: one value for each thing. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Make the worker's record durable, then call `persisted(seq)`."""
+
+    seq: int
+
+
+class LogStart(msgspec.Struct, frozen=True):
+    """The pod's first container starts now."""
+
+    container: str
+
+
+class LogStop(msgspec.Struct, frozen=True):
+    """The pod's last container has stopped; `container` is the one that `LogStart` named."""
+
+    container: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Tell people (an Event)."""
+
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A stage of the start ended; for traces."""
+
+    stage: str
+
+
+class Poke(msgspec.Struct, frozen=True):
+    """The status is worth writing."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """Nothing of the pod runs or is held any more."""
+
+
+Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished
