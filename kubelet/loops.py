@@ -35,6 +35,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.latency import LatencyModel
 from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
 from kubelet.pod_status import WallTimes
+from kubelet.pod_traces import PodTraces
 from kubelet.pod_worker import Policy
 from kubelet.status_manager import Write
 from kubelet.timers import Timers
@@ -43,7 +44,7 @@ from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.seams import Seams, Span
+from services.api.seams import Seams
 from services.api.times import format_micro_time
 from services.api.wire import Api, Request, Response
 from services.client.client import Client, delete_request, encode
@@ -60,17 +61,6 @@ CALL_DEADLINE_S = 10.0
 LEASE_TRIES = 5
 TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
-FOLLOWS = {
-    "admitted": "start worker",
-    "worker": "mount volumes",
-    "mount": "create sandbox",
-    "sandbox": "start containers",
-    "running": "write status",
-    "rejected": "reject pod",
-    "unbinding": "unbind pod",
-}
-"""What a pod's span is busy with once a stage is reached; each is a span of its own below `sync pod`."""
-
 log = structlog.get_logger()
 
 _POD = msgspec.json.Decoder(KubeletPod)
@@ -233,8 +223,7 @@ class Agent:
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[tuple[str, WorkerKey]] = []
         self._recorder: Recorder | None = None
-        self._spans: dict[WorkerKey, tuple[Span, Span | None]] = {}
-        self._span_names: dict[WorkerKey, str] = {}
+        self.traces = PodTraces(host.seams.tracer, self.name)
         self._is_writing = False
         self._is_reporting = False
         self._reports_again = False
@@ -412,7 +401,7 @@ class Agent:
         if kind is SetTimer:
             self.host.set_timer(effect.at_s, self, effect.what, effect.key)
         elif kind is SpanStage:
-            self._span_stage(effect.key, effect.stage, effect.reason)
+            self.traces.stage(effect.key, effect.stage, effect.reason)
         elif kind is Tell:
             self._tell(effect)
         elif kind is WriteStatuses:
@@ -422,32 +411,24 @@ class Agent:
         elif kind is Log:
             self._log(effect)
         elif kind is StartSpan:
-            self._start_span(effect.key, effect.pod, effect.traceparent)
+            self.traces.begin(effect.key, effect.pod, effect.traceparent)
         elif kind is EndSpan:
-            self._end_span(effect.key, effect.error)
+            self.traces.end(effect.key, effect.error)
         else:
             self._ask(effect)
 
     def _log(self, line: Log) -> None:
         key, pod = line.key, line.pod
         name = pod.metadata.key if pod is not None else (line.name or Key("", ""))
-        held = self._spans.get(key)
         self.host.seams.events.write(
             line.ev,
             obj=("Pod", name.namespace, name.name, key.uid),
             node=self.name,
             gen=key.generation,
             rv_seen=pod.metadata.rv if pod is not None else None,
-            trace_id=held[0].trace_id if held is not None else "",
+            trace_id=self.traces.trace_id(key),
             data=line.data,
         )
-
-    def _end_span(self, key: WorkerKey, error: str) -> None:
-        self._span_names.pop(key, None)
-        if (held := self._spans.pop(key, None)) is not None:
-            if held[1] is not None:
-                held[1].end()
-            held[0].end(error)
 
     def _ask(self, effect: Any) -> None:
         """Make a call in a task of its own."""
@@ -482,51 +463,8 @@ class Agent:
             reason=tell.reason,
             message=tell.message,
             type=tell.type,
-            traceparent=self._traceparent(worker_key(tell.pod)),
+            traceparent=self.traces.traceparent(worker_key(tell.pod)),
         )
-
-    # --- traces ---
-
-    def _start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
-        span = self.host.seams.tracer.start(
-            "sync pod",
-            parent=traceparent,
-            links=(traceparent,) if traceparent else (),
-            pod=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            uid=key.uid,
-            node=self.name,
-        )
-        self._spans[key] = span, None
-
-    def _span_stage(self, key: WorkerKey, stage: str, reason: str) -> None:
-        """End the span of what came before, and begin that of what follows this point."""
-        held = self._spans.get(key)
-        if held is None or not held[0].trace_id:
-            return
-        span, before = held
-        following = FOLLOWS.get(stage)
-        if following is None:
-            span.event(stage)
-            return
-        if self._span_names.get(key) == following:
-            return
-        if before is not None:
-            before.end()
-        attributes: dict[str, str] = {"reason": reason} if reason else {}
-        self._spans[key] = span, self.host.seams.tracer.start(following, parent=span.traceparent, **attributes)
-        self._span_names[key] = following
-
-    def _traceparent(self, key: WorkerKey) -> str:
-        held = self._spans.get(key)
-        return held[0].traceparent if held is not None else ""
-
-    def _stage_traceparent(self, key: WorkerKey) -> str:
-        """Return what names the stage going on, or else the whole sync."""
-        held = self._spans.get(key)
-        if held is None:
-            return ""
-        return (held[1] or held[0]).traceparent
 
     # --- calls ---
 
@@ -579,7 +517,7 @@ class Agent:
             patch_type="strategic",
             uid=write.key.uid,
             body=encode(write.patch),
-            traceparent=self._traceparent(write.key),
+            traceparent=self.traces.traceparent(write.key),
             field_manager="kubelet",
             deadline_s=CALL_DEADLINE_S,
         )
@@ -603,7 +541,7 @@ class Agent:
             subresource="unbind",
             uid=call.key.uid,
             body=encode(body),
-            traceparent=self._stage_traceparent(call.key),
+            traceparent=self.traces.stage_traceparent(call.key),
             deadline_s=CALL_DEADLINE_S,
         )
         response = await self._call(request)
@@ -661,7 +599,7 @@ class Agent:
     async def _delete(self, key: WorkerKey, pod: KubeletPod, grace_s: int | None) -> None:
         assert self.client is not None
         request = delete_request(
-            "pods", pod.metadata.key, uid=key.uid, grace_period_s=grace_s, traceparent=self._traceparent(key)
+            "pods", pod.metadata.key, uid=key.uid, grace_period_s=grace_s, traceparent=self.traces.traceparent(key)
         )
         code = 0
         try:

@@ -1,0 +1,82 @@
+"""The trace of every pod that starts on a node: one span for its sync, and one below it for each stage."""
+
+from __future__ import annotations
+
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.seams import Span, Tracer
+
+FOLLOWS = {
+    "admitted": "start worker",
+    "worker": "mount volumes",
+    "mount": "create sandbox",
+    "sandbox": "start containers",
+    "running": "write status",
+    "rejected": "reject pod",
+    "unbinding": "unbind pod",
+}
+"""What a pod's span is busy with once a stage is reached; each is a span of its own below `sync pod`."""
+
+
+class PodTraces:
+    """The spans of one node's pods. Invariant: of each sync at most one stage's span is open."""
+
+    def __init__(self, tracer: Tracer, node: str) -> None:
+        self._tracer, self._node = tracer, node
+        self._spans: dict[WorkerKey, tuple[Span, Span | None]] = {}
+        self._names: dict[WorkerKey, str] = {}
+
+    def begin(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
+        """A pod sync begins, because of what `traceparent` names."""
+        span = self._tracer.start(
+            "sync pod",
+            parent=traceparent,
+            links=(traceparent,) if traceparent else (),
+            pod=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            uid=key.uid,
+            node=self._node,
+        )
+        self._spans[key] = span, None
+
+    def stage(self, key: WorkerKey, stage: str, reason: str) -> None:
+        """End the span of what came before, and begin that of what follows this point."""
+        held = self._spans.get(key)
+        if held is None or not held[0].trace_id:
+            return
+        span, before = held
+        following = FOLLOWS.get(stage)
+        if following is None:
+            span.event(stage)
+            return
+        if self._names.get(key) == following:
+            return
+        if before is not None:
+            before.end()
+        attributes: dict[str, str] = {"reason": reason} if reason else {}
+        self._spans[key] = span, self._tracer.start(following, parent=span.traceparent, **attributes)
+        self._names[key] = following
+
+    def end(self, key: WorkerKey, error: str) -> None:
+        """End the sync and what was going on of it."""
+        self._names.pop(key, None)
+        if (held := self._spans.pop(key, None)) is not None:
+            if held[1] is not None:
+                held[1].end()
+            held[0].end(error)
+
+    def trace_id(self, key: WorkerKey) -> str:
+        """Return the trace of a sync that is going on, else ""."""
+        held = self._spans.get(key)
+        return held[0].trace_id if held is not None else ""
+
+    def traceparent(self, key: WorkerKey) -> str:
+        """Return what names a sync that is going on, else ""."""
+        held = self._spans.get(key)
+        return held[0].traceparent if held is not None else ""
+
+    def stage_traceparent(self, key: WorkerKey) -> str:
+        """Return what names the stage going on, or else the whole sync."""
+        held = self._spans.get(key)
+        if held is None:
+            return ""
+        return (held[1] or held[0]).traceparent
