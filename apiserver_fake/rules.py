@@ -137,6 +137,15 @@ class DeleteOptions:
         )
 
 
+def delete_options(request: Request) -> DeleteOptions:
+    """Return the options in the body of a delete. Raises: BadRequest."""
+    try:
+        body = msgspec.json.decode(request.body) if request.body else {}
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"DeleteOptions: {error}") from None
+    return DeleteOptions.from_document(body if isinstance(body, dict) else {})
+
+
 def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
     """Return what remains of `old`: None when it goes at once, else a new document marked as being deleted.
 

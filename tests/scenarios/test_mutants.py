@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from apiserver_fake import authorization, registry, server
+from apiserver_fake import node_authorization, registry, server
 from apiserver_fake.store import DELETED, Store
 from apiserver_fake.subresources import binding, unbind
 from apiserver_fake.watchers import Hub, Watcher
@@ -240,7 +240,7 @@ def m15_keeps_the_nomination_of_a_bound_pod(monkeypatch):
 
 
 def m22_lets_a_node_own_itself(monkeypatch):
-    monkeypatch.setattr(authorization, "_admit_own_node", lambda node, old, new: True)
+    monkeypatch.setattr(node_authorization, "_admit_own_node", lambda node, old, new: True)
 
 
 def m24_late_replies_overwrite_newer_state(monkeypatch):
@@ -283,7 +283,7 @@ def m31_starts_containers_before_the_checkpoint(monkeypatch):
 
 
 def m32_takes_a_status_of_an_older_binding(monkeypatch):
-    admit_status = authorization.admit_status
+    admit_status = node_authorization.admit_status
 
     def unfenced(node, old, new):
         bare = [
@@ -292,7 +292,7 @@ def m32_takes_a_status_of_an_older_binding(monkeypatch):
         ]
         return admit_status(node, *bare)
 
-    monkeypatch.setattr(authorization, "admit_status", unfenced)
+    monkeypatch.setattr(node_authorization, "admit_status", unfenced)
 
 
 def m33_admits_what_does_not_fit(monkeypatch):

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization import NODE_TEXT, admit, authorize, changes
+from apiserver_fake.authorization import admit, authorize
 from apiserver_fake.authorization_rules import RULES, SPECIAL
+from apiserver_fake.field_masks import changes
+from apiserver_fake.node_authorization import NODE_TEXT
 from services.api.errors import ApiError, Forbidden
 from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request
