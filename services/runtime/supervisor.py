@@ -8,14 +8,9 @@ a lock on the directory says whether a mesh runs there, so no stale file can lie
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import os
 import signal
 import socket
-import sys
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,34 +21,17 @@ import msgspec
 from services.api.identity import Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
-from services.runtime.config import EXIT_BUG, EXIT_IO, EXIT_OK, PREFIX, MeshError
-from services.runtime.process import PARENT_VARIABLE
+from services.runtime.child import POLL_S, Child
+from services.runtime.config import MeshError
+from services.runtime.mesh_directory import STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
-STOP_MAX_S = 12.0
-POLL_S = 0.02
 STATE_PERIOD_S = 2.0
-RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
-RESTARTS_BEFORE_READY_MAX = 1
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HOSTS_DEFAULT = 3
-
-LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
-
-__all__ = ["AlreadyRunning", "MeshError", "MeshOptions", "Supervisor", "holder", "is_alive", "lock", "read_state"]
-
-STATE_FILE = "mesh.json"
-LOCK_FILE = "mesh.lock"
-
-_OURS = str(Path(__file__).resolve().parents[2])
-_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers"}
-
-
-class AlreadyRunning(MeshError):
-    """Another supervisor holds this data directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,30 +66,6 @@ def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
     return [nodes // count + (i < nodes % count) for i in range(count)] if count else []
 
 
-class _Child:
-    """One process we keep alive: its command line and what became of it so far."""
-
-    def __init__(self, name: str, arguments: list[str], log: Path, ready_file: Path) -> None:
-        self.name, self.arguments, self.log, self.ready_file = name, arguments, log, ready_file
-        self.process: asyncio.subprocess.Process | None = None
-        self.keeper: asyncio.Task[None] | None = None
-        self.ports: dict[str, int] = {}
-        self.is_ready = False
-        self.was_ever_ready = False
-        self.is_wanted = False
-        self.failed_for_good = False
-        self.started_at = 0.0
-        self.restarts = 0
-        self.restart_times: deque[float] = deque()
-        self.next_down_s: float | None = None
-        self.last_error = ""
-
-    @property
-    def pid(self) -> int:
-        """The process id; 0 while there is none."""
-        return self.process.pid if self.process is not None and self.process.returncode is None else 0
-
-
 class Supervisor:
     """Runs a mesh. `start` and `stop` once each; the rest in between."""
 
@@ -121,7 +75,7 @@ class Supervisor:
         self._clock = RealClock()
         self._random = seeded_random(None)
         self._log = logs.get()
-        self._children: dict[str, _Child] = {}
+        self._children: dict[str, Child] = {}
         self._lock_fd = -1
         self._state_task: asyncio.Task[None] | None = None
         self._credentials: credentials.Credentials | None = None
@@ -163,9 +117,9 @@ class Supervisor:
             child.is_wanted = False
         others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
         # Kubelets and controllers may say their last words to a server that still listens.
-        await asyncio.gather(*(self._stop_child(child) for child in others))
+        await asyncio.gather(*(child.stop() for child in others))
         if "apiserver" in self._children:
-            await self._stop_child(self._children["apiserver"])
+            await self._children["apiserver"].stop()
         if self._lock_fd >= 0:
             (self._data / STATE_FILE).unlink(missing_ok=True)
             os.close(self._lock_fd)
@@ -185,12 +139,12 @@ class Supervisor:
     async def restart(self, name: str) -> None:
         """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
         child = self._child(name)
-        await self._stop_child(child)
+        await child.stop()
         child.failed_for_good = False
         await self._start_all([child])
         child.restarts += 1
 
-    def _child(self, name: str) -> _Child:
+    def _child(self, name: str) -> Child:
         if name not in self._children:
             raise KeyError(f"no process is called {name}; there are {', '.join(self._children)}")
         return self._children[name]
@@ -328,7 +282,7 @@ class Supervisor:
             for host, arguments in found
         ]  # fmt: skip
 
-    def _add(self, name: str, arguments: list[str]) -> _Child:
+    def _add(self, name: str, arguments: list[str]) -> Child:
         """Register a process; its full command line is this plus what every process gets."""
         plain = name.replace("/", "_")
         ready_file = self._data / "run" / f"{plain}.ready"
@@ -347,14 +301,14 @@ class Supervisor:
         for assignment in self._options.switches:
             common += ["--set", assignment]
         extra = [*self._options.arguments.get(name.partition("/")[0], ()), *self._options.arguments.get(name, ())]
-        child = _Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
+        child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
             self._children[name] = child
         return child
 
     # -- one process ----------------------------------------------------------------------------------
 
-    async def _start_all(self, children: Sequence[_Child]) -> None:
+    async def _start_all(self, children: Sequence[Child]) -> None:
         """Return when all of them are ready. Raises: MeshError as soon as one cannot be."""
         for child in children:
             child.is_wanted = True
@@ -374,12 +328,12 @@ class Supervisor:
                 raise MeshError(f"{names} not ready within {limit_s:g} s; see {waiting[0].log}")
             await asyncio.sleep(POLL_S)
 
-    async def _keep(self, child: _Child) -> None:
+    async def _keep(self, child: Child) -> None:
         """Run the process again and again while it is wanted and P14 allows."""
         while child.is_wanted:
-            await self._spawn(child)
+            await child.spawn(self._clock)
             assert child.process is not None
-            watcher = asyncio.create_task(self._wait_until_ready(child))
+            watcher = asyncio.create_task(self._note_when_ready(child))
             try:
                 code = await child.process.wait()
             finally:
@@ -387,8 +341,8 @@ class Supervisor:
             child.is_ready = False
             if not child.is_wanted:
                 return
-            child.last_error = self._why(child, code)
-            if not self._may_restart(child, code):
+            child.last_error = child.why(code)
+            if not child.may_restart(code, self._clock.now()):
                 child.failed_for_good = True
                 if self._is_ready:  # before that, whoever started the mesh is told
                     self._log.error("child.given_up", child=child.name, error=child.last_error)
@@ -402,84 +356,10 @@ class Supervisor:
             await asyncio.sleep(delay_s)
             child.restarts += 1
 
-    async def _spawn(self, child: _Child) -> None:
-        child.ready_file.unlink(missing_ok=True)
-        module = _MODULES.get(child.name, child.name.partition("/")[0])
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        environment[PARENT_VARIABLE] = str(os.getpid())
-        # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
-        with child.log.open("ab") as log:
-            child.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", module, *child.arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-                # A Ctrl-C on the terminal is for us: we stop them, in order.
-                start_new_session=True,
-            )  # fmt: skip
-        child.started_at = self._clock.now()
-
-    async def _wait_until_ready(self, child: _Child) -> None:
-        while True:
-            try:
-                note = msgspec.json.decode(child.ready_file.read_bytes())
-                break
-            except FileNotFoundError:
-                await asyncio.sleep(POLL_S)
-        child.ports = dict(note["ports"])
-        child.is_ready = child.was_ever_ready = True
+    async def _note_when_ready(self, child: Child) -> None:
+        await child.wait_until_ready()
         if self._is_ready:
             self._write_state()
-
-    def _may_restart(self, child: _Child, code: int) -> bool:
-        """P14: after 70, 74 and signals, at most 5 times in 60 s; never after 64, 75, 78.
-
-        An end in good order that nobody asked us for counts as a signal: somebody sent SIGTERM.
-        """
-        if not (code in (EXIT_OK, EXIT_BUG, EXIT_IO) or code < 0):
-            return False
-        now = self._clock.now()
-        while child.restart_times and child.restart_times[0] < now - RESTART_WINDOW_S:
-            child.restart_times.popleft()
-        if child.next_down_s is not None:
-            return True  # whoever killed it on purpose also said when it comes back
-        child.restart_times.append(now)
-        # What has never worked will hardly begin to; somebody is waiting for `start`.
-        most = RESTARTS_MAX if child.was_ever_ready else RESTARTS_BEFORE_READY_MAX
-        return len(child.restart_times) <= most
-
-    def _why(self, child: _Child, code: int) -> str:
-        """Return one line: the signal, or the last thing the process said."""
-        if code < 0:
-            return f"{child.name} was ended by {signal.Signals(-code).name}"
-        said = _last_line(child.log)
-        return f"{said} (exit {code})" if said else f"{child.name} ended with exit code {code}"
-
-    async def _stop_child(self, child: _Child) -> None:
-        child.is_wanted = False
-        process = child.process
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                # A stopped process would keep its SIGTERM for later.
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-            try:
-                async with asyncio.timeout(STOP_MAX_S):
-                    await process.wait()
-            except TimeoutError:
-                self._log.warning("child.killed", child=child.name, after_s=STOP_MAX_S)
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if child.keeper is not None:
-            child.keeper.cancel()
-            await asyncio.gather(child.keeper, return_exceptions=True)
-            # It may have been just between two lives.
-            late = child.process
-            if late is not None and late is not process and late.returncode is None:
-                late.kill()
-                await late.wait()
-        child.is_ready = False
-        child.ready_file.unlink(missing_ok=True)
 
     # -- files ----------------------------------------------------------------------------------------
 
@@ -504,74 +384,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
-
-
-def lock(data_dir: Path) -> int:
-    """Return the descriptor that holds the directory for as long as it is open. Raises: AlreadyRunning, OSError."""
-    fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    for tries_left in reversed(range(LOCK_TRIES)):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if tries_left:
-                # Perhaps only `holder`, having a look.
-                time.sleep(LOCK_PERIOD_S)
-                continue
-            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise AlreadyRunning(f"a mesh already runs on {data_dir} (pid {pid}); stop it with `keplab down`") from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
-    return fd
-
-
-def holder(data_dir: Path) -> int:
-    """Return the pid of the supervisor that runs a mesh on this directory; 0 when none does."""
-    try:
-        fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return 0
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(fd, 32, 0)
-        return int(text) if text.strip().isdigit() else -1
-    finally:
-        os.close(fd)
-    return 0
-
-
-def is_alive(pid: int) -> bool:
-    """Whether that process still runs; one that nobody has collected yet does not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
-
-
-def read_state(data_dir: Path) -> dict[str, Any] | None:
-    """Return the status of the mesh that runs on this directory; None when none does or it is not ready yet."""
-    if not holder(data_dir):
-        return None
-    try:
-        state: dict[str, Any] = msgspec.json.decode((data_dir / STATE_FILE).read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
-    return state
-
-
-def _last_line(log: Path) -> str:
-    """Return the last thing a process said that was meant for people: its plain line, or its last error."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 16384))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    for line in reversed(lines):
-        if not line.startswith("{"):
-            return line.strip()
-        with contextlib.suppress(msgspec.DecodeError):
-            record = msgspec.json.decode(line)
-            if record.get("level") == "error":
-                return f"{record.get('comp')}: {record.get('event')}: {record.get('error', '')}"
-    return ""

@@ -36,7 +36,17 @@ SHELLS = {
         "watch_stream",
     },
     "services.experiments": {"bench"},
-    "services.runtime": {"controller_loop", "health", "manager", "process", "real", "simloop", "supervisor"},
+    "services.runtime": {
+        "child",
+        "controller_loop",
+        "health",
+        "manager",
+        "mesh_directory",
+        "process",
+        "real",
+        "simloop",
+        "supervisor",
+    },
     "services.scenarios": {
         "observer",
         "process_mesh",

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option
-from services.runtime.supervisor import LOCK_FILE, holder, is_alive
+from services.runtime.mesh_directory import LOCK_FILE, holder, is_alive
 
 STOP_MAX_S = 60.0
 POLL_S = 0.05

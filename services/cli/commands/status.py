@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
-from services.runtime.supervisor import holder, read_state
+from services.runtime.mesh_directory import holder, read_state
 
 EPILOG = """\
 \b
