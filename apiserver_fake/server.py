@@ -1,7 +1,7 @@
 """The API server as one object: every door is a way to its `start` and `open_watch`.
 
 It joins the parts: registry (what a request means), writer (the one order of commits), store, journal, hub of
-watches. Here are also the seams' duties: spans, event log lines, counters.
+watches. Here are also spans and counters; lines in the event log are `event_lines`'.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,18 +17,17 @@ import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.cursors import Cursors
-from apiserver_fake.facts import facts_of
+from apiserver_fake.event_expiry import EventExpiry
+from apiserver_fake.event_lines import MUTATING, EventLines
+from apiserver_fake.first_objects import FIRST_OBJECTS
 from apiserver_fake.journal import Journal, Recovered
 from apiserver_fake.registry import Limits, NotYet, Registry, find_resource
 from apiserver_fake.store import (
-    ADDED,
-    DELETED,
     INDEXED_FIELDS,
     WINDOW_CHANGES,
     WINDOW_S,
     Cause,
     Change,
-    Entry,
     Gap,
     Selection,
     Store,
@@ -37,10 +35,9 @@ from apiserver_fake.store import (
     restore,
 )
 from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Signal, Watcher, batches
-from apiserver_fake.writer import BATCH_CHANGES, Operation, Writer, answers_of, refusal
+from apiserver_fake.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
-from services.api.meta import Document
 from services.api.resources import resources
 from services.api.seams import Seams, Span
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
@@ -53,44 +50,9 @@ DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
 PODS = "pods"
-EVENTS_TTL_S = 3_600.0
-EVENTS_MAX = 50_000
 EVENTS_SWEEP_S = 30.0
-EVENTS_SWEEP_MAX = 500
-MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
-    *(
-        ("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for name in ("default", "kube-system", "kube-public", "kube-node-lease")
-    ),
-    *(
-        (
-            "priorityclasses.scheduling.k8s.io",
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-                "description": text,
-            },
-        )
-        for name, value, text in (
-            (
-                "system-cluster-critical",
-                2_000_000_000,
-                "Used for pods that must run in the cluster, but can be moved to another node if necessary.",
-            ),
-            (
-                "system-node-critical",
-                2_000_001_000,
-                "Used for pods that must not be moved from their current node.",
-            ),
-        )
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -107,31 +69,6 @@ class ServerSettings:
     tokens: TokenFile = field(default_factory=TokenFile)
 
 
-class EventExpiry:
-    """When each Event was last written, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000)."""
-
-    def __init__(self, ttl_s: float = EVENTS_TTL_S, count_max: int = EVENTS_MAX) -> None:
-        self._ttl_s, self._max = ttl_s, count_max
-        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
-
-    def note(self, change: Change, now_s: float) -> None:
-        """Remember a change of an Event."""
-        key = (change.record.namespace, change.record.name)
-        self._written.pop(key, None)
-        if change.type != DELETED:
-            self._written[key] = now_s
-
-    def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[tuple[str, str]]:
-        """Return `(namespace, name)` of Events that should go now, oldest first."""
-        excess = len(self._written) - self._max
-        found: list[tuple[str, str]] = []
-        for key, at_s in self._written.items():
-            if len(found) >= most or (excess <= len(found) and now_s - at_s < self._ttl_s):
-                break
-            found.append(key)
-        return found
-
-
 class ApiServer:
     """The running API server.
 
@@ -143,7 +80,6 @@ class ApiServer:
         self._settings = settings or ServerSettings()
         self._journal = journal
         self._clock = seams.clock
-        self._events = None if isinstance(seams.events, NullEventLog) else seams.events
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(
@@ -151,19 +87,19 @@ class ApiServer:
             window_s=self._settings.window_s,
             window_changes=self._settings.window_changes,
         )
+        self._lines = None if isinstance(seams.events, NullEventLog) else EventLines(seams.events, self.store)
         self.hub = Hub(
             self.store,
             seams.clock,
             seams.random,
             indexed=INDEXED_FIELDS,
             ended=self._watch_ended,
-            taken=self._log_events if self._events is not None and self._settings.log_watch_events else None,
+            taken=self._lines.watch_events if self._lines is not None and self._settings.log_watch_events else None,
             queue_events=self._settings.queue_events,
             queue_bytes=self._settings.queue_bytes,
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
-        self._logged_hash = 0
         self._requests: dict[tuple[str, str, int], int] = {}
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
@@ -215,7 +151,6 @@ class ApiServer:
             self.writer.answers.keep(key, answer)
         for record in store.select(EVENTS, Selection()).records:
             self._expiry.note(Change(record.rv, "ADDED", record, None, record.rv), now_s)
-        self._logged_hash = store.state_hash
         self._registry = Registry(
             store,
             clock=self._clock,
@@ -227,31 +162,8 @@ class ApiServer:
         tokens = self._settings.tokens
         node_key = bytes.fromhex(tokens.node_key) if tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(tokens.tokens, node_key)
-        if self._events is not None:
-            data: Document = {
-                "durable_rv": store.rv,
-                "replayed": len(recovered.entries),
-                "bytes_cut": recovered.bytes_cut,
-            }
-            if store.hashing:
-                data["state_hash"] = f"{store.state_hash:064x}"
-            self._events.write("store.recovered", rv=store.rv, data=data)
-            # At most the last batch can have become durable without its lines having been written.
-            for entry in recovered.entries[-BATCH_CHANGES:]:
-                self._log_replayed(entry)
-
-    def _log_replayed(self, entry: Entry) -> None:
-        assert self._events is not None
-        data = {
-            "type": entry.type,
-            "group_end": entry.group_end,
-            "content_sha256": hashlib.sha256(entry.body).hexdigest(),
-            "prev_rv": entry.previous_rv,
-            "replayed": True,
-            **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
-        }
-        kind = find_resource(entry.resource).kind
-        self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
+        if self._lines is not None:
+            self._lines.recovered(recovered)
 
     async def _create_first_objects(self) -> None:
         for resource, document in FIRST_OBJECTS:
@@ -297,8 +209,8 @@ class ApiServer:
         """
         span = self._span(request)
         is_write = request.verb in MUTATING
-        if is_write and self._events is not None:
-            self._log_request(identity, request, span)
+        if is_write and self._lines is not None:
+            self._lines.request(identity, request, span)
         try:
             if is_write:
                 return self._start_write(identity, request, span)
@@ -415,8 +327,8 @@ class ApiServer:
         """Count, log and close one call; before its answer leaves."""
         place = (request.verb, request.resource, response.code)
         self._requests[place] = self._requests.get(place, 0) + 1
-        if self._events is not None and (request.verb in MUTATING or response.code >= 400):
-            self._log_response(identity, request, span, response)
+        if self._lines is not None and (request.verb in MUTATING or response.code >= 400):
+            self._lines.response(identity, request, span, response)
         if span.trace_id:
             self._writing.pop(span.traceparent, None)
             span.set(resource=request.resource, namespace=request.namespace, name=request.name, code=response.code)
@@ -424,37 +336,11 @@ class ApiServer:
                 span.set(pod=request.name)
         span.end(str(response.code) if response.code >= 500 else "")
 
-    def _log_request(self, identity: Identity, request: Request, span: Span) -> None:
-        assert self._events is not None
-        data: Document = {"verb": request.verb, "path": _path(request)}
-        if request.uid:
-            data["uid"] = request.uid
-        if request.resource_version:
-            data["resourceVersion"] = request.resource_version
-        self._events.write(
-            "api.request", req_id=request.request_id, identity=identity.user, trace_id=span.trace_id, data=data
-        )
-
-    def _log_response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
-        assert self._events is not None
-        data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
-        if response.code >= 400:
-            data["reason"] = response.error().reason
-        data["definite"] = response.code != 504 or request.verb not in MUTATING
-        self._events.write(
-            "api.response",
-            rv=response.rv or None,
-            req_id=request.request_id,
-            identity=identity.user,
-            trace_id=span.trace_id,
-            data=data,
-        )
-
     # -- commits
 
     def _published(self, changes: Sequence[Change]) -> None:
-        if self._events is not None:
-            self._log_commits(changes)
+        if self._lines is not None:
+            self._lines.commits(changes)
         now_s = self._clock.now()
         for change in changes:
             if change.record.resource == EVENTS:
@@ -477,36 +363,6 @@ class ApiServer:
         if phase and (previous is None or phase != previous.fields.get("status.phase")):
             span.set(phase=phase)
 
-    def _log_commits(self, changes: Sequence[Change]) -> None:
-        assert self._events is not None
-        known = resources()
-        for change in changes:
-            record, previous = change.record, change.previous
-            data: Document = {
-                "type": change.type,
-                "group_end": change.group_end,
-                "content_sha256": hashlib.sha256(record.body).hexdigest(),
-                "prev_rv": previous.rv if previous is not None else 0,
-                **_cause(change.cause),
-                **facts_of(record.resource, record.body, is_new=change.type == ADDED),
-            }
-            if self.store.hashing:
-                added = 0 if change.type == DELETED else record.digest
-                removed = previous.digest if previous is not None else 0
-                self._logged_hash = (self._logged_hash + added - removed) % (1 << 256)
-                data["state_hash"] = f"{self._logged_hash:064x}"
-            kind = known[record.resource].kind
-            trace_id = change.traceparent[3:35] if change.traceparent.endswith("01") else ""
-            self._events.write(
-                "store.commit",
-                obj=(kind, record.namespace, record.name, record.uid),
-                rv=change.rv,
-                identity=change.cause.identity if change.cause else "",
-                req_id=change.cause.request_id if change.cause else "",
-                trace_id=trace_id,
-                data=data,
-            )
-
     # -- watches
 
     def open_watch(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
@@ -519,38 +375,13 @@ class ApiServer:
         if request.namespace and not resource.namespaced:
             raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
         watcher = self.hub.open(identity, resource, request, notify)
-        if self._events is not None:
-            data = {
-                "watch": watcher.number,
-                "resource": resource.name,
-                "start_rv": watcher.start_rv,
-                **_selector(request),
-            }
-            self._events.write("watch.open", identity=identity.user, data=data)
+        if self._lines is not None:
+            self._lines.watch_opened(watcher, request)
         return watcher
 
-    def _log_events(self, watcher: Watcher, events: list[WatchEvent]) -> None:
-        assert self._events is not None
-        for event in events:
-            data: Document = {"watch": watcher.number, "resource": watcher.resource.name}
-            if event.type == "BOOKMARK":
-                data["initial_events_end"] = event.initial_events_end
-                self._events.write("watch.bookmark", rv=event.rv, identity=watcher.identity.user, data=data)
-                continue
-            data |= {"type": event.type, "content_sha256": hashlib.sha256(event.body).hexdigest()}
-            obj = (watcher.resource.kind, event.namespace, event.name, event.uid)
-            self._events.write("watch.event", obj=obj, rv=event.rv, identity=watcher.identity.user, data=data)
-
     def _watch_ended(self, watcher: Watcher) -> None:
-        if self._events is not None:
-            data = {
-                "watch": watcher.number,
-                "resource": watcher.resource.name,
-                "reason": watcher.end_reason,
-                "last_rv": watcher.last_rv,
-                "queued": watcher.queued,
-            }
-            self._events.write("watch.close", identity=watcher.identity.user, data=data)
+        if self._lines is not None:
+            self._lines.watch_closed(watcher)
 
     # -- figures
 
@@ -605,17 +436,3 @@ def _fingerprint(request: Request) -> bytes:
         request.uid, request.resource_version, str(request.dry_run),
     )  # fmt: skip
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()
-
-
-def _cause(cause: Cause | None) -> Document:
-    return {"verb": cause.verb, "subresource": cause.subresource} if cause is not None else {}
-
-
-def _path(request: Request) -> str:
-    parts = (request.resource, request.namespace, request.name, request.subresource)
-    return "/".join(parts).rstrip("/")
-
-
-def _selector(request: WatchRequest) -> dict[str, str]:
-    found = {"namespace": request.namespace, "labels": request.label_selector, "fields": request.field_selector}
-    return {name: text for name, text in found.items() if text}

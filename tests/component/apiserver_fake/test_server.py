@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.server import EventExpiry
+from apiserver_fake.event_expiry import EventExpiry
 from apiserver_fake.store import Change, Record
 from apiserver_fake.wiring import build
 from services.api.identity import ADMIN, ANONYMOUS, NODE_HOSTS_GROUP, Identity
