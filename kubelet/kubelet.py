@@ -14,23 +14,11 @@ import msgspec
 from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.config import NodeDefinition, Settings
-from kubelet.effects import (
-    CallUnbind,
-    DeletePod,
-    Effect,
-    EndSpan,
-    Log,
-    ReadNode,
-    ReadPod,
-    Save,
-    SetTimer,
-    SpanStage,
-    StartSpan,
-    Tell,
-    WriteStatuses,
-)
+from kubelet.effects import DeletePod, ReadNode, ReadPod, Save, SetTimer, WriteStatuses
 from kubelet.fake_cri import PodRecord, encode_record
+from kubelet.giving_back import GivingBack, Verdict
 from kubelet.latency import LatencyModel
+from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
 from kubelet.resource_managers import Rejection, ResourceManagers
@@ -55,7 +43,7 @@ class _Parked(msgspec.Struct):
 class Kubelet:
     """The machine of one node.
 
-    Invariant: every key is in at most one of `workers`, `rejected`, `unbindings` and `parked`; the ledger
+    Invariant: every key is in at most one of `workers`, `rejected`, `giving_back.going` and `parked`; the ledger
     holds exactly the keys of workers that are not terminated.
     """
 
@@ -78,14 +66,13 @@ class Kubelet:
         self.managers = ResourceManagers(definition, release_is_lazy=settings.releases_lazily)
         self.statuses = StatusManager(is_immediate=settings.writes_at_once)
         self.node = NodeFacts(definition.name, None, definition.taints)
-        self.effects: list[Effect] = []
+        self.out = Outbox()
         self.pods: dict[str, KubeletPod] = {}
         self.workers: dict[WorkerKey, PodWorker] = {}
         self.rejected: dict[WorkerKey, Document] = {}
-        self.unbindings: dict[WorkerKey, Unbinding] = {}
+        self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out)
         self.parked: dict[WorkerKey, _Parked] = {}
         self.records: dict[WorkerKey, PodRecord] = {}
-        self.counters: dict[str, float] = {}
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
         self._held: dict[WorkerKey, WorkerKey] = {}
@@ -95,10 +82,8 @@ class Kubelet:
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
         self._names: dict[Key, int] = {}
-        self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
         self._blocked: dict[WorkerKey, Document] = {}
         self._last_ip = 0
-        self._unbind_absent_until_s = float("-inf")
 
     # --- pods as the API shows them (kubelet 3.1) ---
 
@@ -143,14 +128,14 @@ class Kubelet:
             del self.records[key]
             if record.containers and not record.is_finished:
                 data = {"container": record.containers[0].name, "orphan": True}
-                self._log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
+                self.out.log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
             self._erase(record, key)
 
     def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
         key = worker_key(pod)
         self.pods[pod.metadata.uid] = pod
         record = self.records.pop(key, None)
-        if key in self.workers or key in self.rejected or key in self.unbindings or key in self.parked:
+        if key in self.workers or key in self.rejected or key in self.giving_back.going or key in self.parked:
             self._gone.pop(key, None)
             return
         if pod.is_terminal:
@@ -169,7 +154,7 @@ class Kubelet:
             # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
             self._set_final(key, pod, {"phase": "Failed"}, now)
             return
-        self._start_span(key, pod, traceparent)
+        self.out.start_span(key, pod, traceparent)
         self._decide(pod, key, now)
 
     def _updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
@@ -179,7 +164,7 @@ class Kubelet:
         worker = self.workers.get(key)
         if worker is not None:
             if self._has_drifted(key, new) and self.statuses.drifted(key, now):
-                self.effects.append(_WRITE_STATUSES)
+                self.out.effects.append(_WRITE_STATUSES)
             if is_deleted or _matters(known, new):
                 self._act(worker, worker.update(new, now), now)
             else:
@@ -190,14 +175,14 @@ class Kubelet:
             if key in self.parked:
                 self.parked[key].pod = new
             elif new.is_terminal and key not in self.rejected:
-                self.unbindings.pop(key, None)
+                self.giving_back.going.pop(key, None)
             return
-        if key in self.unbindings or key in self.parked:
-            self.unbindings.pop(key, None)
+        if key in self.giving_back.going or key in self.parked:
+            self.giving_back.going.pop(key, None)
             self.parked.pop(key, None)
             self._blocked.pop(key, None)
             self.statuses.permit(key)
-            self._end_span(key, "deleted")
+            self.out.end_span(key, "deleted")
             self._set_final(key, new, {"phase": "Failed"}, now)
         elif key in self.rejected:
             self._maybe_delete(key)
@@ -217,12 +202,12 @@ class Kubelet:
         self.parked.pop(key, None)
         self._deleting.pop(key, None)
         self._blocked.pop(key, None)
-        if self.unbindings.pop(key, None) is not None:
-            self._log("kubelet.unbind_result", old, key, {"result": "gone"})
+        if self.giving_back.going.pop(key, None) is not None:
+            self.out.log("kubelet.unbind_result", old, key, {"result": "gone"})
         self.statuses.forget(key)
         worker = self.workers.get(key)
         if worker is None:
-            self._end_span(key, "removed")
+            self.out.end_span(key, "removed")
             return
         self._gone[key] = None
         if worker.state == "terminated":
@@ -264,13 +249,13 @@ class Kubelet:
     def _await_node(self, pod: KubeletPod, key: WorkerKey) -> None:
         """Decide once the Node is read; one read serves all who wait."""
         if not any(p.why == "node" for p in self.parked.values()):
-            self.effects.append(ReadNode(key, False))
+            self.out.effects.append(ReadNode(key, False))
         self.parked[key] = _Parked(pod, "node")
 
     def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.parked.pop(key, None)
         self.statuses.permit(key)
-        self._span_stage(key, "admitted")
+        self.out.span_stage(key, "admitted")
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
         self._admitted_s[key] = now
@@ -313,7 +298,7 @@ class Kubelet:
         if not short:
             # A node that shrank holds more than it may until the pod is stopped; that is no admission.
             self._log_admit(pod, key, requests, adopted=True)
-        self._start_span(key, pod, traceparent)
+        self.out.start_span(key, pod, traceparent)
         worker = self._worker(pod, key, Admitted(requests, record.allocation), now)
         self.workers[key] = worker
         self._names[pod.metadata.key] = self._names.get(pod.metadata.key, 0) + 1
@@ -336,8 +321,8 @@ class Kubelet:
         if worker is None:
             return
         message = "Preempted in order to admit critical pod"
-        self._tell(worker.pod, "Preempting", message, "Warning")
-        self._count('kubelet_preemptions{preemption_signal="cpu"}')
+        self.out.tell(worker.pod, "Preempting", message, "Warning")
+        self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
         self._act(
             worker,
             worker.terminate(
@@ -349,34 +334,23 @@ class Kubelet:
 
     def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         self.parked.pop(key, None)
-        self._log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
-        self._count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
-        self._tell(pod, rejection.reason, rejection.message, "Warning")
-        self._span_stage(key, "rejected", rejection.reason)
-        if self._can_unbind(pod, rejection.reason, now):
-            self.statuses.suppress(key)
-            self.unbindings[key] = Unbinding(
-                pod, rejection.reason, rejection.message, now, self.settings.request_deadline_s
-            )
-            if self.settings.teardown == "before":
-                # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
-                self._log("kubelet.teardown_done", pod, key, {})
-            self._tell(pod, "UnbindRequested", f"Giving the pod back: {rejection.reason}", "Normal")
-            self._span_stage(key, "unbinding", rejection.reason)
-            self._unbind(key, now)
+        self.out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
+        self.out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+        self.out.tell(pod, rejection.reason, rejection.message, "Warning")
+        self.out.span_stage(key, "rejected", rejection.reason)
+        if self.giving_back.may_begin(pod, rejection.reason, now):
+            self._not_given_back(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
             # Deleted like by anybody else; the deletion is confirmed when the watch shows it.
-            self._end_span(key, rejection.reason)
-            self.effects.append(DeletePod(key, pod, None))
+            self.out.end_span(key, rejection.reason)
+            self.out.effects.append(DeletePod(key, pod, None))
             return
         self._fail(pod, key, rejection, now)
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Reject as Kubernetes does today."""
-        if key in self._spans:
-            # It ends when the API server knows that the pod failed.
-            self._spans[key] = rejection.reason
+        self.out.fail_span(key, rejection.reason)
         self._set_final(
             key,
             pod,
@@ -396,41 +370,21 @@ class Kubelet:
 
     # --- giving back (kubelet-unbinding 6.2) ---
 
-    def _can_unbind(self, pod: KubeletPod, reason: str, now: float) -> bool:
-        settings = self.settings
-        return (
-            settings.on_reject == "unbind"
-            and settings.has_unbinding
-            and settings.unbind_api == "subresource"
-            and now >= self._unbind_absent_until_s
-            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound)
-        )
-
-    def _unbind(self, key: WorkerKey, now: float) -> None:
-        state = self.unbindings.get(key)
-        if state is not None:
-            self._unbind_step(key, state, state.call(now), now)
-
     def unbind_answered(
         self, key: WorkerKey, code: int, reason: str, now: float, *,
         retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
     ) -> None:  # fmt: skip
         """Take the answer to an unbind; `code` 0: none came."""
-        state = self.unbindings.get(key)
-        if state is None:
-            return
-        result = "ok" if code in (200, 201) else reason or str(code)
-        self._log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
-        self._count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
-        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
-        self._unbind_step(key, state, step, now)
+        verdict = self.giving_back.answered(
+            key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
+        )
+        self._not_given_back(key, verdict, now)
 
     def pod_read(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
         """Take a live read of a pod: None when it is not there or not ours to read."""
         still_mine = pod is not None and worker_key(pod) == key and pod.spec.node_name == self.name
-        state = self.unbindings.get(key)
-        if state is not None:
-            self._unbind_step(key, state, state.pod_read(still_mine), now)
+        if key in self.giving_back.going:
+            self._not_given_back(key, self.giving_back.pod_read(key, still_mine, now), now)
             return
         if not still_mine:
             self.statuses.forget(key)
@@ -443,73 +397,44 @@ class Kubelet:
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> None:
         """Take a live read of the own Node's session; the shell ends the node when it is another's."""
-        state = self.unbindings.get(key)
-        if state is not None and is_mine:
-            self._unbind_step(key, state, state.session_read(now), now)
+        self._not_given_back(key, self.giving_back.session_read(key, is_mine, now), now)
 
-    def _unbind_step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> None:
-        match step:
-            case unbinding.Call():
-                self._log(
-                    "kubelet.unbind_call", state.pod, key,
-                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self.name)},
-                )  # fmt: skip
-                self.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
-            case unbinding.Wait(until_s=until_s):
-                self.effects.append(SetTimer(until_s, "unbind", key))
-            case unbinding.Forget(is_done=is_done):
-                if is_done:
-                    if self.settings.teardown == "after":
-                        self._log("kubelet.teardown_done", state.pod, key, {})
-                    self._add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
-                    self._count("kubelet_pod_unbind_duration_seconds_count")
-                self._end_unbinding(key, "" if is_done else "gone")
-                self.statuses.forget(key)
+    def _not_given_back(self, key: WorkerKey, verdict: Verdict | None, now: float) -> None:
+        """Decide what becomes of a pod that stays after all; None: it goes its way."""
+        if verdict is None:
+            return
+        state = verdict.state
+        match verdict.step:
             case unbinding.Confirm():
-                self._end_unbinding(key, "Terminating")
+                self.out.end_span(key, "Terminating")
                 self._set_final(key, self.pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
             case unbinding.Resume():
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
-                self._count("kubelet_pod_unbind_already_started_total")
-                self._end_unbinding(key, "AlreadyStarted")
+                self.out.count("kubelet_pod_unbind_already_started_total")
+                self.out.end_span(key, "AlreadyStarted")
                 self._decide(self.pods.get(key.uid, state.pod), key, now)
-            case unbinding.ReadPod():
-                self.effects.append(ReadPod(key, state.pod))
-            case unbinding.ReadSession():
-                self.effects.append(ReadNode(key, True))
             case unbinding.Absent():
-                self._unbind_absent_until_s = now + unbinding.ABSENT_S
-                self._stop_unbinding(key)
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
             case unbinding.FallBack(code=code):
                 self._fall_back(key, state, code, now)
 
-    def _end_unbinding(self, key: WorkerKey, error: str) -> None:
-        self._stop_unbinding(key)
-        self._end_span(key, error)
-
-    def _stop_unbinding(self, key: WorkerKey) -> None:
-        del self.unbindings[key]
-        self.statuses.permit(key)
-
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
-        self._stop_unbinding(key)
         pod = self.pods.get(key.uid, state.pod)
         if code == "LimitReached":
-            self._tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+            self.out.tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
         else:
-            self._tell(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+            self.out.tell(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
         if self.settings.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
-        self._end_span(key, code)
+        self.out.end_span(key, code)
         self._hold(pod, key, Rejection(state.reason, state.message), code, now)
 
     def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
         """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
         self.parked[key] = _Parked(pod, "hold", rejection)
-        self._tell(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
-        self.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+        self.out.tell(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self.out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
         self._blocked[key] = {
             "phase": "Pending",
             "observedGeneration": pod.metadata.generation,
@@ -552,17 +477,17 @@ class Kubelet:
                 if worker is not None:
                     self._act(worker, worker.advance(now), now)
             case "unbind":
-                self._unbind(key, now)
+                self._not_given_back(key, self.giving_back.call(key, now), now)
             case "hold":
                 if key in self.parked and self.parked[key].why == "hold":
                     self._retry_parked(key, now)
                     if key in self.parked:
-                        self.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+                        self.out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
             case "delete":
                 self._deleting.pop(key, None)
                 self._maybe_delete(key)
             case _:
-                self.effects.append(_WRITE_STATUSES)
+                self.out.effects.append(_WRITE_STATUSES)
 
     def saved(self, key: WorkerKey, seq: int, now: float) -> None:
         """A record is durable."""
@@ -571,7 +496,7 @@ class Kubelet:
             return
         if key not in self._saved_once:
             self._saved_once[key] = None
-            self._log("kubelet.checkpoint", worker.pod, key, {"seq": seq})
+            self.out.log("kubelet.checkpoint", worker.pod, key, {"seq": seq})
         self._act(worker, worker.persisted(seq, now), now)
 
     # --- statuses ---
@@ -611,15 +536,15 @@ class Kubelet:
             # Re-read; the old status is not sent again.
             self.statuses.failed(write, now)
             if (pod := self.pods.get(key.uid)) is not None:
-                self.effects.append(ReadPod(key, pod))
-            self.effects.append(SetTimer(now + 10.0, "status", key))
+                self.out.effects.append(ReadPod(key, pod))
+            self.out.effects.append(SetTimer(now + 10.0, "status", key))
             return
         is_lost = code in (0, 503, 504)
-        self.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
+        self.out.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
 
     def _after_ack(self, key: WorkerKey, now: float) -> None:
-        if key in self._spans and self.statuses.acked_phase(key) not in ("", "Pending"):
-            self._end_span(key, "")
+        if self.out.has_span(key) and self.statuses.acked_phase(key) not in ("", "Pending"):
+            self.out.end_span(key, "")
         worker = self.workers.get(key)
         if worker is not None:
             if worker.state == "starting":
@@ -646,12 +571,12 @@ class Kubelet:
     def _delete(self, key: WorkerKey, pod: KubeletPod) -> None:
         if key not in self._deleting:
             self._deleting[key] = None
-            self.effects.append(DeletePod(key, pod, 0))
+            self.out.effects.append(DeletePod(key, pod, 0))
 
     def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
         """Take the answer to a delete; the watch tells when it is gone."""
         if not (200 <= code < 300 or code in (404, 409)):
-            self.effects.append(SetTimer(now + 10.0, "delete", key))
+            self.out.effects.append(SetTimer(now + 10.0, "delete", key))
 
     def _has_drifted(self, key: WorkerKey, pod: KubeletPod) -> bool:
         """Whether the API shows our own fields otherwise than we last wrote them."""
@@ -666,7 +591,7 @@ class Kubelet:
     def _poke(self, key: WorkerKey, now: float) -> None:
         status = self.render(key) if self.statuses.is_immediate else None
         if self.statuses.changed(key, now, status):
-            self.effects.append(_WRITE_STATUSES)
+            self.out.effects.append(_WRITE_STATUSES)
 
     # --- workers ---
 
@@ -678,29 +603,29 @@ class Kubelet:
                     if key not in self._gone:
                         self._poke(key, now)
                 case Persist(seq=seq):
-                    self.effects.append(Save(key, seq, encode_record(worker.record())))
+                    self.out.effects.append(Save(key, seq, encode_record(worker.record())))
                 case LogStart(container=container):
-                    self._log("kubelet.start", worker.pod, key, {"container": container})
-                    self._add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
-                    self._count("kubelet_pod_start_duration_seconds_count")
+                    self.out.log("kubelet.start", worker.pod, key, {"container": container})
+                    self.out.add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
+                    self.out.count("kubelet_pod_start_duration_seconds_count")
                 case LogStop(container=container):
-                    self._log("kubelet.stop", worker.pod, key, {"container": container})
+                    self.out.log("kubelet.stop", worker.pod, key, {"container": container})
                 case Told(reason=reason, message=message, type=event_type):
-                    self._tell(worker.pod, reason, message, event_type)
+                    self.out.tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
-                    self._span_stage(key, stage)
+                    self.out.span_stage(key, stage)
                 case Finished():
                     self._finished(key, worker, now)
-        if key in self._spans and worker.state in ("running", "terminated"):
+        if self.out.has_span(key) and worker.state in ("running", "terminated"):
             # The start is over when the API server knows of it, unless it never needs to hear.
             if key in self._gone or not self.statuses.owes(key):
-                self._end_span(key, "")
+                self.out.end_span(key, "")
             else:
-                self._span_stage(key, "running")
+                self.out.span_stage(key, "running")
         due = worker.due_s
         if due is not None and self._timers.get(key, float("inf")) > due:
             self._timers[key] = due
-            self.effects.append(SetTimer(due, "worker", key))
+            self.out.effects.append(SetTimer(due, "worker", key))
 
     def _finished(self, key: WorkerKey, worker: PodWorker, now: float) -> None:
         """Nothing of the pod runs any more: its room is free for those who wait."""
@@ -747,20 +672,15 @@ class Kubelet:
         self._timers.pop(key, None)
         self._admitted_s.pop(key, None)
         self.statuses.forget(key)
-        self._end_span(key, "")
+        self.out.end_span(key, "")
         if self._saved_once.pop(key, 0) is None:
             self._erase(worker.record(), key)
 
     def _erase(self, record: PodRecord, key: WorkerKey) -> None:
         gone = PodRecord(self.name, record.uid, record.generation, is_gone=True)
-        self.effects.append(Save(key, 0, encode_record(gone)))
+        self.out.effects.append(Save(key, 0, encode_record(gone)))
 
     # --- telling ---
-
-    def _log(
-        self, ev: str, pod: KubeletPod | None, key: WorkerKey, data: dict[str, Any], name: Key | None = None
-    ) -> None:
-        self.effects.append(Log(ev, pod, key, data, name))
 
     def _log_admit(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, *, adopted: bool) -> None:
         data: dict[str, Any] = {
@@ -770,28 +690,7 @@ class Kubelet:
         }
         if adopted:
             data["adopted"] = True
-        self._log("kubelet.admit", pod, key, data)
-
-    def _tell(self, pod: KubeletPod, reason: str, message: str, event_type: str) -> None:
-        self.effects.append(Tell(pod, reason, message, event_type))
-
-    def _start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
-        self._spans[key] = ""
-        self.effects.append(StartSpan(key, pod, traceparent))
-
-    def _span_stage(self, key: WorkerKey, stage: str, reason: str = "") -> None:
-        if key in self._spans:
-            self.effects.append(SpanStage(key, stage, reason))
-
-    def _end_span(self, key: WorkerKey, error: str) -> None:
-        if key in self._spans:
-            self.effects.append(EndSpan(key, self._spans.pop(key) or error))
-
-    def _count(self, name: str) -> None:
-        self.counters[name] = self.counters.get(name, 0.0) + 1
-
-    def _add(self, name: str, value: float) -> None:
-        self.counters[name] = self.counters.get(name, 0.0) + value
+        self.out.log("kubelet.admit", pod, key, data)
 
     @property
     def running_pods(self) -> int:

@@ -389,9 +389,9 @@ class Agent:
 
     def drain(self) -> None:
         """Perform what the machine wants, in order."""
-        kubelet = self.kubelet
-        while kubelet.effects:
-            effects, kubelet.effects = kubelet.effects, []
+        out = self.kubelet.out
+        while out.effects:
+            effects, out.effects = out.effects, []
             for effect in effects:
                 self._perform(effect)
 

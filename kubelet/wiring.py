@@ -32,7 +32,7 @@ class KubeletRoom:
         states: dict[str, int] = {"running": 0, "waiting": 0, "exited": 0}
         running = waiting_statuses = 0
         for agent in self.host.agents:
-            for name, value in agent.kubelet.counters.items():
+            for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
             running += agent.kubelet.running_pods
             waiting_statuses += agent.kubelet.statuses.waiting

@@ -1,0 +1,122 @@
+"""The pods a node is giving back: asks, waits and reads for each, until one is gone or must be decided otherwise. Pure.
+
+`unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
+that was not given back is a verdict, and the kubelet's affair. Source: kubelet-unbinding 6.2.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubelet import unbinding
+from kubelet.config import Settings
+from kubelet.effects import CallUnbind, ReadNode, ReadPod, SetTimer
+from kubelet.outbox import Outbox
+from kubelet.status_manager import StatusManager
+from kubelet.unbinding import Unbinding
+from kubelet.view import KubeletPod, WorkerKey
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The pod is not being given back any more, and stays here. `step` says why."""
+
+    state: Unbinding
+    step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
+
+
+class GivingBack:
+    """The bindings one node gives back. Invariant: the status of each is suppressed as long as it is in `going`."""
+
+    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox) -> None:
+        self.going: dict[WorkerKey, Unbinding] = {}
+        self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
+        self._absent_until_s = float("-inf")
+
+    def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
+        """Nothing writes the pod's status from now on; ask for the unbind."""
+        self._statuses.suppress(key)
+        self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
+        if self._settings.teardown == "before":
+            # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
+            self._out.log("kubelet.teardown_done", pod, key, {})
+        self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.span_stage(key, "unbinding", reason)
+        return self.call(key, now)
+
+    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of a pod that is being given back."""
+        state = self.going[key]
+        return self._step(key, state, state.pod_read(still_mine), now)
+
+    def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
+        """Whether a pod rejected for this reason may be given back now."""
+        settings = self._settings
+        return (
+            settings.on_reject == "unbind"
+            and settings.has_unbinding
+            and settings.unbind_api == "subresource"
+            and now >= self._absent_until_s
+            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound)
+        )
+
+    def call(self, key: WorkerKey, now: float) -> Verdict | None:
+        """Ask for the unbind, unless it is too early or a request is in flight."""
+        state = self.going.get(key)
+        return None if state is None else self._step(key, state, state.call(now), now)
+
+    def answered(
+        self, key: WorkerKey, code: int, reason: str, now: float, *,
+        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
+    ) -> Verdict | None:  # fmt: skip
+        """Take the answer to an unbind; `code` 0: none came."""
+        state = self.going.get(key)
+        if state is None:
+            return None
+        result = "ok" if code in (200, 201) else reason or str(code)
+        self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        return self._step(key, state, step, now)
+
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of the own Node's session."""
+        state = self.going.get(key)
+        if state is None or not is_mine:
+            return None
+        return self._step(key, state, state.session_read(now), now)
+
+    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> Verdict | None:
+        match step:
+            case unbinding.Call():
+                self._out.log(
+                    "kubelet.unbind_call", state.pod, key,
+                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
+                )  # fmt: skip
+                self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
+            case unbinding.Wait(until_s=until_s):
+                self._out.effects.append(SetTimer(until_s, "unbind", key))
+            case unbinding.Forget(is_done=is_done):
+                if is_done:
+                    if self._settings.teardown == "after":
+                        self._out.log("kubelet.teardown_done", state.pod, key, {})
+                    self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
+                    self._out.count("kubelet_pod_unbind_duration_seconds_count")
+                self._stop(key)
+                self._out.end_span(key, "" if is_done else "gone")
+                self._statuses.forget(key)
+            case unbinding.ReadPod():
+                self._out.effects.append(ReadPod(key, state.pod))
+            case unbinding.ReadSession():
+                self._out.effects.append(ReadNode(key, True))
+            case unbinding.Absent():
+                self._absent_until_s = now + unbinding.ABSENT_S
+                self._stop(key)
+                return Verdict(state, step)
+            case _:
+                self._stop(key)
+                return Verdict(state, step)
+        return None
+
+    def _stop(self, key: WorkerKey) -> None:
+        del self.going[key]
+        self._statuses.permit(key)
