@@ -1,15 +1,11 @@
 """Run a profile's plugins, one extension point at a time, over all nodes at once.
 
-For plugins that are row-pure the runner remembers, for each distinct pod template, which nodes passed and
-what they scored, and asks again (one node at a time) only about rows that changed since: usually the one
-node the last pod went to. That is what makes a cycle independent of the number of nodes, except for
-finding the best.
+What row-pure plugins say is remembered by template (`templates`); the others are asked in every cycle.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +16,7 @@ from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import Registration
+from scheduler.framework.forms import Forms, filter_one
 from scheduler.framework.interface import (
     SUCCESS,
     BindCall,
@@ -48,12 +45,9 @@ from scheduler.framework.interface import (
     VectorFilterPlugin,
     VectorScorePlugin,
 )
+from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
 
-REMEMBERED_TEMPLATES_MAX: Final = 16
-SIGNATURES_MAX: Final = 65536
-CHANGED_ROWS_MAX: Final = 48
-"""With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
 PERMIT_WAIT_MAX_S: Final = 900.0
 
 
@@ -72,27 +66,11 @@ class Enabled:
 
 
 @dataclass(slots=True)
-class _Remembered:
-    """Answers of the row-pure plugins for one template; `cursor` is how much of the log they know."""
-
-    epoch: int
-    cursor: int
-    mask: Mask
-    raw: list[Scores]
-    total: Scores
-    """Weighted sum of the row-pure scores that need no normalisation."""
-    ranked: Scores
-    """`total` where the mask holds, -1 elsewhere: its maximum is the winner when nothing else scores."""
-    varies: list[bool]
-    """For each normalised plugin, whether its raw scores differ from 0 anywhere."""
-
-
-@dataclass(slots=True)
 class Feasible:
     """What Filter found: rows that fit, or a diagnosis of why none does."""
 
     mask: Mask
-    remembered: _Remembered | None
+    remembered: Remembered | None
     is_narrowed: bool
     """Whether `mask` is a part of what is remembered."""
     rejection: Status | None = None
@@ -118,8 +96,8 @@ class Runner:
         self._pre_filter = [p for p in plugins if isinstance(p, PreFilterPlugin)]
         filters = [p for p in plugins if isinstance(p, VectorFilterPlugin | FilterPlugin | StatefulFilterPlugin)]
         self._filters = filters
-        self._pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
-        self._other_filters = [p for p in filters if p not in self._pure_filters]
+        pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
+        self._other_filters = [p for p in filters if p not in pure_filters]
         self._post_filter = [p for p in plugins if isinstance(p, PostFilterPlugin)]
         self._pre_score = [p for p in plugins if isinstance(p, PreScorePlugin)]
         scores = [e for e in profile if isinstance(e.plugin, VectorScorePlugin | ScorePlugin)]
@@ -132,17 +110,15 @@ class Runner:
         self._pre_bind = [p for p in plugins if isinstance(p, PreBindPlugin)]
         self._bind = [p for p in plugins if isinstance(p, BindPlugin)]
         self._post_bind = [p for p in plugins if isinstance(p, PostBindPlugin)]
-        self._row_pure = [p for p in plugins if isinstance(p, RowPure)]
         # Asking a protocol costs microseconds; ask once.
-        self._vector_filters = {p.name for p in plugins if isinstance(p, VectorFilterPlugin)}
-        self._vector_scores = {p.name for p in plugins if isinstance(p, VectorScorePlugin)}
         self._normalizing = {p.name for p in plugins if isinstance(p, NormalizePlugin)}
         sorts = [p for p in plugins if isinstance(p, QueueSortPlugin)]
         if len(sorts) != 1 or not self._bind:
             raise ValueError(f"a profile wants one QueueSort and a Bind plugin, has {len(sorts)} and {len(self._bind)}")
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
-        self._signatures: dict[Hashable, int] = {}
-        self._remembered: OrderedDict[int, _Remembered] = OrderedDict()
+        row_pure = [p for p in plugins if isinstance(p, RowPure)]
+        self._forms = Forms(plugins)
+        self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
 
     # -- queue ---------------------------------------------------------------------------------------
 
@@ -182,7 +158,7 @@ class Runner:
             elif result.node_names is not None:
                 named_by.append(plugin.name)
                 names = set(result.node_names) if names is None else names & set(result.node_names)
-        remembered = self._recall(state, pod, columns)
+        remembered = self._templates.recall(state, pod, columns)
         mask = remembered.mask
         found = Feasible(mask, remembered, False)
         if names is not None:
@@ -192,7 +168,7 @@ class Runner:
             if other.name in state.skip_filter:
                 continue
             state.alive = mask
-            passed = self._ask(state, pod, columns, other, mask)
+            passed = self._forms.passed(state, pod, columns, other, mask)
             found.refusals.append((other, passed))
             if passed is not None:
                 mask = mask & passed
@@ -214,7 +190,7 @@ class Runner:
         for plugin in self._filters:
             if plugin.name in state.skip_filter:
                 continue
-            status = _filter_one(plugin, state, pod, node)
+            status = filter_one(plugin, state, pod, node)
             if not status.is_success:
                 return _of(status, plugin)
         return SUCCESS
@@ -251,7 +227,9 @@ class Runner:
             if plugin.name in state.skip_filter:
                 continue
             state.alive = alive
-            passed = masks[plugin.name] if plugin.name in masks else self._ask(state, pod, columns, plugin, alive)
+            passed = (
+                masks[plugin.name] if plugin.name in masks else self._forms.passed(state, pod, columns, plugin, alive)
+            )
             if passed is None:
                 continue
             refused = alive & ~passed
@@ -274,7 +252,7 @@ class Runner:
 
     def _explain(self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any,
                  refused: Mask) -> None:  # fmt: skip
-        if plugin.name in self._vector_filters:
+        if plugin.name in self._forms.vector_filters:
             for refusal in plugin.explain_all(state, pod, columns, refused):
                 nodes = int(np.count_nonzero(refusal.mask))
                 if nodes:
@@ -286,106 +264,7 @@ class Runner:
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             assert node is not None
-            self._blame_node(diagnosis, _of(_filter_one(plugin, state, pod, node), plugin), int(row))
-
-    def _ask(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
-        if plugin.name in self._vector_filters:
-            passed: Mask | None = plugin.filter_all(state, pod, columns)
-            return passed
-        mask = alive.copy()
-        for row in np.flatnonzero(alive):
-            node = columns.nodes[row]
-            if node is None or not _filter_one(plugin, state, pod, node).is_success:
-                mask[row] = False
-        return mask
-
-    # -- what is remembered ------------------------------------------------------------------------------
-
-    def _signature(self, pod: PodInfo) -> int:
-        signature = pod.signature
-        if signature is None:
-            if len(self._signatures) >= SIGNATURES_MAX:
-                self._signatures.clear()
-                self._remembered.clear()
-            key = tuple(p.row_signature(pod) for p in self._row_pure)
-            signature = pod.signature = self._signatures.setdefault(key, len(self._signatures))
-        return signature
-
-    def _recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> _Remembered:
-        """Return the row-pure answers for the pod's template, brought up to date."""
-        signature = self._signature(pod)
-        known = self._remembered.get(signature)
-        log = columns.log
-        if known is not None and known.epoch == columns.epoch:
-            changed = len(log) - known.cursor
-            if changed == 0:
-                return known
-            if changed <= CHANGED_ROWS_MAX:
-                for row in dict.fromkeys(log[known.cursor :]):
-                    self._refresh(known, pod, columns, row)
-                known.cursor = len(log)
-                self._remembered.move_to_end(signature)
-                return known
-        known = self._compute(state, pod, columns)
-        self._remembered[signature] = known
-        self._remembered.move_to_end(signature)
-        if len(self._remembered) > REMEMBERED_TEMPLATES_MAX:
-            self._remembered.popitem(last=False)
-        return known
-
-    def _compute(self, state: CycleState, pod: PodInfo, columns: Columns) -> _Remembered:
-        mask = columns.valid.copy()
-        for plugin in self._pure_filters:
-            passed = self._ask(state, pod, columns, plugin, mask)
-            if passed is not None:
-                mask &= passed
-        total = np.zeros(columns.capacity)
-        raws: list[Scores] = []
-        for enabled in self._pure_scores:
-            raw = _as_array(self._raw(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
-            raws.append(raw)
-            total += raw * enabled.weight
-        varies = []
-        for enabled in self._normalized_pure:
-            raw = _as_array(self._raw(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
-            raws.append(raw)
-            varies.append(bool(raw.any()))
-        return _Remembered(
-            epoch=columns.epoch,
-            cursor=len(columns.log),
-            mask=mask,
-            raw=raws,
-            total=total,
-            ranked=np.where(mask, total, -1.0),
-            varies=varies,
-        )
-
-    def _refresh(self, known: _Remembered, pod: PodInfo, columns: Columns, row: int) -> None:
-        node = columns.nodes[row]
-        fits = node is not None
-        if node is not None:
-            for plugin in self._pure_filters:
-                if not plugin.filter(pod, node).is_success:
-                    fits = False
-                    break
-        known.mask[row] = fits
-        if node is None:
-            known.ranked[row] = -1.0
-            return
-        total, i = 0, 0
-        for enabled in self._pure_scores:
-            score = enabled.plugin.score(pod, node)
-            known.raw[i][row] = score
-            total += score * enabled.weight
-            i += 1
-        for j, enabled in enumerate(self._normalized_pure):
-            score = enabled.plugin.score(pod, node)
-            known.raw[i][row] = score
-            if score:
-                known.varies[j] = True
-            i += 1
-        known.total[row] = total
-        known.ranked[row] = total if fits else -1.0
+            self._blame_node(diagnosis, _of(filter_one(plugin, state, pod, node), plugin), int(row))
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -410,7 +289,7 @@ class Runner:
         for enabled in self._other_scores:
             if enabled.name in state.skip_score:
                 continue
-            scores = self._raw(state, pod, columns, enabled.plugin, mask)
+            scores = self._forms.scores(state, pod, columns, enabled.plugin, mask)
             if enabled.name in self._normalizing:
                 scores = enabled.plugin.normalize(state, scores, mask)
             total += scores * enabled.weight
@@ -434,22 +313,11 @@ class Runner:
         for enabled in self._other_scores:
             if enabled.name in state.skip_score:
                 continue
-            scores = self._raw(state, pod, columns, enabled.plugin, found.mask)
+            scores = self._forms.scores(state, pod, columns, enabled.plugin, found.mask)
             if enabled.name in self._normalizing:
                 scores = enabled.plugin.normalize(state, scores, found.mask)
             table[enabled.name] = scores if isinstance(scores, int) else scores[rows]
         return table
-
-    def _raw(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, mask: Mask) -> Scores | int:
-        if plugin.name in self._vector_scores:
-            result: Scores | int = plugin.score_all(state, pod, columns)
-            return result
-        scores = np.zeros(columns.capacity)
-        for row in np.flatnonzero(mask):
-            node = columns.nodes[row]
-            if node is not None:
-                scores[row] = plugin.score(pod, node)
-        return scores
 
     # -- the rest -------------------------------------------------------------------------------------------
 
@@ -525,22 +393,12 @@ class Runner:
             plugin.post_bind(state, pod, node_name)
 
 
-def _filter_one(plugin: Any, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-    status: Status
-    status = plugin.filter_in(state, pod, node) if hasattr(plugin, "filter_in") else plugin.filter(pod, node)
-    return status
-
-
 def _of(status: Status, plugin: Any) -> Status:
     return Status(status.code, status.reasons, plugin.name)
 
 
 def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
     (diagnosis.pending if code is Code.PENDING else diagnosis.rejectors).add(plugin)
-
-
-def _as_array(scores: Scores | int, size: int) -> Scores:
-    return np.full(size, float(scores)) if isinstance(scores, int) else np.array(scores, np.float64)
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:

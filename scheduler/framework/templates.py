@@ -1,0 +1,146 @@
+"""What row-pure plugins answered about each distinct pod template, kept and brought up to date.
+
+A template's answers are asked again (one node at a time) only about rows that changed since: usually the
+one node the last pod went to. That is what makes a cycle independent of the number of nodes, except for
+finding the best.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.forms import Forms
+from scheduler.framework.interface import Mask, Scores
+from scheduler.node_info import PodInfo
+
+REMEMBERED_TEMPLATES_MAX: Final = 16
+SIGNATURES_MAX: Final = 65536
+CHANGED_ROWS_MAX: Final = 48
+"""With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
+
+
+@dataclass(slots=True)
+class Remembered:
+    """Answers of the row-pure plugins for one template; `cursor` is how much of the log they know."""
+
+    epoch: int
+    cursor: int
+    mask: Mask
+    raw: list[Scores]
+    total: Scores
+    """Weighted sum of the row-pure scores that need no normalisation."""
+    ranked: Scores
+    """`total` where the mask holds, -1 elsewhere: its maximum is the winner when nothing else scores."""
+    varies: list[bool]
+    """For each normalised plugin, whether its raw scores differ from 0 anywhere."""
+
+
+class Templates:
+    """The row-pure plugins of a profile and what they answered.
+
+    `scores` need no normalisation, `normalized` do; both are enabled plugins with their weights.
+    """
+
+    def __init__(self, row_pure: Sequence[Any], filters: Sequence[Any], scores: Sequence[Any],
+                 normalized: Sequence[Any], forms: Forms) -> None:  # fmt: skip
+        self._row_pure, self._filters, self._scores, self._normalized = row_pure, filters, scores, normalized
+        self._forms = forms
+        self._signatures: dict[Hashable, int] = {}
+        self._remembered: OrderedDict[int, Remembered] = OrderedDict()
+
+    def recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
+        """Return the row-pure answers for the pod's template, brought up to date."""
+        signature = self._signature(pod)
+        known = self._remembered.get(signature)
+        log = columns.log
+        if known is not None and known.epoch == columns.epoch:
+            changed = len(log) - known.cursor
+            if changed == 0:
+                return known
+            if changed <= CHANGED_ROWS_MAX:
+                for row in dict.fromkeys(log[known.cursor :]):
+                    self._refresh(known, pod, columns, row)
+                known.cursor = len(log)
+                self._remembered.move_to_end(signature)
+                return known
+        known = self._compute(state, pod, columns)
+        self._remembered[signature] = known
+        self._remembered.move_to_end(signature)
+        if len(self._remembered) > REMEMBERED_TEMPLATES_MAX:
+            self._remembered.popitem(last=False)
+        return known
+
+    def _signature(self, pod: PodInfo) -> int:
+        signature = pod.signature
+        if signature is None:
+            if len(self._signatures) >= SIGNATURES_MAX:
+                self._signatures.clear()
+                self._remembered.clear()
+            key = tuple(p.row_signature(pod) for p in self._row_pure)
+            signature = pod.signature = self._signatures.setdefault(key, len(self._signatures))
+        return signature
+
+    def _compute(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
+        mask = columns.valid.copy()
+        for plugin in self._filters:
+            passed = self._forms.passed(state, pod, columns, plugin, mask)
+            if passed is not None:
+                mask &= passed
+        total = np.zeros(columns.capacity)
+        raws: list[Scores] = []
+        for enabled in self._scores:
+            raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
+            raws.append(raw)
+            total += raw * enabled.weight
+        varies = []
+        for enabled in self._normalized:
+            raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
+            raws.append(raw)
+            varies.append(bool(raw.any()))
+        return Remembered(
+            epoch=columns.epoch,
+            cursor=len(columns.log),
+            mask=mask,
+            raw=raws,
+            total=total,
+            ranked=np.where(mask, total, -1.0),
+            varies=varies,
+        )
+
+    def _refresh(self, known: Remembered, pod: PodInfo, columns: Columns, row: int) -> None:
+        node = columns.nodes[row]
+        fits = node is not None
+        if node is not None:
+            for plugin in self._filters:
+                if not plugin.filter(pod, node).is_success:
+                    fits = False
+                    break
+        known.mask[row] = fits
+        if node is None:
+            known.ranked[row] = -1.0
+            return
+        total, i = 0, 0
+        for enabled in self._scores:
+            score = enabled.plugin.score(pod, node)
+            known.raw[i][row] = score
+            total += score * enabled.weight
+            i += 1
+        for j, enabled in enumerate(self._normalized):
+            score = enabled.plugin.score(pod, node)
+            known.raw[i][row] = score
+            if score:
+                known.varies[j] = True
+            i += 1
+        known.total[row] = total
+        known.ranked[row] = total if fits else -1.0
+
+
+def _as_array(scores: Scores | int, size: int) -> Scores:
+    return np.full(size, float(scores)) if isinstance(scores, int) else np.array(scores, np.float64)
