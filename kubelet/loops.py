@@ -1,20 +1,18 @@
-"""The kubelet host's loops: one timer heap and one journal for all nodes, and an agent for each.
+"""One node's loops: register, follow its pods, feed its machine, perform what that wants, beat.
 
-An agent feeds its node's machine and performs its effects. Tasks exist for watches and for calls in
-flight; nothing else waits in a task of its own.
+Tasks exist for watches and for calls in flight; nothing else waits in a task of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 import structlog
 
 from kubelet.admission import NodeFacts
-from kubelet.config import KubeletConfig, NodeDefinition, Settings
+from kubelet.config import NodeDefinition
 from kubelet.effects import (
     CallUnbind,
     DeletePod,
@@ -30,21 +28,16 @@ from kubelet.effects import (
     WriteStatuses,
 )
 from kubelet.fake_cri import PodRecord, container_log
-from kubelet.journal import Journal
+from kubelet.host import Host
 from kubelet.kubelet import Kubelet
-from kubelet.latency import LatencyModel
 from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
-from kubelet.pod_status import WallTimes
 from kubelet.pod_traces import PodTraces
-from kubelet.pod_worker import Policy
 from kubelet.status_manager import Write
-from kubelet.timers import Timers
 from kubelet.unbinding import unbind_body
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.seams import Seams
 from services.api.times import format_micro_time
 from services.api.wire import Api, Request, Response
 from services.client.client import Client, delete_request, encode
@@ -59,135 +52,10 @@ SPREAD_S = 5.0
 REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
 CALL_DEADLINE_S = 10.0
 LEASE_TRIES = 5
-TICK_S = 5.0
-NO_KEY = WorkerKey("", 0)
 log = structlog.get_logger()
 
 _POD = msgspec.json.Decoder(KubeletPod)
 _NODE = msgspec.json.Decoder(Node)
-
-
-class Host:
-    """What all nodes of one process share: time, disk, transport, tasks."""
-
-    def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
-        self.config, self.seams = config, seams
-        self.clock, self.random = seams.clock, seams.random
-        self.settings = Settings.of(seams.switches)
-        self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
-        self.grace_s = seams.switches.number("node.grace_s")
-        self.times = WallTimes(self.clock.wall() - self.clock.now())
-        self.policy = Policy(
-            crashloop_initial_s=config.crashloop_initial_s,
-            crashloop_max_s=config.crashloop_max_s,
-            start_fence=seams.switches.flag("kubelet.start_fence"),
-        )
-        seed = config.seed if config.seed is not None else self.random.getrandbits(32)
-        self.latency: LatencyModel = config.latency_model(seed)
-        self.timers: Timers[tuple[Agent, str, WorkerKey]] = Timers()
-        self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
-        self.agents = [Agent(self, definition, index) for index, definition in enumerate(definitions)]
-        self.group: asyncio.TaskGroup | None = None
-        self._is_over = False
-        self._handle: asyncio.TimerHandle | None = None
-        self._handle_at_s = float("inf")
-        self._last_tick_s = self.clock.now()
-        self._touched: dict[Agent, None] = {}
-
-    async def run(self) -> None:
-        """Host the nodes until cancelled."""
-        self._recover()
-        self.journal.on_trouble = self._disk_trouble
-        self.journal.on_batch = self._drain_touched
-        try:
-            async with asyncio.TaskGroup() as group:
-                self.group = group
-                group.create_task(self.journal.run())
-                for agent in self.agents:
-                    group.create_task(agent.live())
-                self._last_tick_s = self.clock.now()
-                self._tick()
-                await asyncio.Event().wait()
-        finally:
-            # The timer is the one thing of ours that no task owns.
-            self._is_over = True
-            if self._handle is not None:
-                self._handle.cancel()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that this host owns; a host that ends begins nothing."""
-        if self._is_over or self.group is None:
-            work.close()
-            return
-        self.group.create_task(work)
-
-    def _recover(self) -> None:
-        """Hand every node what its runtime holds; a clock that began anew means the machine was booted."""
-        by_name = {agent.name: agent for agent in self.agents}
-        records = self.journal.load()
-        if any(record.start_s > self.clock.now() + 1.0 for record in records.values()):
-            for agent in self.agents:
-                agent.boot()
-            for (node, key), record in records.items():
-                by_name[node].erase(record, key)
-            return
-        for (node, key), record in records.items():
-            by_name[node].kubelet.records[key] = record
-
-    def _disk_trouble(self) -> None:
-        for agent in self.agents:
-            agent.report.has_disk_trouble = self.journal.has_trouble
-            agent.report_soon()
-
-    # --- time ---
-
-    def set_timer(self, at_s: float, agent: Agent, what: str, key: WorkerKey = NO_KEY) -> None:
-        """Call `agent.fire(what, key)` at that time."""
-        if self.timers.set(at_s, (agent, what, key)):
-            self._arm()
-
-    def _arm(self) -> None:
-        at_s = self.timers.next_at_s
-        if self._is_over or at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
-            return
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle_at_s = at_s
-        delay_s = max(0.0, at_s - self.clock.now())
-        self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
-
-    def _fire(self) -> None:
-        self._handle, self._handle_at_s = None, float("inf")
-        now = self.clock.now()
-        if now - self._last_tick_s > self.grace_s:
-            # We were frozen: what others decided meanwhile must be read before anything is done (N6).
-            for agent in self.agents:
-                agent.must_read = True
-                agent.report_soon()
-        self._last_tick_s = now
-        for agent, what, key in self.timers.due(now):
-            agent.fire(what, key, now)
-            self._touched[agent] = None
-        self._drain_touched()
-        self._arm()
-
-    def touch(self, agent: Agent) -> None:
-        """Drain this agent's effects at the end of the batch."""
-        self._touched[agent] = None
-
-    def _drain_touched(self) -> None:
-        touched, self._touched = self._touched, {}
-        for agent in touched:
-            agent.drain()
-
-    def _tick(self) -> None:
-        self.times.offset_s = self.clock.wall() - self.clock.now()
-        if self.agents:
-            self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
-
-    def tick(self) -> None:
-        """Notice wall-clock jumps, and that we are alive."""
-        self._tick()
 
 
 class Agent:
@@ -309,6 +177,20 @@ class Agent:
         """Forget a record of before the boot."""
         gone = msgspec.structs.replace(record, containers=[], is_gone=True)
         self.host.journal.put(self.name, key, 0, msgspec.json.encode(gone) + b"\n", self._saved)
+
+    def recover(self, record: PodRecord, key: WorkerKey) -> None:
+        """The runtime still holds this from before the process began."""
+        self.kubelet.records[key] = record
+
+    def disk_changed(self, *, has_trouble: bool) -> None:
+        """The disk began or ceased to make trouble."""
+        self.report.has_disk_trouble = has_trouble
+        self.report_soon()
+
+    def was_away(self) -> None:
+        """The process was frozen for longer than the grace period: read before acting (N6)."""
+        self.must_read = True
+        self.report_soon()
 
     # --- what the watches bring ---
 

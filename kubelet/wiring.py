@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kubelet.config import KubeletConfig
-from kubelet.loops import Host
+from kubelet.host import Host
+from kubelet.loops import Agent
 from services.api.seams import Seams
 from services.runtime.health import HttpRequest, HttpResponse
 
@@ -14,8 +15,8 @@ from services.runtime.health import HttpRequest, HttpResponse
 class KubeletRoom:
     """A process that hosts emulated nodes."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, host: Host, agents: list[Agent]) -> None:
+        self.host, self.agents = host, agents
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""
@@ -24,14 +25,14 @@ class KubeletRoom:
     @property
     def is_ready(self) -> bool:
         """Whether every node is registered and knows its pods."""
-        return all(agent.is_ready for agent in self.host.agents)
+        return all(agent.is_ready for agent in self.agents)
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges of all nodes together, upstream names."""
         found: dict[str, float] = {}
         states: dict[str, int] = {"running": 0, "waiting": 0, "exited": 0}
         running = waiting_statuses = 0
-        for agent in self.host.agents:
+        for agent in self.agents:
             for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
             running += agent.kubelet.running_pods
@@ -40,7 +41,7 @@ class KubeletRoom:
                 for container in worker.containers:
                     state = container.state if container.state in states else "waiting"
                     states[state] += 1
-        agents = self.host.agents
+        agents = self.agents
         found |= {
             "kubelet_nodes": len(agents),
             "kubelet_nodes_ready": sum(a.is_ready for a in agents),
@@ -68,7 +69,7 @@ class KubeletRoom:
 
     def _container_log(self, request: Any) -> HttpResponse:
         params, query = request.params, request.query
-        for agent in self.host.agents:
+        for agent in self.agents:
             text = agent.log_of(
                 params["namespace"], params["pod"], params["container"], previous=query.get("previous") == "true"
             )
@@ -86,4 +87,8 @@ def _tail(text: bytes, lines: str) -> bytes:
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
     """Return a host of the nodes the configuration names. Raises: StartError."""
-    return KubeletRoom(Host(config, seams, config.node_definitions()))
+    definitions = config.node_definitions()
+    host = Host(config, seams, definitions)
+    agents = [Agent(host, definition, index) for index, definition in enumerate(definitions)]
+    host.agents = agents
+    return KubeletRoom(host, agents)

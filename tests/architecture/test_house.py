@@ -20,7 +20,7 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"journal", "loops"},
+    "kubelet": {"host", "journal", "loops"},
     "scheduler": {"loops", "status_writer", "waiting"},
     "services.chaos": {"run", "seeds"},
     "services.client": {

@@ -96,7 +96,7 @@ class World:
         self.life.end()
 
     def agent(self, node="n1"):
-        return next(a for a in self.room.host.agents if a.name == node)
+        return next(a for a in self.room.agents if a.name == node)
 
     async def until(self, condition, limit_s=60.0):
         end = self.clock.now() + limit_s

@@ -1,0 +1,176 @@
+"""What the nodes of one process share: one timer heap, one journal, one group of tasks.
+
+It knows a node only as somebody who lives here, is called when a timer is due, and is told of trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from kubelet.config import KubeletConfig, NodeDefinition, Settings
+from kubelet.fake_cri import PodRecord
+from kubelet.journal import Journal
+from kubelet.latency import LatencyModel
+from kubelet.pod_status import WallTimes
+from kubelet.pod_worker import Policy
+from kubelet.timers import Timers
+from kubelet.view import WorkerKey
+from services.api.seams import Seams
+
+TICK_S = 5.0
+NO_KEY = WorkerKey("", 0)
+
+
+class Tenant(Protocol):
+    """A node that lives on a host."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    async def live(self) -> None:
+        """Be a node until cancelled."""
+
+    def fire(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer of this node is due."""
+
+    def drain(self) -> None:
+        """Perform what the machine wants, in order."""
+
+    def recover(self, record: PodRecord, key: WorkerKey) -> None:
+        """The runtime still holds this from before the process began."""
+
+    def boot(self) -> None:
+        """The machine was booted: nothing of what ran runs any more."""
+
+    def erase(self, record: PodRecord, key: WorkerKey) -> None:
+        """Forget a record of before the boot."""
+
+    def disk_changed(self, *, has_trouble: bool) -> None:
+        """The disk began or ceased to make trouble."""
+
+    def was_away(self) -> None:
+        """The process was frozen for longer than the grace period (N6)."""
+
+
+class Host:
+    """What all nodes of one process share. `agents` are set once, before `run`."""
+
+    def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
+        self.config, self.seams = config, seams
+        self.clock, self.random = seams.clock, seams.random
+        self.settings = Settings.of(seams.switches)
+        self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
+        self.grace_s = seams.switches.number("node.grace_s")
+        self.times = WallTimes(self.clock.wall() - self.clock.now())
+        self.policy = Policy(
+            crashloop_initial_s=config.crashloop_initial_s,
+            crashloop_max_s=config.crashloop_max_s,
+            start_fence=seams.switches.flag("kubelet.start_fence"),
+        )
+        seed = config.seed if config.seed is not None else self.random.getrandbits(32)
+        self.latency: LatencyModel = config.latency_model(seed)
+        self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
+        self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
+        self.agents: Sequence[Tenant] = ()
+        self.group: asyncio.TaskGroup | None = None
+        self._is_over = False
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at_s = float("inf")
+        self._last_tick_s = self.clock.now()
+        self._touched: dict[Tenant, None] = {}
+
+    async def run(self) -> None:
+        """Host the nodes until cancelled."""
+        self._recover()
+        self.journal.on_trouble = self._disk_trouble
+        self.journal.on_batch = self._drain_touched
+        try:
+            async with asyncio.TaskGroup() as group:
+                self.group = group
+                group.create_task(self.journal.run())
+                for agent in self.agents:
+                    group.create_task(agent.live())
+                self._last_tick_s = self.clock.now()
+                self._tick()
+                await asyncio.Event().wait()
+        finally:
+            # The timer is the one thing of ours that no task owns.
+            self._is_over = True
+            if self._handle is not None:
+                self._handle.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that this host owns; a host that ends begins nothing."""
+        if self._is_over or self.group is None:
+            work.close()
+            return
+        self.group.create_task(work)
+
+    def _recover(self) -> None:
+        """Hand every node what its runtime holds; a clock that began anew means the machine was booted."""
+        by_name = {agent.name: agent for agent in self.agents}
+        records = self.journal.load()
+        if any(record.start_s > self.clock.now() + 1.0 for record in records.values()):
+            for agent in self.agents:
+                agent.boot()
+            for (node, key), record in records.items():
+                by_name[node].erase(record, key)
+            return
+        for (node, key), record in records.items():
+            by_name[node].recover(record, key)
+
+    def _disk_trouble(self) -> None:
+        for agent in self.agents:
+            agent.disk_changed(has_trouble=self.journal.has_trouble)
+
+    # --- time ---
+
+    def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
+        """Call `agent.fire(what, key)` at that time."""
+        if self.timers.set(at_s, (agent, what, key)):
+            self._arm()
+
+    def _arm(self) -> None:
+        at_s = self.timers.next_at_s
+        if self._is_over or at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at_s = at_s
+        delay_s = max(0.0, at_s - self.clock.now())
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle, self._handle_at_s = None, float("inf")
+        now = self.clock.now()
+        if now - self._last_tick_s > self.grace_s:
+            # We were frozen: what others decided meanwhile must be read before anything is done (N6).
+            for agent in self.agents:
+                agent.was_away()
+        self._last_tick_s = now
+        for agent, what, key in self.timers.due(now):
+            agent.fire(what, key, now)
+            self._touched[agent] = None
+        self._drain_touched()
+        self._arm()
+
+    def touch(self, agent: Tenant) -> None:
+        """Drain this agent's effects at the end of the batch."""
+        self._touched[agent] = None
+
+    def _drain_touched(self) -> None:
+        touched, self._touched = self._touched, {}
+        for agent in touched:
+            agent.drain()
+
+    def _tick(self) -> None:
+        self.times.offset_s = self.clock.wall() - self.clock.now()
+        if self.agents:
+            self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
+
+    def tick(self) -> None:
+        """Notice wall-clock jumps, and that we are alive."""
+        self._tick()
