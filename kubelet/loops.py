@@ -30,27 +30,24 @@ from kubelet.effects import (
 from kubelet.fake_cri import PodRecord, container_log
 from kubelet.host import Host
 from kubelet.kubelet import Kubelet
-from kubelet.node_status import LEASE_NAMESPACE, REPORT_PERIOD_S, NodeReport, lease_document, node_document
+from kubelet.node_status import REPORT_PERIOD_S, NodeReport, node_document
 from kubelet.pod_traces import PodTraces
+from kubelet.requests import lease_request, renewal_request, status_request, unbind_request
 from kubelet.status_manager import Write
-from kubelet.unbinding import unbind_body
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.times import format_micro_time
 from services.api.wire import Api, Request, Response
-from services.client.client import Client, delete_request, encode
+from services.client.client import Client, delete_request
 from services.client.informer import Informer
 from services.client.recorder import Recorder
 from services.reconcile.controller import Change
 from services.runtime.config import EXIT_LOCKED, StartError
 
-LEASES = "leases.coordination.k8s.io"
 SPREAD_ABOVE_NODES = 20
 SPREAD_S = 5.0
 REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
-CALL_DEADLINE_S = 10.0
 LEASE_TRIES = 5
 log = structlog.get_logger()
 
@@ -390,19 +387,7 @@ class Agent:
         pod = self.kubelet.pods.get(write.key.uid)
         if pod is None:
             return
-        request = Request(
-            verb="patch",
-            resource="pods",
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            subresource="status",
-            patch_type="strategic",
-            uid=write.key.uid,
-            body=encode(write.patch),
-            traceparent=self.traces.traceparent(write.key),
-            field_manager="kubelet",
-            deadline_s=CALL_DEADLINE_S,
-        )
+        request = status_request(pod, write, self.traces.traceparent(write.key))
         response = await self._call(request)
         code, reason = _outcome(response)
         self.status_writes += 1
@@ -412,19 +397,8 @@ class Agent:
         self.drain()
 
     async def _unbind(self, call: CallUnbind) -> None:
-        body = unbind_body(
-            call.pod, call.key, self.name, self.session, call.reason, call.message, fence=self.host.settings.fence
-        )
-        request = Request(
-            verb="create",
-            resource="pods",
-            namespace=call.pod.metadata.namespace,
-            name=call.pod.metadata.name,
-            subresource="unbind",
-            uid=call.key.uid,
-            body=encode(body),
-            traceparent=self.traces.stage_traceparent(call.key),
-            deadline_s=CALL_DEADLINE_S,
+        request = unbind_request(
+            call, self.name, self.session, self.traces.stage_traceparent(call.key), fence=self.host.settings.fence
         )
         response = await self._call(request)
         code, reason = _outcome(response)
@@ -499,17 +473,8 @@ class Agent:
         host = self.host
         try:
             for attempt in range(LEASE_TRIES):
-                response = await self._call(
-                    Request(
-                        verb="patch",
-                        resource=LEASES,
-                        namespace=LEASE_NAMESPACE,
-                        name=self.name,
-                        patch_type="merge",
-                        body=encode({"spec": {"renewTime": format_micro_time(host.clock.wall())}}),
-                        deadline_s=host.lease_duration_s / 4,
-                    )
-                )
+                request = renewal_request(self.name, host.clock.wall(), host.lease_duration_s)
+                response = await self._call(request)
                 if response is not None and response.code == 404:
                     response = await self._create_lease()
                 if response is not None and response.is_ok:
@@ -523,10 +488,7 @@ class Agent:
             self._is_renewing = False
 
     async def _create_lease(self) -> Response | None:
-        document = lease_document(self.name, self.node_uid, self.host.lease_duration_s, self.host.clock.wall())
-        request = Request(
-            verb="create", resource=LEASES, namespace=LEASE_NAMESPACE, name=self.name, body=encode(document)
-        )
+        request = lease_request(self.name, self.node_uid, self.host.lease_duration_s, self.host.clock.wall())
         return await self._call(request)
 
     def report_soon(self) -> None:
