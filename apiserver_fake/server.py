@@ -21,7 +21,10 @@ from apiserver_fake.event_expiry import EventExpiry
 from apiserver_fake.event_lines import MUTATING, EventLines
 from apiserver_fake.first_objects import FIRST_OBJECTS
 from apiserver_fake.journal import Journal, Recovered
-from apiserver_fake.registry import Limits, NotYet, Registry, find_resource
+from apiserver_fake.new_objects import Limits
+from apiserver_fake.reads import NotYet
+from apiserver_fake.refusals import find_resource
+from apiserver_fake.registry import Registry
 from apiserver_fake.store import (
     INDEXED_FIELDS,
     WINDOW_CHANGES,
@@ -266,9 +269,9 @@ class ApiServer:
         find_resource(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":
-            return registry.get(request)
+            return registry.reads.get(request)
         if request.verb == "list":
-            return registry.list(request)
+            return registry.reads.list(request)
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
 
     def _state_hash(self) -> Response:
@@ -294,7 +297,7 @@ class ApiServer:
         registry, _ = self._parts()
         try:
             resource = find_resource(request.resource)
-            selection = registry.selection(resource, request)
+            selection = registry.reads.selection(resource, request)
             meant = self.store.select(resource.name, selection).records
             waits: list[Awaitable[Response]] = []
             for record in meant:

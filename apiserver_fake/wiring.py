@@ -9,7 +9,7 @@ from apiserver_fake import grpc_server, rest_server
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
-from apiserver_fake.registry import Limits
+from apiserver_fake.new_objects import Limits
 from apiserver_fake.rest_server import RestSettings
 from apiserver_fake.server import ApiServer, ServerSettings
 from services.api.seams import Seams

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from apiserver_fake.cursors import Cursors
-from apiserver_fake.registry import Limits, NotYet, Registry
+from apiserver_fake.new_objects import Limits
+from apiserver_fake.reads import NotYet
+from apiserver_fake.registry import Registry
 from apiserver_fake.store import Store
 from services.api.errors import (
     AlreadyExists,
@@ -70,7 +72,7 @@ class World:
         return self.write("patch", name=name, body=patch, patch_type="merge", **fields)
 
     def list(self, resource="configmaps", **fields):
-        response = self.registry.list(Request(verb="list", resource=resource, **fields))
+        response = self.registry.reads.list(Request(verb="list", resource=resource, **fields))
         document = msgspec.json.decode(response.body)
         assert document["metadata"]["resourceVersion"] == str(response.rv)
         return document
@@ -415,7 +417,7 @@ def test_as_12_versions_outside_the_window_are_too_old_or_not_yet():
     with pytest.raises(NotYet):
         world.list(resource_version=str(world.store.rv + 1))
     with pytest.raises(NotYet):
-        world.registry.get(Request(verb="get", resource="configmaps", namespace="default", name="a",
+        world.registry.reads.get(Request(verb="get", resource="configmaps", namespace="default", name="a",
                                    resource_version=str(world.store.rv + 1)))  # fmt: skip
     assert len(names(world.list(resource_version=str(start), resource_version_match="Exact"))) == start - 1
 
@@ -493,7 +495,7 @@ def test_lists_select_by_label_field_and_namespace():
 def test_what_is_not_there_is_not_found(request_):
     world = World()
     with pytest.raises(NotFound):
-        (world.registry.get if request_.verb == "get" else world.registry.list)(request_)
+        (world.registry.reads.get if request_.verb == "get" else world.registry.reads.list)(request_)
 
 
 def test_every_refusal_of_random_bodies_is_an_api_error():
