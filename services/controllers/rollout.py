@@ -6,7 +6,7 @@ Source: controllers 3; upstream `deployment/util/deployment_util.go`, `rolling.g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,3 @@ def _share(each: Set, replicas: int, surge: int, current_max: int, allowed: int)
         product = each.replicas * (replicas + surge)
         fraction = (2 * product + before) // (2 * before) - each.replicas  # rounded half up, as upstream
     return min(fraction, allowed) if allowed > 0 else max(fraction, allowed)
-
-
-def resized(each: Set, sizes: dict[str, int]) -> Set:
-    """Return the set with the size decided for it, if one was."""
-    return replace(each, replicas=sizes.get(each.name, each.replicas))
