@@ -194,11 +194,6 @@ class StatusManager:
         entry = self._entries.get(key)
         return str(entry.acked.get("phase", "")) if entry is not None and entry.acked is not None else ""
 
-    def assume(self, key: WorkerKey, status: Document) -> None:
-        """Take it that the API server has this already (a restarted kubelet compared it)."""
-        entry = self._entries.setdefault(key, _Entry())
-        entry.baseline = entry.acked = status
-
     @property
     def waiting(self) -> int:
         """Pods whose newest status is not written."""
