@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.patch import apply_patch, json_patch, merge_patch, strategic_merge_patch
+from apiserver_fake.json_patch import json_patch
+from apiserver_fake.patch import apply_patch, merge_patch
 from apiserver_fake.schemas import check_fields, conform, shape_of
+from apiserver_fake.strategic_merge import strategic_merge_patch
 from services.api.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
 
 PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=2)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver_fake import patch, schemas
+from apiserver_fake import schemas, strategic_merge
 from apiserver_fake.schemas import _conform, _strict_type, conform, shape_of
 from services.api.errors import ApiError
 
@@ -35,14 +35,14 @@ POD = shape_of("v1", "Pod")
 
 @given(STATUS, STATUS)
 def test_a_patch_that_stands_for_itself_gives_what_merging_it_gives(before, change):
-    shortcuts = patch._is_content, patch._merge_keyed
+    shortcuts = strategic_merge._is_content, strategic_merge._merge_keyed
     document, wanted = {"status": before}, {"status": change}
-    quick = patch.strategic_merge_patch(document, wanted, POD)
-    patch._is_content, patch._merge_keyed = (lambda *_: False), (lambda *_: None)
+    quick = strategic_merge.strategic_merge_patch(document, wanted, POD)
+    strategic_merge._is_content, strategic_merge._merge_keyed = (lambda *_: False), (lambda *_: None)
     try:
-        slow = patch.strategic_merge_patch(document, wanted, POD)
+        slow = strategic_merge.strategic_merge_patch(document, wanted, POD)
     finally:
-        patch._is_content, patch._merge_keyed = shortcuts
+        strategic_merge._is_content, strategic_merge._merge_keyed = shortcuts
 
     assert quick == slow
 
