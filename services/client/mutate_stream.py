@@ -8,7 +8,6 @@ requests lingers up to 2 ms, because draining what happens to be queued does not
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Any
 
 import grpc.aio
@@ -45,7 +44,8 @@ class Calls:
         self._link = link
         self._next_id = 0
         self._pending: dict[int, _Pending] = {}
-        self._outbox: deque[int] = deque()
+        self._outbox: dict[int, None] = {}
+        """Numbers not yet sent, in order; a call that was given up takes its own away."""
         self._has_work = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
         self.requests = 0
@@ -73,7 +73,7 @@ class Calls:
             if self._sweeper is None:
                 self._sweeper = loop.call_later(SWEEP_S, self._sweep)
         self._pending[number] = pending
-        self._outbox.append(number)
+        self._outbox[number] = None
         self._has_work.set()
         try:
             return await pending.answer
@@ -81,6 +81,7 @@ class Calls:
             if pending.timer is not None:
                 pending.timer.cancel()
             self._pending.pop(number, None)
+            self._outbox.pop(number, None)
 
     def _sweep(self) -> None:
         """Expire what is over; one timer for all who wait long, because nearly all of them are answered."""
@@ -131,7 +132,9 @@ class Calls:
             batch: list[pb.Request] = []
             size = 0
             while self._outbox and len(batch) < BATCH_REQUESTS_MAX and size < BATCH_BYTES_MAX:
-                pending = self._pending.get(self._outbox.popleft())
+                number = next(iter(self._outbox))
+                del self._outbox[number]
+                pending = self._pending.get(number)
                 if pending is None or pending.answer.done():
                     continue
                 pending.is_sent = True
