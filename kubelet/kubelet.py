@@ -78,6 +78,7 @@ class Kubelet:
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._gone: dict[WorkerKey, None] = {}
         self._deleting: dict[WorkerKey, None] = {}
+        self._recreated: dict[WorkerKey, None] = {}
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
@@ -174,8 +175,10 @@ class Kubelet:
         if not is_deleted:
             if key in self.parked:
                 self.parked[key].pod = new
-            elif new.is_terminal and key not in self.rejected:
-                self.giving_back.going.pop(key, None)
+            elif new.is_terminal and self.giving_back.going.pop(key, None) is not None:
+                # Somebody else ended it: there is nothing left to give back.
+                self.statuses.permit(key)
+                self.out.end_span(key, "terminal")
             return
         if key in self.giving_back.going or key in self.parked:
             self.giving_back.going.pop(key, None)
@@ -200,6 +203,7 @@ class Kubelet:
             del self.pods[uid]
         self.rejected.pop(key, None)
         self.parked.pop(key, None)
+        self._recreated.pop(key, None)
         self._deleting.pop(key, None)
         self._blocked.pop(key, None)
         if self.giving_back.going.pop(key, None) is not None:
@@ -344,6 +348,7 @@ class Kubelet:
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
             # Deleted like by anybody else; the deletion is confirmed when the watch shows it.
             self.out.end_span(key, rejection.reason)
+            self._recreated[key] = None
             self.out.effects.append(DeletePod(key, pod, None))
             return
         self._fail(pod, key, rejection, now)
@@ -561,7 +566,11 @@ class Kubelet:
     def _maybe_delete(self, key: WorkerKey) -> None:
         """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
         pod = self.pods.get(key.uid)
-        if pod is None or worker_key(pod) != key or pod.metadata.deletion_timestamp is None:
+        if pod is None or worker_key(pod) != key:
+            return
+        if pod.metadata.deletion_timestamp is None:
+            if key in self._recreated:  # the first delete was lost or refused: ask again
+                self.out.effects.append(DeletePod(key, pod, None))
             return
         worker = self.workers.get(key)
         is_over = worker.state == "terminated" if worker is not None else key in self.rejected

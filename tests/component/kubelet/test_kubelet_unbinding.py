@@ -4,9 +4,10 @@ import asyncio
 
 import msgspec
 
-from services.api.errors import UnknownOutcome
+from services.api.errors import Forbidden, UnknownOutcome
 from services.api.identity import node_identity
 from services.api.meta import Key
+from services.api.wire import Response
 
 UNBIND = ("kubelet.on_reject=unbind",)
 SMALL = ({"name": "n1", "cpu": "1"}, {"name": "n2", "cpu": "4"})
@@ -224,3 +225,23 @@ def test_unbinding_recreate_deletes_an_owned_pod_and_confirms(simulate):
         return w.lines("kubelet.start")
 
     assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == []
+
+
+def test_unbinding_recreate_asks_again_when_its_delete_was_refused(simulate):
+    async def story(w):
+        api = w.agent().api
+        real, refused = api.call, []
+
+        async def refusing(request):
+            if request.verb == "delete" and request.resource == "pods" and len(refused) < 2:
+                refused.append(request.name)
+                return Response(code=403, body=msgspec.json.encode(Forbidden("not now").status()))
+            return await real(request)
+
+        api.call = refusing
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1" * 8, "controller": True}
+        await w.create("p", cpu="2", ownerReferences=[owner])
+        await w.until_pod("p", lambda p: p is None, limit_s=60)
+        return refused
+
+    assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == ["p", "p"]
