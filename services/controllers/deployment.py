@@ -12,7 +12,6 @@ from services.api.kinds.deployment import Deployment, RollingUpdate
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key
-from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.controllers import conditions, rollout
 from services.controllers.deployment_sets import (
@@ -31,7 +30,7 @@ from services.controllers.deployment_sets import (
 )
 from services.controllers.deployment_status import look_again_s, note_pause, note_progress, put, report
 from services.controllers.deployment_step import SETS, Step
-from services.controllers.ownership import Orphans, changes_of, claim, is_adoptable, owner_key
+from services.controllers.ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Create, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
 
@@ -57,7 +56,7 @@ class Deployments:
         new = change.new
         if new is not None and new.metadata.controller is None:
             for deployment in listers.of(Deployment).all(new.metadata.namespace):
-                selector = _selector(deployment)
+                selector = selector_of(deployment)
                 if selector is not None and is_adoptable(new, selector):
                     found[deployment.metadata.key] = None
         return list(found)
@@ -82,7 +81,7 @@ class Deployments:
         """Claim ReplicaSets, take the next step of scaling or rolling out, and report the status."""
         deployment = listers.of(Deployment).get(key)
         document = listers.of(Deployment).document(key)
-        selector = _selector(deployment) if deployment is not None else None
+        selector = selector_of(deployment) if deployment is not None else None
         if deployment is None or document is None or selector is None:
             return NOTHING
         is_ending = deployment.metadata.deletion_timestamp is not None
@@ -205,16 +204,6 @@ class Deployments:
             conditions.remove(step.conditions, "Progressing")
             put(step, "Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
         return True
-
-
-def _selector(deployment: Deployment) -> Selector | None:
-    wanted = deployment.spec.selector
-    if wanted is None or not (wanted.match_labels or wanted.match_expressions):
-        return None
-    try:
-        return from_label_selector(wanted)
-    except ValueError:
-        return None
 
 
 def controller(switches: Switches) -> Controller:

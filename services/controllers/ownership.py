@@ -14,7 +14,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.resources import resource_of_view
-from services.api.selectors import Selector
+from services.api.selectors import Selector, from_label_selector
 from services.reconcile.actions import Patch
 
 V = TypeVar("V", bound="_Owned")
@@ -61,6 +61,17 @@ def controller_reference(owner: ReplicaSet | Deployment) -> Document:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def selector_of(owner: ReplicaSet | Deployment) -> Selector | None:
+    """Return the matcher; None when there is none, it is empty (it would take every pod) or it is broken."""
+    wanted = owner.spec.selector
+    if wanted is None or not (wanted.match_labels or wanted.match_expressions):
+        return None
+    try:
+        return from_label_selector(wanted)
+    except ValueError:
+        return None
 
 
 def claim(

@@ -15,7 +15,6 @@ from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, find_condition
-from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import conditions
@@ -27,6 +26,7 @@ from services.controllers.ownership import (
     controller_reference,
     is_adoptable,
     owner_key,
+    selector_of,
 )
 from services.controllers.readiness import available_in_s, is_ready, ready_since_s, seconds_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
@@ -140,7 +140,7 @@ class ReplicaSets:
         if pod.metadata.controller is not None or not pod.metadata.labels:
             return []
         sets = listers.of(ReplicaSet).all(pod.metadata.namespace)
-        return [s.metadata.key for s in sets if (found := _selector(s)) and found.matches(pod.metadata.labels)]
+        return [s.metadata.key for s in sets if (found := selector_of(s)) and found.matches(pod.metadata.labels)]
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
         """Take back what was expected of a call that failed; the first failure is shown in the status."""
@@ -163,7 +163,7 @@ class ReplicaSets:
         if replica_set is None:
             self._forget(key)
             return NOTHING
-        selector = _selector(replica_set)
+        selector = selector_of(replica_set)
         if selector is None:
             return NOTHING
         is_ending = replica_set.metadata.deletion_timestamp is not None
@@ -293,17 +293,6 @@ def _siblings_by_node(replica_set: ReplicaSet, listers: Listers) -> dict[str, in
             if pod.is_active and pod.spec.node_name:
                 counts[pod.spec.node_name] = counts.get(pod.spec.node_name, 0) + 1
     return counts
-
-
-def _selector(replica_set: ReplicaSet) -> Selector | None:
-    """Return the matcher; None when there is none, it is empty (it would take every pod) or it is broken."""
-    wanted = replica_set.spec.selector
-    if wanted is None or not (wanted.match_labels or wanted.match_expressions):
-        return None
-    try:
-        return from_label_selector(wanted)
-    except ValueError:
-        return None
 
 
 def _pod_of(replica_set: ReplicaSet, listers: Listers) -> Document | None:
