@@ -33,7 +33,7 @@ def status_request(pod: KubeletPod, write: Write, traceparent: str) -> Request:
 
 
 def unbind_request(call: CallUnbind, node: str, session: str, traceparent: str, *, fence: str) -> Request:
-    """Return the unbind of a pod from this node, in the name of this session."""
+    """Return the unbind of a pod from its node, in the name of the kubelet's current session."""
     body = unbind_body(call.pod, call.key, node, session, call.reason, call.message, fence=fence)
     return Request(
         verb="create",
