@@ -7,38 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
 from scheduler import capability
-from scheduler.binding_cycle import BindResult, Outcome, read_back, refused
-from scheduler.cache import Assumption, Cache
-from scheduler.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, failure_patch
+from scheduler.binding import NOMINATED, Binder
+from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
-from scheduler.decisions import Decision, Decisions
-from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, Unbound
-from scheduler.exclusions import Exclusions
+from scheduler.decisions import Decision
+from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
+from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.framework.interface import BindCall, Code, Status
-from scheduler.framework.runner import Runner
-from scheduler.metrics import Metrics
-from scheduler.node_info import PodInfo
-from scheduler.queue import QueuedPod, SchedulingQueue
-from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
-from scheduler.status_writer import StatusWriter
-from scheduler.waiting import WaitingPods
+from scheduler.framework.interface import Code, Status
+from scheduler.queue import QueuedPod
+from scheduler.room import Hearts, Wires
+from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.telling import Telling
+from scheduler.world import world_event
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
-from services.api.meta import Document, Key
+from services.api.meta import Key, View
 from services.api.seams import Seams, Span
-from services.client.client import Backoff, Client
-from services.client.informer import Informer
-from services.client.recorder import Recorder
 from services.reconcile.controller import Change
 from services.runtime.config import StartError
 
@@ -48,33 +41,7 @@ JOIN_MAX_S: Final = 1.0
 """How long a start waits for both informers to stand at one version (K3); a quiet kind gets there by
 bookmarks alone, and a pod on a node not heard of yet does no harm."""
 EXIT_UPSTREAM: Final = 1
-BINDING: Final = "scheduler_binding"
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Hearts:
-    """The pure machines, made by wiring."""
-
-    cache: Cache
-    queue: SchedulingQueue
-    exclusions: Exclusions
-    runner: Runner
-    cycle: SchedulingCycle
-    handlers: EventHandlers
-    decisions: Decisions
-    metrics: Metrics
-
-
-@dataclass(frozen=True)
-class Wires:
-    """What reaches the API server, made by wiring."""
-
-    client: Client
-    pods: Informer[Pod]
-    nodes: Informer[Node]
-    recorder: Recorder
-    status_writer: StatusWriter
 
 
 class _HttpRequest(Protocol):
@@ -93,13 +60,16 @@ class Scheduler:
         self._unbinding = seams.switches.flag("PodUnbinding")
         self._attempts_max = seams.switches.integer("unbind.max_attempts")
         self._wake = asyncio.Event()
-        self._binding = 0
+        self._telling = Telling(wires.recorder, seams.events)
+        self._failures = FailureHandler(hearts, wires, self._telling, seams.clock)
+        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
-        self.waiting = WaitingPods()
         wires.nodes.on_change(self._on_node)
         wires.pods.on_change(self._on_pod)
+        for view, informer in wires.others.items():
+            informer.on_change(partial(self._on_other, view))
 
     # -- the door ----------------------------------------------------------------------------------------
 
@@ -158,8 +128,11 @@ class Scheduler:
             group.create_task(self._wires.nodes.run())
             # Nodes first: then hardly any pod names a node that is not known yet.
             await self._wires.nodes.wait_until_synced()
+            for informer in self._wires.others.values():
+                group.create_task(informer.run())
             group.create_task(self._wires.pods.run())
-            await self._wires.pods.wait_until_synced()
+            for informer in (*self._wires.others.values(), self._wires.pods):
+                await informer.wait_until_synced()
             await self._join()
             if self._unbinding:
                 group.create_task(self._advertise())
@@ -189,6 +162,11 @@ class Scheduler:
         self._perform(self._hearts.handlers.on_node(change.old, change.new, now), now, change.traceparent)
         self._wake.set()
 
+    def _on_other(self, view: type[View], change: Change[Any]) -> None:
+        event = world_event(view, change.old, change.new)
+        if self._hearts.queue.move_all(event, change.old, change.new, self._seams.clock.now()):
+            self._wake.set()
+
     def _perform(self, effects: Iterable[Effect], now: float, traceparent: str) -> None:
         for effect in effects:
             match effect:
@@ -197,7 +175,7 @@ class Scheduler:
                 case Unbound():
                     self._wires.status_writer.drop(effect.pod.uid)
                     self._hearts.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
-                    self._tell(
+                    self._telling.event(
                         effect.pod,
                         "Unbound",
                         f"Unbound from {effect.node_name} ({effect.reason}), attempt {effect.attempt} of "
@@ -207,7 +185,9 @@ class Scheduler:
                     log.info("pod.unbound", pod=str(effect.pod.key), node=effect.node_name, reason=effect.reason,
                              attempt=effect.attempt, requeue_after_s=round(effect.delay_s, 3))  # fmt: skip
                 case ClearNomination():
-                    self._write_status(effect.pod, {"status": {"nominatedNodeName": None}}, traceparent)
+                    self._wires.status_writer.submit(
+                        effect.pod.key, effect.pod.uid, {"status": {NOMINATED: None}}, traceparent=traceparent
+                    )
 
     # -- scheduling ----------------------------------------------------------------------------------------
 
@@ -223,7 +203,7 @@ class Scheduler:
             expiry = hearts.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 hearts.handlers.expire_exclusions(now)
-            queued = hearts.queue.pop(now) if self._binding < self._config.binds_in_flight_max else None
+            queued = hearts.queue.pop(now) if self._binder.in_flight < self._config.binds_in_flight_max else None
             if queued is None:
                 in_a_row = 0
                 await self._sleep(now)
@@ -251,7 +231,7 @@ class Scheduler:
         hearts, info = self._hearts, queued.info
         if info.metadata.deletion_timestamp is not None:
             hearts.queue.bound(queued)
-            self._tell(info, "FailedScheduling", f"skip schedule deleting pod: {info.key}", is_warning=True)
+            self._telling.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
             return
         if info.uid in hearts.cache.pods:
             hearts.queue.bound(queued)
@@ -282,8 +262,9 @@ class Scheduler:
                              nominated_node=nominated or ""),
                 )  # fmt: skip
                 hearts.metrics.attempted("unschedulable", took_s)
-                self._fail(queued, UNSCHEDULABLE, result.error.message, now, span, rejectors=diagnosis.rejectors,
-                           pending=diagnosis.pending, nominated=nominated)  # fmt: skip
+                self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span,
+                                    rejectors=diagnosis.rejectors, pending=diagnosis.pending,
+                                    nominated=nominated)  # fmt: skip
             case CycleError():
                 reason = UNSCHEDULABLE if result.is_rejection else SCHEDULER_ERROR
                 outcome = "unschedulable" if result.is_rejection else "error"
@@ -294,7 +275,7 @@ class Scheduler:
                 # Without any node nobody rejected the pod, and upstream would retry by the clock; blaming the
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
-                self._fail(queued, reason, result.message, now, span, rejectors=rejectors)
+                self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
 
     def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
                 group: asyncio.TaskGroup) -> None:  # fmt: skip
@@ -312,215 +293,26 @@ class Scheduler:
             self._reject(queued, status, now, span, took_s)
             return
         if queued.is_rescued:
-            self._log_pod("sched.flush_rescue", info, node, span, {"moved_by": queued.moved_by})
-        self._log_pod("sched.attempt", info, node, span, {
+            self._telling.line("sched.flush_rescue", info, node, span, {"moved_by": queued.moved_by})
+        self._telling.line("sched.attempt", info, node, span, {
             "outcome": "scheduled", "attempt": queued.attempts, "feasible": result.feasible,
             "evaluated": result.evaluated, "unbind_count": info.unbind_count,
         })  # fmt: skip
-        self._log_pod("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
+        self._telling.line("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
         hearts.decisions.keep(
             info.key,
             Decision(info.uid, queued.attempts, now, "scheduled", node=node, feasible_count=result.feasible,
                      evaluated=result.evaluated, ranking=result.ranking),
         )  # fmt: skip
         hearts.metrics.attempted("scheduled", took_s)
-        self._binding += 1
-        hearts.metrics.binding = self._binding
-        group.create_task(self._binding_cycle(queued, assumption, waits, span))
+        self._binder.start(queued, assumption, waits, span, group)
 
     def _reject(self, queued: QueuedPod, status: Status, now: float, span: Span, took_s: float) -> None:
         """Handle a no from Reserve or Permit: an ordinary rejection, or an error."""
         is_rejected = status.code.is_rejected
         self._hearts.metrics.attempted("unschedulable" if is_rejected else "error", took_s)
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
-        self._fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
-                   rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip
-
-    # -- binding -------------------------------------------------------------------------------------------
-
-    async def _binding_cycle(self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float],
-                             schedule_span: Span) -> None:  # fmt: skip
-        """Make one choice true, or take it back."""
-        info, node = assumption.pod, assumption.node_name
-        began = self._seams.clock.now()
-        span = self._seams.tracer.start("bind pod", parent=schedule_span.traceparent, pod=info.key.name,
-                                        namespace=info.key.namespace, uid=info.uid, node=node)  # fmt: skip
-        schedule_span.end()
-        try:
-            status = await self._prepare(assumption, waits, span)
-            self._hearts.queue.done(info.uid)
-            if not status.is_success:
-                self._undo(queued, assumption, status.message, status, span)
-                return
-            answer = self._hearts.runner.bind(assumption.state, info, node)
-            if not isinstance(answer, BindCall):
-                self._undo(queued, assumption, answer.message, answer, span)
-                return
-            await self._wires.status_writer.settle(info.uid)
-            result = await self._bind(assumption, answer, span)
-            now = self._seams.clock.now()
-            self._hearts.metrics.bind_seconds.observe(now - began)
-            if result.outcome is Outcome.OK:
-                self._bound(queued, assumption, now, span)
-            else:
-                self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
-        finally:
-            self._binding -= 1
-            self._hearts.metrics.binding = self._binding
-            self._wake.set()
-
-    async def _prepare(self, assumption: Assumption, waits: dict[str, float], span: Span) -> Status:
-        """Wait for permission and do the PreBind work; while that takes long, say where the pod goes (KEP-5278)."""
-        info, node, runner = assumption.pod, assumption.node_name, self._hearts.runner
-        has_work = runner.has_pre_bind_work(assumption.state, info, node)
-        if waits or has_work:
-            patch: Document = {"status": {"nominatedNodeName": node}}
-            try:
-                await self._wires.client.patch_rv("pods", info.key, patch, subresource="status", uid=info.uid,
-                                                  traceparent=span.traceparent)  # fmt: skip
-            except (ApiError, UnknownOutcome) as error:
-                return Status(Code.ERROR, (f"cannot write nominatedNodeName: {error}",))
-        if waits:
-            began = self._seams.clock.now()
-            status = await self.waiting.wait(info, waits)
-            self._hearts.metrics.permit_wait_seconds.observe(self._seams.clock.now() - began)
-            if not status.is_success:
-                return status
-        if not has_work:
-            return Status()
-        return await runner.pre_bind(assumption.state, info, node, self._wires.client)
-
-    async def _bind(self, assumption: Assumption, call: BindCall, span: Span) -> BindResult:
-        """Send the Binding and return what became of it, however long that takes (K2: never by a timer)."""
-        info = assumption.pod
-        self._log_pod("sched.bind_call", info, call.node_name, span, {"unbind_count": info.unbind_count})
-        try:
-            rv = await self._wires.client.bind(
-                info.key,
-                info.uid,
-                call.node_name,
-                expected_unbind_count=call.expected_unbind_count,
-                traceparent=span.traceparent,
-            )
-            result = BindResult(Outcome.OK, rv=rv)
-        except ApiError as error:
-            result = refused(error)
-        except UnknownOutcome as error:
-            unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
-            self._log_pod("sched.bind_result", info, call.node_name, span, unknown)
-            result = await self._resolve(assumption, call.node_name)
-        data = {"outcome": result.outcome.value, "resolved_how": result.resolved_how,
-                "unbind_count": info.unbind_count}  # fmt: skip
-        if result.message:
-            data["message"] = result.message
-        self._log_pod("sched.bind_result", info, call.node_name, span, data, rv=result.rv)
-        return result
-
-    async def _resolve(self, assumption: Assumption, node: str) -> BindResult:
-        """Return what became of a bind nobody answered: the watch tells, or a read that we repeat."""
-        backoff = Backoff(self._seams.random)
-        while True:
-            if assumption.is_confirmed:
-                return BindResult(Outcome.OK, "watch")
-            if assumption.is_obsolete:
-                return BindResult(Outcome.CONFLICT, "watch", "the pod was bound and given back, or is gone")
-            try:
-                live: Document | None = await self._wires.client.get("pods", assumption.pod.key)
-            except NotFound:
-                live = None
-            except (ApiError, UnknownOutcome) as error:
-                log.warning("bind.unresolved", pod=str(assumption.pod.key), node=node, reason=str(error))
-                await asyncio.sleep(backoff.next_s())
-                continue
-            return read_back(assumption.pod, node, live)
-
-    def _bound(self, queued: QueuedPod, assumption: Assumption, now: float, span: Span) -> None:
-        info, node = assumption.pod, assumption.node_name
-        began = queued.initial_attempt if queued.initial_attempt is not None else now
-        self._hearts.metrics.bound(info.uid, node, queued.attempts, now - began, now)
-        self._tell(info, "Scheduled", f"Successfully assigned {info.key} to {node}", traceparent=span.traceparent)
-        # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
-        log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
-        if not assumption.is_obsolete:
-            self._hearts.runner.post_bind(assumption.state, info, node)
-            self._hearts.queue.bound(queued)
-        span.end()
-
-    def _undo(self, queued: QueuedPod, assumption: Assumption, message: str, status: Status, span: Span) -> None:
-        """Give up a choice that could not be made true; its room may help others."""
-        hearts, info, node = self._hearts, assumption.pod, assumption.node_name
-        if assumption.is_obsolete or assumption.is_confirmed:
-            span.end(message)
-            return
-        now = self._seams.clock.now()
-        hearts.runner.unreserve(assumption.state, info, node)
-        hearts.cache.forget(info.uid)
-        freed = msgspec.structs.replace(info.pod, spec=msgspec.structs.replace(info.spec, node_name=node))
-        hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
-        is_rejected = status.code.is_rejected
-        hearts.metrics.count(
-            "scheduler_binding_failures_total" + ('{reason="rejected"}' if is_rejected else '{reason="error"}')
-        )
-        self._fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
-                   rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip
-
-    # -- failing -------------------------------------------------------------------------------------------
-
-    def _fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
-              rejectors: Iterable[str] = (), pending: Iterable[str] = (),
-              nominated: str | None = "") -> None:  # fmt: skip
-        """Handle a failed attempt (4.1): requeue, and tell the pod why."""
-        hearts, info = self._hearts, queued.info
-        self._log_pod("sched.attempt", info, "", span, {
-            "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
-            "message": message, "plugins": sorted(rejectors),
-        })  # fmt: skip
-        live = self._wires.pods.lister.get(info.key)
-        if live is None or live.metadata.uid != info.uid or live.spec.node_name:
-            # Gone, another pod of that name, or bound by somebody else: not ours to try again.
-            hearts.queue.done(info.uid)
-            if hearts.queue.get(info.key) is queued:
-                hearts.queue.bound(queued)
-            span.end(message)
-            return
-        hearts.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
-        if nominated is not None:
-            hearts.queue.nominator.set(info, nominated)
-        self._tell(info, "FailedScheduling", message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
-        patch = failure_patch(live, reason, message, nominated, self._seams.clock.wall())
-        if patch is not None:
-            self._write_status(info, patch, span.traceparent)
-        span.end(message if reason == SCHEDULER_ERROR else "")
-
-    # -- telling -------------------------------------------------------------------------------------------
-
-    def _write_status(self, info: PodInfo, patch: Document, traceparent: str) -> None:
-        self._wires.status_writer.submit(info.key, info.uid, patch, traceparent=traceparent)
-
-    def _tell(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False,
-              traceparent: str = "") -> None:  # fmt: skip
-        self._wires.recorder.event(
-            kind="Pod",
-            api_version="v1",
-            key=info.key,
-            uid=info.uid,
-            reason=reason,
-            message=message,
-            type="Warning" if is_warning else "Normal",
-            traceparent=traceparent,
-        )
-
-    def _log_pod(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any],
-                 rv: int | None = None) -> None:  # fmt: skip
-        self._seams.events.write(
-            ev,
-            obj=("Pod", info.key.namespace, info.key.name, info.uid),
-            rv_seen=info.metadata.rv,
-            rv=rv,
-            node=node,
-            trace_id=span.trace_id,
-            data=data,
-        )
+        self._failures.fail_with(queued, status, message, now, span)
 
     # -- the capability lease --------------------------------------------------------------------------------
 

@@ -1,56 +1,54 @@
-"""Which plugins run, in which order, with which weight: the default profile of section 5.1.
+"""Which plugins exist, and which run in which order with which weight: the default profile of section 5.1.
 
-The plugins folder is the register of what exists; this list turns plugins on. Plugins that need more than
-their class (a strategy, the exclusions) are made here from switches.
+The plugins folder is the register of what exists, a file a plugin; the list here turns them on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+import importlib
+import pkgutil
+from functools import cache
+from typing import Final
 
-from scheduler.exclusions import Exclusions
+from scheduler.framework.entry import PluginEntry
+from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Enabled
-from scheduler.plugins import (
-    default_binder,
-    node_affinity,
-    node_name,
-    node_ports,
-    node_rejection,
-    node_resources_balanced_allocation,
-    node_resources_fit,
-    node_unschedulable,
-    priority_sort,
-    scheduling_gates,
-    taint_toleration,
-)
-from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100
 """Above what all others together can give, so that a soft exclusion ranks last but stays possible."""
 
-Factory = Callable[[Switches, Exclusions], Any]
-
-DEFAULT: Final[tuple[tuple[Factory, int], ...]] = (
-    (lambda s, x: scheduling_gates.PLUGIN(), 0),
-    (lambda s, x: priority_sort.PLUGIN(), 0),
-    (lambda s, x: node_unschedulable.PLUGIN(), 0),
-    (lambda s, x: node_name.PLUGIN(), 0),
-    (lambda s, x: taint_toleration.PLUGIN(detailed_reason=s.choice("scheduler.taint_reason") == "detailed"), 3),
-    (lambda s, x: node_affinity.PLUGIN(), 2),
-    (lambda s, x: node_ports.PLUGIN(), 0),
-    (
-        lambda s, x: node_resources_fit.PLUGIN(
-            strategy=node_resources_fit.ScoringStrategy(type=s.choice("scheduler.scoring_strategy"))
-        ),
-        1,
-    ),
-    (lambda s, x: node_resources_balanced_allocation.PLUGIN(formula=s.choice("balanced.formula")), 1),
-    (lambda s, x: node_rejection.PLUGIN(x, mode=s.choice("scheduler.exclusion")), NODE_REJECTION_WEIGHT),
-    (lambda s, x: default_binder.PLUGIN(with_unbind_count=s.choice("bind.precondition") == "uid+unbindCount"), 0),
+DEFAULT: Final[tuple[tuple[str, int], ...]] = (
+    ("SchedulingGates", 0),
+    ("PrioritySort", 0),
+    ("NodeUnschedulable", 0),
+    ("NodeName", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("NodeRejection", NODE_REJECTION_WEIGHT),
+    ("DefaultBinder", 0),
 )
+"""Names and weights in upstream's multiPoint order; NodeRejection is ours."""
 
 
-def default_profile(switches: Switches, exclusions: Exclusions) -> list[Enabled]:
-    """Return the default plugins, in order, made for these switches."""
-    return [Enabled(make(switches, exclusions), weight) for make, weight in DEFAULT]
+@cache
+def plugins() -> dict[str, PluginEntry]:
+    """Return every plugin of the folder by name, sorted by file name."""
+    # By name, not by import statement: the register finds its entries.
+    folder = importlib.import_module("scheduler.plugins")
+    found: dict[str, PluginEntry] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
+        entry: PluginEntry = importlib.import_module(f"{folder.__name__}.{module}").PLUGIN
+        if entry.name in found:
+            raise ValueError(f"two files in plugins/ offer {entry.name}")
+        found[entry.name] = entry
+    return found
+
+
+def default_profile(handle: Handle) -> list[Enabled]:
+    """Return the default plugins, in order, made for this scheduler."""
+    known = plugins()
+    return [Enabled(known[name].make(known[name].default_args(handle.switches), handle), weight)
+            for name, weight in DEFAULT]  # fmt: skip

@@ -125,6 +125,7 @@ class SchedulingQueue:
         backoff_initial_s: float = 1.0,
         backoff_max_s: float = 10.0,
         pop_from_backoff: bool = True,
+        nominator: Nominator | None = None,
     ) -> None:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
@@ -132,7 +133,7 @@ class SchedulingQueue:
         self._backoff_initial_s = backoff_initial_s
         self._backoff_max_s = backoff_max_s
         self._pop_from_backoff = pop_from_backoff
-        self.nominator = Nominator()
+        self.nominator = nominator if nominator is not None else Nominator()
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self.incoming: dict[tuple[str, str], int] = {}
         """`(queue, event) -> pods`, for scheduler_queue_incoming_pods_total."""

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from scheduler.cache import Cache
 from scheduler.config import SchedulerConfig
 from scheduler.decisions import Decisions
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
+from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Runner
-from scheduler.loops import Hearts, Scheduler, Wires
+from scheduler.loops import Scheduler
 from scheduler.metrics import Metrics
+from scheduler.nominator import Nominator
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
+from scheduler.room import Hearts, Wires
 from scheduler.scheduling_cycle import SchedulingCycle
 from scheduler.status_writer import StatusWriter
+from scheduler.world import WORLD_KINDS, ListedWorld
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
+from services.api.meta import View
 from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
+
+V = TypeVar("V", bound=View)
 
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """A finished pod holds nothing: to the scheduler it is gone (upstream's informer selects the same)."""
@@ -29,8 +38,27 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
     """Return the room, ready to run."""
     switches, clock, random = seams.switches, seams.clock, seams.random
     cache, exclusions = Cache(), Exclusions()
-    runner = Runner(default_profile(switches, exclusions))
+    nominator = Nominator()
+    api = seams.transport.api()
+
+    def informer(view: type[V], field_selector: str = "") -> Informer[V]:
+        return Informer(api, view, clock=clock, random=random, field_selector=field_selector, keep_documents=False,
+                        events=seams.events)  # fmt: skip
+
+    others: dict[type[View], Informer[Any]] = {view: informer(view) for view in WORLD_KINDS}
+    handle = Handle(
+        switches=switches,
+        cache=cache,
+        nominator=nominator,
+        world=ListedWorld({view: each.lister for view, each in others.items()}),
+        exclusions=exclusions,
+        random=random,
+        wall=clock.wall,
+        profile=config.scheduler_name,
+    )
+    runner = Runner(default_profile(handle))
     queue = SchedulingQueue(
+        nominator=nominator,
         sort_key=runner.sort_key,
         pre_enqueue=runner.pre_enqueue,
         registrations=runner.registrations(),
@@ -46,7 +74,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         cycle=SchedulingCycle(
             cache,
             runner,
-            queue.nominator,
+            nominator,
             random,
             percentage=switches.integer("scheduler.percentage_of_nodes_to_score"),
         ),
@@ -63,14 +91,13 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         decisions=Decisions(),
         metrics=Metrics(config.scheduler_name),
     )
-    api = seams.transport.api()
     client = Client(api, clock, random, field_manager=config.scheduler_name)
     wires = Wires(
         client=client,
-        pods=Informer(api, Pod, clock=clock, random=random, field_selector=LIVE_PODS, keep_documents=False,
-                      events=seams.events),
-        nodes=Informer(api, Node, clock=clock, random=random, keep_documents=False, events=seams.events),
+        pods=informer(Pod, LIVE_PODS),
+        nodes=informer(Node),
+        others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
         status_writer=StatusWriter(client),
-    )  # fmt: skip
+    )
     return Scheduler(config, seams, hearts, wires)

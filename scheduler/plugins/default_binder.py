@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import BindCall, Status
 from scheduler.node_info import PodInfo
 
@@ -20,4 +22,8 @@ class DefaultBinder:
         return BindCall(node_name, pod.unbind_count if self._with_unbind_count else None)
 
 
-PLUGIN = DefaultBinder
+def _make(args: Args, handle: Handle) -> DefaultBinder:
+    return DefaultBinder(with_unbind_count=handle.switches.choice("bind.precondition") == "uid+unbindCount")
+
+
+PLUGIN = PluginEntry("DefaultBinder", _make)

@@ -9,6 +9,7 @@ import numpy as np
 
 from scheduler.columns import NAME_FIELD, Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import (
     SKIP,
@@ -282,4 +283,4 @@ def _any_term(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
     return mask
 
 
-PLUGIN = NodeAffinity
+PLUGIN = PluginEntry("NodeAffinity", lambda args, handle: NodeAffinity())

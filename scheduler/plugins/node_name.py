@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
 from scheduler.node_info import NodeInfo, PodInfo
@@ -44,4 +45,4 @@ def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
     return Hint.QUEUE if new is not None and new.metadata.name == pod.spec.node_name else Hint.SKIP
 
 
-PLUGIN = NodeName
+PLUGIN = PluginEntry("NodeName", lambda args, handle: NodeName())

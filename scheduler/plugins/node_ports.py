@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Refusal, Status, unschedulable
 from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
@@ -55,4 +56,4 @@ def _frees_a_port(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.QUEUE if any(_conflict(want, had) for want in pod.ports for had in freed) else Hint.SKIP
 
 
-PLUGIN = NodePorts
+PLUGIN = PluginEntry("NodePorts", lambda args, handle: NodePorts())

@@ -14,7 +14,9 @@ import numpy as np
 from scheduler.columns import Columns
 from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
 from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
@@ -102,4 +104,8 @@ def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
     return Hint.QUEUE if new is not None and new.metadata.name in _gave_back(pod) else Hint.SKIP
 
 
-PLUGIN = NodeRejection
+def _make(args: Args, handle: Handle) -> NodeRejection:
+    return NodeRejection(handle.exclusions, mode=handle.switches.choice("scheduler.exclusion"))
+
+
+PLUGIN = PluginEntry("NodeRejection", _make)

@@ -10,6 +10,8 @@ import numpy as np
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Scores, Status
 from scheduler.node_info import NodeInfo, PodInfo
 
@@ -142,4 +144,8 @@ def _half_difference(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
     return np.abs(difference / 2)
 
 
-PLUGIN = NodeResourcesBalancedAllocation
+def _make(args: Args, handle: Handle) -> NodeResourcesBalancedAllocation:
+    return NodeResourcesBalancedAllocation(formula=handle.switches.choice("balanced.formula"))
+
+
+PLUGIN = PluginEntry("NodeResourcesBalancedAllocation", _make)

@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import (
     ASSIGNED_POD,
     NODE,
@@ -22,6 +23,7 @@ from scheduler.framework.events import (
     Hint,
     Registration,
 )
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
 from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
@@ -263,4 +265,8 @@ def _frees_room(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.QUEUE if old is not None and (old.spec.node_name or old.status.nominated_node_name) else Hint.SKIP
 
 
-PLUGIN = NodeResourcesFit
+def _make(args: Args, handle: Handle) -> NodeResourcesFit:
+    return NodeResourcesFit(strategy=ScoringStrategy(type=handle.switches.choice("scheduler.scoring_strategy")))
+
+
+PLUGIN = PluginEntry("NodeResourcesFit", _make)

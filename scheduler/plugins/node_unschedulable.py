@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
 from scheduler.node_info import NodeInfo, PodInfo
@@ -57,4 +58,4 @@ def _is_schedulable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hin
     return Hint.QUEUE if new is not None and not new.spec.unschedulable else Hint.SKIP
 
 
-PLUGIN = NodeUnschedulable
+PLUGIN = PluginEntry("NodeUnschedulable", lambda args, handle: NodeUnschedulable())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.framework.entry import PluginEntry
 from scheduler.node_info import PodInfo
 
 
@@ -15,4 +16,4 @@ class PrioritySort:
         return (-pod.priority, timestamp)
 
 
-PLUGIN = PrioritySort
+PLUGIN = PluginEntry("PrioritySort", lambda args, handle: PrioritySort())

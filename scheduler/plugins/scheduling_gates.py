@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.interface import SUCCESS, Status, unresolvable
 from scheduler.node_info import PodInfo
@@ -26,4 +27,4 @@ class SchedulingGates:
         return (Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_GATES_ELIMINATED)),)
 
 
-PLUGIN = SchedulingGates
+PLUGIN = PluginEntry("SchedulingGates", lambda args, handle: SchedulingGates())

@@ -9,7 +9,9 @@ import numpy as np
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
 from scheduler.framework.runner import default_normalize
 from scheduler.node_info import NodeInfo, PodInfo
@@ -96,4 +98,8 @@ def _tolerable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
     return Hint.SKIP if was_tolerable else Hint.QUEUE
 
 
-PLUGIN = TaintToleration
+def _make(args: Args, handle: Handle) -> TaintToleration:
+    return TaintToleration(detailed_reason=handle.switches.choice("scheduler.taint_reason") == "detailed")
+
+
+PLUGIN = PluginEntry("TaintToleration", _make)

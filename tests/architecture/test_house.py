@@ -21,7 +21,7 @@ SHELLS = {
         "writer",
     },
     "kubelet": {"host", "journal", "loops"},
-    "scheduler": {"loops", "status_writer", "waiting"},
+    "scheduler": {"binding", "loops", "status_writer", "waiting"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",

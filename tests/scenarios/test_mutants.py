@@ -14,8 +14,8 @@ from apiserver_fake.watchers import Hub, Watcher
 from apiserver_fake.writer import Writer, refusal
 from kubelet.admission import Ledger
 from kubelet.pod_worker import PodWorker
+from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
-from scheduler.loops import Scheduler
 from scheduler.node_info import PodInfo
 from services.api.errors import Conflict
 from services.api.meta import Key
@@ -198,7 +198,7 @@ def m11_takes_an_unanswered_bind_for_failed(monkeypatch):
     async def gives_up(self, assumption, node):
         return BindResult(Outcome.ERROR, "timeout", "no answer")
 
-    monkeypatch.setattr(Scheduler, "_resolve", gives_up)
+    monkeypatch.setattr(Binder, "_resolve", gives_up)
 
 
 def _bind_with(monkeypatch, *, uid=True, count=True):

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.meta import Document
+from services.api.meta import Document, ObjectMeta, View
 from services.api.printing import AGE, NAME, age, labels_text
 from services.api.resources import Column, Resource
+
+
+class ServiceSpec(View, frozen=True):
+    """`selector` empty: the service has no pods of its own."""
+
+    selector: dict[str, str] = {}
+
+
+class Service(View, frozen=True):
+    """A service as rooms see it: which pods belong together."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
 
 
 def _port(port: Document) -> str:
@@ -30,6 +43,7 @@ RESOURCE = Resource(
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
+    view=Service,
     has_spec=True,
     columns=(
         NAME, Column("Type"), Column("Cluster-IP"), Column("External-IP"), Column("Port(s)"), AGE,

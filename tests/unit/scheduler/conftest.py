@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,14 +12,17 @@ from scheduler.cache import Cache
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.framework.diagnosis import FitError
+from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.node_info import PodInfo
+from scheduler.nominator import Nominator
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from scheduler.world import FixedWorld
 from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
 from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
-from services.api.meta import ObjectMeta
+from services.api.meta import ObjectMeta, View
 from services.api.switches import Switches
 from services.api.taints import Taint
 
@@ -87,14 +91,29 @@ class Worlds:
         )
 
 
+def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
+    """A plugin's surroundings without a scheduler; `objects` are of the other kinds."""
+    return Handle(
+        switches=switches or Switches(),
+        cache=Cache(),
+        nominator=Nominator(),
+        world=FixedWorld(*objects),
+        exclusions=Exclusions(),
+        random=random.Random(7),
+        wall=lambda: 1_767_225_600.0,
+    )
+
+
 class Heart:
     """Cache, queue, handlers and cycle of one scheduler, without any loop."""
 
-    def __init__(self, profile: list[Enabled] | None = None, **switches: Any) -> None:
+    def __init__(self, extra: Sequence[Enabled] = (), **switches: Any) -> None:
         assigned = Switches({name.replace("__", "."): value for name, value in switches.items()})
-        self.cache, self.exclusions = Cache(), Exclusions()
-        self.runner = Runner(profile or default_profile(assigned, self.exclusions))
+        self.handle = new_handle(assigned)
+        self.cache, self.exclusions, self.world = self.handle.cache, self.handle.exclusions, self.handle.world
+        self.runner = Runner([*default_profile(self.handle), *extra])
         self.queue = SchedulingQueue(
+            nominator=self.handle.nominator,
             sort_key=self.runner.sort_key,
             pre_enqueue=self.runner.pre_enqueue,
             registrations=self.runner.registrations(),

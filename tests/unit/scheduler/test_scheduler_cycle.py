@@ -10,7 +10,6 @@ from scheduler.framework.runner import Enabled
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
-from scheduler.profiles import default_profile
 from scheduler.scheduling_cycle import nodes_to_find
 from services.api.kinds.pod import (
     Affinity,
@@ -23,7 +22,6 @@ from services.api.kinds.pod import (
     PreferredSchedulingTerm,
     ResourceRequirements,
 )
-from services.api.switches import Switches
 from services.api.taints import Taint
 
 GPU = Taint(key="dedicated", value="gpu", effect="NoSchedule")
@@ -55,8 +53,7 @@ def test_cycle_8_a_post_filter_plugin_adds_its_text(heart, a):
             text = "preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (text,)))
 
-    world = heart()
-    world = heart([*world.runner.profile, Enabled(NoVictims())]).nodes(*_five(a, "1"))
+    world = heart([Enabled(NoVictims())]).nodes(*_five(a, "1"))
 
     assert world.refuse(a.pod(cpu="2")).message == (
         "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s). "
@@ -259,12 +256,12 @@ def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
         def score(self, pod, node):
             return 100 if node.name == "n5" else 0
 
-    profile = [*default_profile(Switches(), heart().exclusions), Enabled(OddNodes(), 100)]
-    world = heart(profile).nodes(*(a.node(f"n{i}") for i in range(8)))
+    extra = [Enabled(OddNodes(), 100)]
+    world = heart(extra).nodes(*(a.node(f"n{i}") for i in range(8)))
 
     assert world.schedule(a.pod()).node_name == "n5"
     assert world.schedule(a.pod()).ranking.scores["OddNodes"] == {"n1": 0, "n3": 0, "n5": 100, "n7": 0}
-    world = heart(profile).nodes(a.node("n0"), a.node("n2"))
+    world = heart(extra).nodes(a.node("n0"), a.node("n2"))
     assert world.refuse(a.pod()).message == "0/2 nodes are available: 2 node is even."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import Code, FilterPlugin, ScorePlugin, VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.runner import Runner
 from scheduler.node_info import PodInfo
+from scheduler.nominator import Nominator
 from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
 from scheduler.plugins.node_name import NodeName
 from scheduler.plugins.node_ports import NodePorts
@@ -22,6 +26,7 @@ from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrate
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.profiles import default_profile
+from scheduler.world import FixedWorld
 from services.api.kinds.node import Node, NodeSpec, NodeStatus
 from services.api.kinds.pod import (
     Affinity,
@@ -193,8 +198,8 @@ def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(cache=clusters(), pod=pods(), more=st.lists(st.tuples(nodes(), pods("n1", "more")), max_size=5))
 def test_remembered_answers_equal_fresh_ones(cache, pod, more):
-    exclusions = Exclusions()
-    remembering = Runner(default_profile(Switches(), exclusions))
+    handle = Handle(Switches(), cache, Nominator(), FixedWorld(), Exclusions(), random.Random(1), lambda: 0.0)
+    remembering = Runner(default_profile(handle))
     info = PodInfo(pod)
     remembering.filter(CycleState(), info, cache.columns)
     for node, other in more:
@@ -205,7 +210,7 @@ def test_remembered_answers_equal_fresh_ones(cache, pod, more):
         found = remembering.filter(state, info, cache.columns)
         totals, _ = remembering.score(state, info, cache.columns, found)
 
-        fresh, blank = Runner(default_profile(Switches(), exclusions)), CycleState()
+        fresh, blank = Runner(default_profile(handle)), CycleState()
         expected = fresh.filter(blank, PodInfo(pod), cache.columns)
         wanted, _ = fresh.score(blank, PodInfo(pod), cache.columns, expected)
         assert np.array_equal(found.mask, expected.mask)

@@ -1,0 +1,177 @@
+"""The binding cycle's shell: wait for permission, prepare, send the Binding, and find out what became of it.
+
+What an answer means is decided in `binding_cycle`. Many run at once, each on its own way; none is ever given
+up by a timer (K2). Source: section 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from scheduler.binding_cycle import BindResult, Outcome, read_back, refused
+from scheduler.cache import Assumption
+from scheduler.failing import FailureHandler
+from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.framework.interface import BindCall, Code, Status
+from scheduler.queue import QueuedPod
+from scheduler.room import Hearts, Wires
+from scheduler.telling import Telling
+from scheduler.waiting import WaitingPods
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.meta import Document
+from services.api.seams import Seams, Span
+from services.client.client import Backoff
+
+NOMINATED: Final = "nominatedNodeName"
+log = structlog.get_logger()
+
+
+class Binder:
+    """Makes choices true. `in_flight`: binding cycles under way; `wake` is set when one ends."""
+
+    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
+                 wake: asyncio.Event) -> None:  # fmt: skip
+        self._seams = seams
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+        self._failures = failures
+        self._wake = wake
+        self.in_flight = 0
+        self.waiting = WaitingPods()
+
+    def start(self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float], span: Span,
+              group: asyncio.TaskGroup) -> None:  # fmt: skip
+        """Begin a binding cycle of its own; `span` is the scheduling cycle's, ended here."""
+        self.in_flight += 1
+        self._hearts.metrics.binding = self.in_flight
+        group.create_task(self._binding_cycle(queued, assumption, waits, span))
+
+    async def _binding_cycle(self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float],
+                             schedule_span: Span) -> None:  # fmt: skip
+        """Make one choice true, or take it back."""
+        info, node = assumption.pod, assumption.node_name
+        began = self._seams.clock.now()
+        span = self._seams.tracer.start("bind pod", parent=schedule_span.traceparent, pod=info.key.name,
+                                        namespace=info.key.namespace, uid=info.uid, node=node)  # fmt: skip
+        schedule_span.end()
+        try:
+            status = await self._prepare(assumption, waits, span)
+            self._hearts.queue.done(info.uid)
+            if not status.is_success:
+                self._undo(queued, assumption, status.message, status, span)
+                return
+            answer = self._hearts.runner.bind(assumption.state, info, node)
+            if not isinstance(answer, BindCall):
+                self._undo(queued, assumption, answer.message, answer, span)
+                return
+            await self._wires.status_writer.settle(info.uid)
+            result = await self._bind(assumption, answer, span)
+            now = self._seams.clock.now()
+            self._hearts.metrics.bind_seconds.observe(now - began)
+            if result.outcome is Outcome.OK:
+                self._bound(queued, assumption, now, span)
+            else:
+                self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
+        finally:
+            self.in_flight -= 1
+            self._hearts.metrics.binding = self.in_flight
+            self._wake.set()
+
+    async def _prepare(self, assumption: Assumption, waits: dict[str, float], span: Span) -> Status:
+        """Wait for permission and do the PreBind work; while that takes long, say where the pod goes (KEP-5278)."""
+        info, node, runner = assumption.pod, assumption.node_name, self._hearts.runner
+        has_work = runner.has_pre_bind_work(assumption.state, info, node)
+        if waits or has_work:
+            patch: Document = {"status": {NOMINATED: node}}
+            try:
+                await self._wires.client.patch_rv("pods", info.key, patch, subresource="status", uid=info.uid,
+                                                  traceparent=span.traceparent)  # fmt: skip
+            except (ApiError, UnknownOutcome) as error:
+                return Status(Code.ERROR, (f"cannot write nominatedNodeName: {error}",))
+        if waits:
+            began = self._seams.clock.now()
+            status = await self.waiting.wait(info, waits)
+            self._hearts.metrics.permit_wait_seconds.observe(self._seams.clock.now() - began)
+            if not status.is_success:
+                return status
+        if not has_work:
+            return Status()
+        return await runner.pre_bind(assumption.state, info, node, self._wires.client)
+
+    async def _bind(self, assumption: Assumption, call: BindCall, span: Span) -> BindResult:
+        """Send the Binding and return what became of it, however long that takes (K2: never by a timer)."""
+        info = assumption.pod
+        self._telling.line("sched.bind_call", info, call.node_name, span, {"unbind_count": info.unbind_count})
+        try:
+            rv = await self._wires.client.bind(
+                info.key,
+                info.uid,
+                call.node_name,
+                expected_unbind_count=call.expected_unbind_count,
+                traceparent=span.traceparent,
+            )
+            result = BindResult(Outcome.OK, rv=rv)
+        except ApiError as error:
+            result = refused(error)
+        except UnknownOutcome as error:
+            unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
+            self._telling.line("sched.bind_result", info, call.node_name, span, unknown)
+            result = await self._resolve(assumption, call.node_name)
+        data = {"outcome": result.outcome.value, "resolved_how": result.resolved_how,
+                "unbind_count": info.unbind_count}  # fmt: skip
+        if result.message:
+            data["message"] = result.message
+        self._telling.line("sched.bind_result", info, call.node_name, span, data, rv=result.rv)
+        return result
+
+    async def _resolve(self, assumption: Assumption, node: str) -> BindResult:
+        """Return what became of a bind nobody answered: the watch tells, or a read that we repeat."""
+        backoff = Backoff(self._seams.random)
+        while True:
+            if assumption.is_confirmed:
+                return BindResult(Outcome.OK, "watch")
+            if assumption.is_obsolete:
+                return BindResult(Outcome.CONFLICT, "watch", "the pod was bound and given back, or is gone")
+            try:
+                live: Document | None = await self._wires.client.get("pods", assumption.pod.key)
+            except NotFound:
+                live = None
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("bind.unresolved", pod=str(assumption.pod.key), node=node, reason=str(error))
+                await asyncio.sleep(backoff.next_s())
+                continue
+            return read_back(assumption.pod, node, live)
+
+    def _bound(self, queued: QueuedPod, assumption: Assumption, now: float, span: Span) -> None:
+        info, node = assumption.pod, assumption.node_name
+        began = queued.initial_attempt if queued.initial_attempt is not None else now
+        self._hearts.metrics.bound(info.uid, node, queued.attempts, now - began, now)
+        self._telling.event(
+            info, "Scheduled", f"Successfully assigned {info.key} to {node}", traceparent=span.traceparent
+        )
+        # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
+        log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
+        if not assumption.is_obsolete:
+            self._hearts.runner.post_bind(assumption.state, info, node)
+            self._hearts.queue.bound(queued)
+        span.end()
+
+    def _undo(self, queued: QueuedPod, assumption: Assumption, message: str, status: Status, span: Span) -> None:
+        """Give up a choice that could not be made true; its room may help others."""
+        hearts, info, node = self._hearts, assumption.pod, assumption.node_name
+        if assumption.is_obsolete or assumption.is_confirmed:
+            span.end(message)
+            return
+        now = self._seams.clock.now()
+        hearts.runner.unreserve(assumption.state, info, node)
+        hearts.cache.forget(info.uid)
+        freed = msgspec.structs.replace(info.pod, spec=msgspec.structs.replace(info.spec, node_name=node))
+        hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
+        reason = "rejected" if status.code.is_rejected else "error"
+        hearts.metrics.count(f'scheduler_binding_failures_total{{reason="{reason}"}}')
+        self._failures.fail_with(queued, status, message, now, span)

@@ -1,0 +1,57 @@
+"""The failure handler (section 4.1): put the pod back where it belongs, and tell it why it has no node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, failure_patch
+from scheduler.framework.interface import Status
+from scheduler.queue import QueuedPod
+from scheduler.room import Hearts, Wires
+from scheduler.telling import Telling
+from services.api.seams import Clock, Span
+
+FAILED: Final = "FailedScheduling"
+
+
+class FailureHandler:
+    """What follows a failed attempt."""
+
+    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling, clock: Clock) -> None:
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+        self._clock = clock
+
+    def fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
+             rejectors: Iterable[str] = (), pending: Iterable[str] = (),
+             nominated: str | None = "") -> None:  # fmt: skip
+        """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is."""
+        hearts, info = self._hearts, queued.info
+        self._telling.line("sched.attempt", info, "", span, {
+            "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
+            "message": message, "plugins": sorted(rejectors),
+        })  # fmt: skip
+        live = self._wires.pods.lister.get(info.key)
+        if live is None or live.metadata.uid != info.uid or live.spec.node_name:
+            # Gone, another pod of that name, or bound by somebody else: not ours to try again.
+            hearts.queue.done(info.uid)
+            if hearts.queue.get(info.key) is queued:
+                hearts.queue.bound(queued)
+            span.end(message)
+            return
+        hearts.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+        if nominated is not None:
+            hearts.queue.nominator.set(info, nominated)
+        self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+        patch = failure_patch(live, reason, message, nominated, self._clock.wall())
+        if patch is not None:
+            self._wires.status_writer.submit(info.key, info.uid, patch, traceparent=span.traceparent)
+        span.end(message if reason == SCHEDULER_ERROR else "")
+
+    def fail_with(self, queued: QueuedPod, status: Status, message: str, now: float, span: Span) -> None:
+        """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
+        is_rejected = status.code.is_rejected
+        self.fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
+                  rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip

@@ -1,0 +1,30 @@
+"""What a plugin may know of the scheduler it runs in; upstream's `framework.Handle`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.cache import Cache
+from scheduler.exclusions import Exclusions
+from scheduler.nominator import Nominator
+from scheduler.world import World
+from services.api.seams import Random
+from services.api.switches import Switches
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+@dataclass(frozen=True)
+class Handle:
+    """`profile`: the schedulerName. `world`: kinds other than pods and nodes. `wall`: seconds since 1970."""
+
+    switches: Switches
+    cache: Cache
+    nominator: Nominator
+    world: World
+    exclusions: Exclusions
+    random: Random
+    wall: Callable[[], float]
+    profile: str = DEFAULT_SCHEDULER

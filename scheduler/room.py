@@ -1,0 +1,49 @@
+"""What wiring puts together and the loops share: the pure machines, and what reaches the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.cache import Cache
+from scheduler.decisions import Decisions
+from scheduler.event_handlers import EventHandlers
+from scheduler.exclusions import Exclusions
+from scheduler.framework.runner import Runner
+from scheduler.metrics import Metrics
+from scheduler.queue import SchedulingQueue
+from scheduler.scheduling_cycle import SchedulingCycle
+from scheduler.status_writer import StatusWriter
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.meta import View
+from services.client.client import Client
+from services.client.informer import Informer
+from services.client.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class Hearts:
+    """The pure machines."""
+
+    cache: Cache
+    queue: SchedulingQueue
+    exclusions: Exclusions
+    runner: Runner
+    cycle: SchedulingCycle
+    handlers: EventHandlers
+    decisions: Decisions
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What reaches the API server. `others`: informers of the kinds that plugins ask about."""
+
+    client: Client
+    pods: Informer[Pod]
+    nodes: Informer[Node]
+    others: Mapping[type[View], Informer[Any]]
+    recorder: Recorder
+    status_writer: StatusWriter

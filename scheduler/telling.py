@@ -1,0 +1,43 @@
+"""What the scheduler tells: Events for people, and lines of the event log for the auditor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.node_info import PodInfo
+from services.api.seams import EventLog, Span
+from services.client.recorder import Recorder
+
+
+class Telling:
+    """The recorder and the event log, in the words of a scheduler."""
+
+    def __init__(self, recorder: Recorder, events: EventLog) -> None:
+        self._recorder = recorder
+        self._events = events
+
+    def event(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False,
+              traceparent: str = "") -> None:  # fmt: skip
+        """Send an Event about the pod, some time soon."""
+        self._recorder.event(
+            kind="Pod",
+            api_version="v1",
+            key=info.key,
+            uid=info.uid,
+            reason=reason,
+            message=message,
+            type="Warning" if is_warning else "Normal",
+            traceparent=traceparent,
+        )
+
+    def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None) -> None:
+        """Write a line about the pod to the event log (guarantees 1.2)."""
+        self._events.write(
+            ev,
+            obj=("Pod", info.key.namespace, info.key.name, info.uid),
+            rv_seen=info.metadata.rv,
+            rv=rv,
+            node=node,
+            trace_id=span.trace_id,
+            data=data,
+        )
