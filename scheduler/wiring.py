@@ -56,41 +56,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         wall=clock.wall,
         profile=config.scheduler_name,
     )
-    runner = Runner(default_profile(handle))
-    queue = SchedulingQueue(
-        nominator=nominator,
-        sort_key=runner.sort_key,
-        pre_enqueue=runner.pre_enqueue,
-        registrations=runner.registrations(),
-        backoff_initial_s=switches.number("scheduler.backoff_initial_s"),
-        backoff_max_s=switches.number("scheduler.backoff_max_s"),
-        pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
-    )
-    hearts = Hearts(
-        cache=cache,
-        queue=queue,
-        exclusions=exclusions,
-        runner=runner,
-        cycle=SchedulingCycle(
-            cache,
-            runner,
-            nominator,
-            random,
-            percentage=switches.integer("scheduler.percentage_of_nodes_to_score"),
-        ),
-        handlers=EventHandlers(
-            cache,
-            queue,
-            exclusions,
-            runner,
-            random,
-            scheduler_name=config.scheduler_name,
-            unbinding=switches.flag("PodUnbinding"),
-            unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
-        ),
-        decisions=Decisions(),
-        metrics=Metrics(config.scheduler_name),
-    )
+    hearts = hearts_of(handle)
     client = Client(api, clock, random, field_manager=config.scheduler_name)
     wires = Wires(
         client=client,
@@ -101,3 +67,43 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         status_writer=StatusWriter(client),
     )
     return Scheduler(config, seams, hearts, wires)
+
+
+def hearts_of(handle: Handle) -> Hearts:
+    """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them."""
+    switches = handle.switches
+    runner = Runner(default_profile(handle))
+    queue = SchedulingQueue(
+        nominator=handle.nominator,
+        sort_key=runner.sort_key,
+        pre_enqueue=runner.pre_enqueue,
+        registrations=runner.registrations(),
+        backoff_initial_s=switches.number("scheduler.backoff_initial_s"),
+        backoff_max_s=switches.number("scheduler.backoff_max_s"),
+        pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
+    )
+    return Hearts(
+        cache=handle.cache,
+        queue=queue,
+        exclusions=handle.exclusions,
+        runner=runner,
+        cycle=SchedulingCycle(
+            handle.cache,
+            runner,
+            handle.nominator,
+            handle.random,
+            percentage=switches.integer("scheduler.percentage_of_nodes_to_score"),
+        ),
+        handlers=EventHandlers(
+            handle.cache,
+            queue,
+            handle.exclusions,
+            runner,
+            handle.random,
+            scheduler_name=handle.profile,
+            unbinding=switches.flag("PodUnbinding"),
+            unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
+        ),
+        decisions=Decisions(),
+        metrics=Metrics(handle.profile),
+    )
