@@ -1,0 +1,28 @@
+"""Which candidate node loses least (preemption 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scheduler.preemption.candidates import Candidate
+from services.api.seams import Random
+
+Loss = Callable[[Candidate], tuple[float, ...]]
+
+
+def loss_of(candidate: Candidate) -> tuple[float, ...]:
+    """Return the five criteria, in order.
+
+    Fewest PDB violations; the lowest priority of the most important victim; the smallest sum of priorities; the
+    fewest pods; the most important victims that ran for the shortest time.
+    """
+    return candidate.victims.loss
+
+
+def pick(candidates: Sequence[Candidate], *, random: Random | None = None, loss: Loss = loss_of) -> Candidate:
+    """Return the best; a tie goes to the first node by name, or with `random` to any of them."""
+    least = min(map(loss, candidates))
+    best = [candidate for candidate in candidates if loss(candidate) == least]
+    if len(best) > 1 and random is not None:
+        return best[random.randrange(0, len(best))]
+    return min(best, key=lambda candidate: candidate.node)

@@ -1,0 +1,100 @@
+"""Who must leave one node so that the pod fits: all who may, minus everybody who can stay (preemption 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+from scheduler.framework.interface import Status, failed, unresolvable, unschedulable
+from scheduler.node_info import PodInfo
+from scheduler.preemption.budgets import Budgets
+from scheduler.preemption.units import TieBreak, Unit, by_importance, by_uid
+
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+PROTECTED: Final = "No preemption victims found that disruption budgets let go"
+PRIORITY_OFFSET: Final = 2**31
+"""Added to each priority before summing, so that one pod of -10 is a smaller loss than two of -10."""
+
+
+@dataclass(frozen=True)
+class Victims:
+    """The units to evict, the most important first; `violations`: pods among them that a budget would keep."""
+
+    units: tuple[Unit, ...]
+    violations: int = 0
+
+    @cached_property
+    def pods(self) -> tuple[PodInfo, ...]:
+        """All pods to evict, in that order."""
+        return tuple(pod for unit in self.units for pod in unit.pods)
+
+    @cached_property
+    def loss(self) -> tuple[float, ...]:
+        """Return what this eviction costs: the criteria of `choice`, each smaller is better (3.4)."""
+        top = self.units[0].priority
+        return (
+            self.violations,
+            top,
+            sum((unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in self.units),
+            sum(len(unit.pods) for unit in self.units),
+            -min(unit.start_s for unit in self.units if unit.priority == top),
+        )
+
+
+class WhatIf(Protocol):
+    """A node (or a cluster) that may be changed in thought."""
+
+    def remove(self, unit: Unit) -> None:
+        """Go on as if the unit did not run."""
+        ...
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back where it ran."""
+        ...
+
+    def fits(self) -> Status:
+        """Return what the filters say now."""
+        ...
+
+
+def select_victims(
+    potential: Sequence[Unit],
+    what_if: WhatIf,
+    budgets: Budgets,
+    *,
+    node: str = "",
+    tie: TieBreak = by_uid,
+    is_strict: bool = False,
+) -> Victims | Status:
+    """Return the victims, or why evicting everybody in `potential` (all of lower priority) would not help.
+
+    Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
+    eviction would overdraw a budget, then the others, the most important first, are put back if the pod still
+    fits beside them. `is_strict`: never overdraw a budget; the node is refused instead.
+    """
+    if not potential:
+        return unresolvable(NO_VICTIMS)
+    for unit in potential:
+        what_if.remove(unit)
+    status = what_if.fits()
+    if not status.is_success:
+        return status
+    violating, rest = budgets.split(by_importance(list(potential), tie))
+    victims: list[Unit] = []
+    violations = 0
+    for unit, overdrawn in [*violating, *((unit, 0) for unit in rest)]:
+        what_if.add(unit)
+        if what_if.fits().is_success:
+            continue
+        what_if.remove(unit)
+        victims.append(unit)
+        violations += overdrawn
+    if not victims:
+        return failed(f'expected at least one victim pod on node "{node}"')
+    if is_strict and violations:
+        return unschedulable(PROTECTED)
+    if violating and rest:
+        victims = by_importance(victims, tie)
+    return Victims(tuple(victims), violations)
