@@ -65,7 +65,7 @@ class Binder:
             if not status.is_success:
                 self._undo(queued, assumption, status.message, status, span)
                 return
-            answer = self._hearts.runner.bind(assumption.state, info, node)
+            answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
             if not isinstance(answer, BindCall):
                 self._undo(queued, assumption, answer.message, answer, span)
                 return
@@ -84,7 +84,8 @@ class Binder:
 
     async def _prepare(self, assumption: Assumption, waits: dict[str, float], span: Span) -> Status:
         """Wait for permission and do the PreBind work; while that takes long, say where the pod goes (KEP-5278)."""
-        info, node, runner = assumption.pod, assumption.node_name, self._hearts.runner
+        info, node = assumption.pod, assumption.node_name
+        runner = self._hearts.profiles.runner_of(info)
         has_work = runner.has_pre_bind_work(assumption.state, info, node)
         if waits or has_work:
             patch: Document = {"status": {NOMINATED: node}}
@@ -157,7 +158,7 @@ class Binder:
         # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
         log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)
         if not assumption.is_obsolete:
-            self._hearts.runner.post_bind(assumption.state, info, node)
+            self._hearts.profiles.runner_of(info).post_bind(assumption.state, info, node)
             self._hearts.queue.bound(queued)
         span.end()
 
@@ -168,7 +169,7 @@ class Binder:
             span.end(message)
             return
         now = self._seams.clock.now()
-        hearts.runner.unreserve(assumption.state, info, node)
+        hearts.profiles.runner_of(info).unreserve(assumption.state, info, node)
         hearts.cache.forget(info.uid)
         freed = msgspec.structs.replace(info.pod, spec=msgspec.structs.replace(info.spec, node_name=node))
         hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)

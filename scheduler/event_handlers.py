@@ -28,9 +28,9 @@ from scheduler.framework.events import (
     Action,
     ClusterEvent,
 )
-from scheduler.framework.runner import Runner
 from scheduler.node_info import PodInfo
 from scheduler.queue import QueuedPod, SchedulingQueue
+from scheduler.runners import Profiles
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.seams import Random
@@ -72,7 +72,7 @@ Effect = Unbound | ClearNomination | Crash
 
 
 class EventHandlers:
-    """`scheduler_name`: only pods that name it are queued; all bound pods are counted.
+    """Only pods that name one of the profiles are queued; all bound pods are counted.
 
     `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash.
     """
@@ -82,19 +82,17 @@ class EventHandlers:
         cache: Cache,
         queue: SchedulingQueue,
         exclusions: Exclusions,
-        runner: Runner,
+        profiles: Profiles,
         random: Random,
         *,
-        scheduler_name: str,
         unbinding: bool = True,
         unbind_backoff_max_s: float = 60.0,
     ) -> None:
         self._cache = cache
         self._queue = queue
         self._exclusions = exclusions
-        self._runner = runner
+        self._profiles = profiles
         self._random = random
-        self._scheduler_name = scheduler_name
         self._unbinding = unbinding
         self._unbind_backoff_max_s = unbind_backoff_max_s
 
@@ -158,7 +156,7 @@ class EventHandlers:
     def _leave_node(self, state: PodState, now: float) -> None:
         """Free what the pod held: it is no longer where the cache had it."""
         if state.assumption is not None:
-            self._runner.unreserve(state.assumption.state, state.pod, state.node_name)
+            self._profiles.runner_of(state.pod).unreserve(state.assumption.state, state.pod, state.node_name)
         self._cache.remove_pod(state.pod.uid)
         self._queue.nominator.remove(state.pod.uid)
         self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
@@ -225,7 +223,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(pod.pod, node), None, now, only=is_lesser)
 
     def _is_ours(self, info: PodInfo) -> bool:
-        return info.spec.scheduler_name == self._scheduler_name
+        return info.spec.scheduler_name in self._profiles
 
     # -- nodes -----------------------------------------------------------------------------------------
 

@@ -135,7 +135,8 @@ class Scheduler:
                 await informer.wait_until_synced()
             await self._join()
             if self._unbinding:
-                group.create_task(self._advertise())
+                for name in self._hearts.profiles.names:
+                    group.create_task(self._advertise(name))
             self._ready = True
             await self._schedule_loop(group)
 
@@ -246,7 +247,7 @@ class Scheduler:
             uid=info.uid,
             attempt=queued.attempts,
         )
-        result = hearts.cycle.schedule(info, now)
+        result = hearts.profiles.of(info).cycle.schedule(info, now)
         took_s = self._seams.clock.now() - now
         match result:
             case ScheduleResult():
@@ -281,14 +282,15 @@ class Scheduler:
                 group: asyncio.TaskGroup) -> None:  # fmt: skip
         """Charge the pod to its node, reserve, ask for permission, and start the binding cycle."""
         hearts, info, node = self._hearts, queued.info, result.node_name
+        runner = hearts.profiles.runner_of(info)
         assumption = hearts.cache.assume(info, node, result.state)
         hearts.queue.nominator.remove(info.uid)
-        status = hearts.runner.reserve(result.state, info, node)
+        status = runner.reserve(result.state, info, node)
         waits: dict[str, float] = {}
         if status.is_success:
-            status, waits = hearts.runner.permit(result.state, info, node)
+            status, waits = runner.permit(result.state, info, node)
         if not status.is_success and status.code is not Code.WAIT:
-            hearts.runner.unreserve(result.state, info, node)
+            runner.unreserve(result.state, info, node)
             hearts.cache.forget(info.uid)
             self._reject(queued, status, now, span, took_s)
             return
@@ -316,10 +318,9 @@ class Scheduler:
 
     # -- the capability lease --------------------------------------------------------------------------------
 
-    async def _advertise(self) -> None:
+    async def _advertise(self, name: str) -> None:
         """Keep the lease that says we can take unbound pods back (kubelet-unbinding 4.6)."""
-        name, holder = self._config.scheduler_name, self._seams.component
-        key = capability.lease_key(name)
+        key, holder = capability.lease_key(name), self._seams.component
         while True:
             wall = self._seams.clock.wall()
             try:

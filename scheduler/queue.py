@@ -114,7 +114,10 @@ SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 
 
 class SchedulingQueue:
-    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin."""
+    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin.
+
+    `registrations_by_profile`: the same by schedulerName, where profiles give a plugin different arguments.
+    """
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class SchedulingQueue:
         sort_key: SortKey,
         pre_enqueue: PreEnqueue = lambda pod, first: SUCCESS,
         registrations: Mapping[str, Sequence[Registration]] | None = None,
+        registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]] | None = None,
         backoff_initial_s: float = 1.0,
         backoff_max_s: float = 10.0,
         pop_from_backoff: bool = True,
@@ -130,6 +134,7 @@ class SchedulingQueue:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
         self._registrations = dict(registrations or {})
+        self._registrations_by_profile = dict(registrations_by_profile or {})
         self._backoff_initial_s = backoff_initial_s
         self._backoff_max_s = backoff_max_s
         self._pop_from_backoff = pop_from_backoff
@@ -158,6 +163,16 @@ class SchedulingQueue:
         """Return the queued (or in-flight) pod of that key."""
         return self._pods.get(key)
 
+    def all(self) -> list[QueuedPod]:
+        """Return everybody, in no particular order."""
+        return list(self._pods.values())
+
+    def next_attempt(self, queued: QueuedPod) -> float | None:
+        """Return when time alone makes the pod ready; None when it is ready, or when only an event helps."""
+        if queued.pool in (Pool.BACKOFF, Pool.ERROR_BACKOFF):
+            return self._first_free(queued)
+        return queued.timestamp + UNSCHEDULABLE_STAY_S if queued.pool is Pool.UNSCHEDULABLE else None
+
     def by_uid(self, uid: str) -> QueuedPod | None:
         """Return the queued pod of that uid."""
         key = self._keys.get(uid)
@@ -181,7 +196,7 @@ class SchedulingQueue:
         return [
             f"{plugin}: {r.event.resource}/{r.event.action.name or r.event.action}"
             for plugin in sorted(queued.unschedulable_plugins | queued.pending_plugins)
-            for r in self._registrations.get(plugin, ())
+            for r in self._registered(queued, plugin)
         ]
 
     # -- pods come and go --------------------------------------------------------------------------------
@@ -541,12 +556,19 @@ class SchedulingQueue:
     def _interested(self, event: ClusterEvent) -> list[str]:
         found = self._interest.get(event)
         if found is None:
-            found = self._interest[event] = [
-                plugin
-                for plugin, registered in self._registrations.items()
+            tables = (self._registrations, *self._registrations_by_profile.values())
+            interested = {
+                plugin: None
+                for table in tables
+                for plugin, registered in table.items()
                 if any(event.matches(registration.event) for registration in registered)
-            ]
+            }
+            found = self._interest[event] = list(interested)
         return found
+
+    def _registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
+        table = self._registrations_by_profile.get(queued.info.spec.scheduler_name, self._registrations)
+        return table.get(plugin, ())
 
     def _candidates(self, event: ClusterEvent, interested: list[str]) -> list[QueuedPod]:
         if event.is_wildcard:
@@ -557,7 +579,7 @@ class SchedulingQueue:
         return list(found.values())
 
     def _gate_cares(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        return any(event.matches(r.event) for r in self._registrations.get(queued.gating_plugin, ()))
+        return any(event.matches(r.event) for r in self._registered(queued, queued.gating_plugin))
 
     def _worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
@@ -568,7 +590,7 @@ class SchedulingQueue:
             is_pending = plugin in queued.pending_plugins
             if found is not Strategy.SKIP and not is_pending:
                 continue
-            for registration in self._registrations.get(plugin, ()):
+            for registration in self._registered(queued, plugin):
                 if event.matches(registration.event) and self._says_queue(registration, queued, old, new):
                     if is_pending:
                         return Strategy.IMMEDIATELY

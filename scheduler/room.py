@@ -10,10 +10,9 @@ from scheduler.cache import Cache
 from scheduler.decisions import Decisions
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
-from scheduler.framework.runner import Runner
 from scheduler.metrics import Metrics
 from scheduler.queue import SchedulingQueue
-from scheduler.scheduling_cycle import SchedulingCycle
+from scheduler.runners import Profiles
 from scheduler.status_writer import StatusWriter
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -30,8 +29,7 @@ class Hearts:
     cache: Cache
     queue: SchedulingQueue
     exclusions: Exclusions
-    runner: Runner
-    cycle: SchedulingCycle
+    profiles: Profiles
     handlers: EventHandlers
     decisions: Decisions
     metrics: Metrics

@@ -88,20 +88,29 @@ def nodes_to_find(node_count: int, percentage: int) -> int:
     return max(MIN_FEASIBLE, node_count * percentage // 100)
 
 
+class Rotation:
+    """Where a sampled search begins, as a position in the visiting order; all profiles share it."""
+
+    __slots__ = ("next_start",)
+
+    def __init__(self) -> None:
+        self.next_start = 0
+
+
 class SchedulingCycle:
-    """Chooses nodes. `next_start` is where a sampled search begins; it moves on with every cycle."""
+    """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
 
     def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *,
-                 percentage: int = 100) -> None:  # fmt: skip
+                 percentage: int = 100, rotation: Rotation | None = None) -> None:  # fmt: skip
         self._cache = cache
         self._runner = runner
         self._nominator = nominator
         self._random = random
         self._percentage = percentage
-        self.next_start = 0
+        self.rotation = rotation if rotation is not None else Rotation()
 
     def schedule(self, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
-        """Return the node for the pod, or why there is none. Changes nothing but `next_start`."""
+        """Return the node for the pod, or why there is none. Changes nothing but the rotation."""
         columns, runner = self._cache.columns, self._runner
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
@@ -156,11 +165,11 @@ class SchedulingCycle:
         order = self._cache.order()
         total = len(order)
         wanted = nodes_to_find(total, self._percentage)
-        start = self.next_start % total
+        start = self.rotation.next_start % total
         rotated: NDArray[np.intp] = np.concatenate([order[start:], order[:start]])
         hits = np.flatnonzero(found.mask[rotated])
         processed = int(hits[wanted - 1]) + 1 if len(hits) >= wanted else total
-        self.next_start = (start + processed) % total
+        self.rotation.next_start = (start + processed) % total
         if len(hits) > wanted:
             mask = np.zeros_like(found.mask)
             mask[rotated[hits[:wanted]]] = True

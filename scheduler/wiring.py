@@ -17,7 +17,8 @@ from scheduler.nominator import Nominator
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.room import Hearts, Wires
-from scheduler.scheduling_cycle import SchedulingCycle
+from scheduler.runners import Profile, Profiles
+from scheduler.scheduling_cycle import Rotation, SchedulingCycle
 from scheduler.status_writer import StatusWriter
 from scheduler.world import WORLD_KINDS, ListedWorld
 from services.api.kinds.node import Node
@@ -72,12 +73,12 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
 def hearts_of(handle: Handle) -> Hearts:
     """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them."""
     switches = handle.switches
-    runner = Runner(default_profile(handle))
+    profiles = Profiles([_profile(handle, Rotation())])
     queue = SchedulingQueue(
         nominator=handle.nominator,
-        sort_key=runner.sort_key,
-        pre_enqueue=runner.pre_enqueue,
-        registrations=runner.registrations(),
+        sort_key=profiles.sort_key,
+        pre_enqueue=profiles.pre_enqueue,
+        registrations_by_profile=profiles.registrations(),
         backoff_initial_s=switches.number("scheduler.backoff_initial_s"),
         backoff_max_s=switches.number("scheduler.backoff_max_s"),
         pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
@@ -86,24 +87,24 @@ def hearts_of(handle: Handle) -> Hearts:
         cache=handle.cache,
         queue=queue,
         exclusions=handle.exclusions,
-        runner=runner,
-        cycle=SchedulingCycle(
-            handle.cache,
-            runner,
-            handle.nominator,
-            handle.random,
-            percentage=switches.integer("scheduler.percentage_of_nodes_to_score"),
-        ),
+        profiles=profiles,
         handlers=EventHandlers(
             handle.cache,
             queue,
             handle.exclusions,
-            runner,
+            profiles,
             handle.random,
-            scheduler_name=handle.profile,
             unbinding=switches.flag("PodUnbinding"),
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
         ),
         decisions=Decisions(),
         metrics=Metrics(handle.profile),
     )
+
+
+def _profile(handle: Handle, rotation: Rotation) -> Profile:
+    runner = Runner(default_profile(handle))
+    percentage = handle.switches.integer("scheduler.percentage_of_nodes_to_score")
+    cycle = SchedulingCycle(handle.cache, runner, handle.nominator, handle.random, percentage=percentage,
+                            rotation=rotation)  # fmt: skip
+    return Profile(handle.profile, runner, cycle)

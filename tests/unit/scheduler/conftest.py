@@ -18,6 +18,7 @@ from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
+from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.world import FixedWorld
 from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
@@ -131,9 +132,8 @@ class Heart:
             self.cache,
             self.queue,
             self.exclusions,
-            self.runner,
+            Profiles([Profile("default-scheduler", self.runner, self.cycle)]),
             chance,
-            scheduler_name="default-scheduler",
             unbinding=assigned.flag("PodUnbinding"),
         )
 

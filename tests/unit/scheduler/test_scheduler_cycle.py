@@ -136,11 +136,11 @@ def test_cycle_15_sampling_stops_at_420_of_1000_and_goes_on_from_there(heart, a)
 
     first = world.schedule(a.pod("p"))
 
-    assert (first.feasible, first.evaluated, world.cycle.next_start) == (420, 420, 420)
+    assert (first.feasible, first.evaluated, world.cycle.rotation.next_start) == (420, 420, 420)
     world.schedule(a.pod("q"))
-    assert world.cycle.next_start == 840
+    assert world.cycle.rotation.next_start == 840
     world.schedule(a.pod("r"))
-    assert world.cycle.next_start == 260
+    assert world.cycle.rotation.next_start == 260
 
 
 @pytest.mark.parametrize(("nodes", "found"), [(50, 50), (500, 230), (1000, 420), (5000, 500), (6000, 300)])

@@ -1,0 +1,54 @@
+"""Several profiles in one scheduler: each has its own plugins and cycle, all share queue, cache and nominations.
+
+A pod belongs to the profile whose name is its `spec.schedulerName`, for life. Source: section 9; upstream
+`pkg/scheduler/profile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.framework.events import Registration
+from scheduler.framework.interface import Status
+from scheduler.framework.runner import Runner
+from scheduler.node_info import PodInfo
+from scheduler.scheduling_cycle import SchedulingCycle
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way of scheduling. `name`: the schedulerName of its pods."""
+
+    name: str
+    runner: Runner
+    cycle: SchedulingCycle
+
+
+class Profiles:
+    """The profiles by name, in the order of the configuration; there is at least one."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._by_name = {profile.name: profile for profile in profiles}
+        self.names = tuple(self._by_name)
+        # One queue has one order: that all profiles sort alike is validated.
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = profiles[0].runner.sort_key
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def of(self, pod: PodInfo) -> Profile:
+        """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
+        return self._by_name[pod.spec.scheduler_name]
+
+    def runner_of(self, pod: PodInfo) -> Runner:
+        """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
+        return self._by_name[pod.spec.scheduler_name].runner
+
+    def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
+        """Return what the pod's own profile says at PreEnqueue."""
+        return self.runner_of(pod).pre_enqueue(pod, first)
+
+    def registrations(self) -> Mapping[str, Mapping[str, tuple[Registration, ...]]]:
+        """Return, by profile and plugin, the events that may change its no: one plugin may hint by its arguments."""
+        return {name: profile.runner.registrations() for name, profile in self._by_name.items()}
