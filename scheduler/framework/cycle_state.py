@@ -23,3 +23,14 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.alive: NDArray[np.bool_] | None = None
+
+    def clone(self) -> CycleState:
+        """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.
+
+        What a plugin's `add_pod` and `remove_pod` change must offer `clone`.
+        """
+        copy = CycleState(self.now)
+        copy.data = {name: value.clone() if hasattr(value, "clone") else value for name, value in self.data.items()}
+        copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
+        copy.alive = self.alive
+        return copy

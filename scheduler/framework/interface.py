@@ -205,12 +205,42 @@ class RowPure(Protocol):
 
 @runtime_checkable
 class PodSetPlugin(Protocol):
-    """Filters whose state must follow pods that are added to or removed from a node for a what-if."""
+    """Filters whose state must follow pods that are added to or removed from a node for a what-if.
+
+    They work on a clone of the cycle's state; what they change there must offer `clone()` (see `CycleState.clone`).
+    """
 
     name: str
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
+
+
+class WhatIfFilters(Protocol):
+    """The profile's filters, asked about a node that was changed in thought."""
+
+    def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
+        """Return the first no for the node with the nominated pods on it, then without them; or success."""
+        ...
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Let the state follow a pod that was put on the node."""
+        ...
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Let the state follow a pod that was taken off the node."""
+        ...
+
+    def has_only_row_filters(self, state: CycleState) -> bool:
+        """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""
+        ...
+
+
+@runtime_checkable
+class UsesFilters(Protocol):
+    """Wants to ask the filters of the profile it belongs to; told once, when the profile is put together."""
+
+    def use_filters(self, filters: WhatIfFilters) -> None: ...
 
 
 @runtime_checkable

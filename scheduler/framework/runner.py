@@ -27,6 +27,7 @@ from scheduler.framework.interface import (
     Mask,
     NormalizePlugin,
     PermitPlugin,
+    PodSetPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -42,6 +43,7 @@ from scheduler.framework.interface import (
     Scores,
     StatefulFilterPlugin,
     Status,
+    UsesFilters,
     VectorFilterPlugin,
     VectorScorePlugin,
 )
@@ -98,6 +100,7 @@ class Runner:
         self._filters = filters
         pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
         self._other_filters = [p for p in filters if p not in pure_filters]
+        self._pod_set = [p for p in plugins if isinstance(p, PodSetPlugin)]
         self._post_filter = [p for p in plugins if isinstance(p, PostFilterPlugin)]
         self._pre_score = [p for p in plugins if isinstance(p, PreScorePlugin)]
         scores = [e for e in profile if isinstance(e.plugin, VectorScorePlugin | ScorePlugin)]
@@ -119,6 +122,9 @@ class Runner:
         row_pure = [p for p in plugins if isinstance(p, RowPure)]
         self._forms = Forms(plugins)
         self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
+        for plugin in plugins:
+            if isinstance(plugin, UsesFilters):
+                plugin.use_filters(self)
 
     # -- queue ---------------------------------------------------------------------------------------
 
@@ -174,16 +180,51 @@ class Runner:
                 mask = mask & passed
         found.nominated = tuple(nominated)
         for row, pods in found.nominated:
-            if mask[row] and not self.fits(state, pod, columns.nodes[row], pods):
+            if mask[row] and not self._fits_beside(state, pod, columns.nodes[row], pods):
                 mask = mask.copy() if mask is remembered.mask else mask
                 mask[row] = False
         found.is_narrowed = mask is not remembered.mask
         found.mask = mask
         return found
 
-    def fits(self, state: CycleState, pod: PodInfo, node: NodeInfo | None, added: list[PodInfo]) -> bool:
-        """Whether the pod would fit beside `added` pods on the node, one plugin after the other."""
-        return node is not None and self.filter_node(state, pod, node.with_pods(added)).is_success
+    def _fits_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo | None, nominated: list[PodInfo]) -> bool:
+        return node is not None and self._filter_crowded(state, pod, node, nominated).is_success
+
+    def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
+        """Return the first no for one node, both with the pods nominated there and without them, or success.
+
+        Both, because nobody knows whether those pods will come: room taken by them must not be promised, and a
+        neighbour that only they would be must not be counted on.
+        """
+        if nominated:
+            status = self._filter_crowded(state, pod, node, nominated)
+            if not status.is_success:
+                return status
+        return self.filter_node(state, pod, node)
+
+    def _filter_crowded(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
+        crowded = node.with_pods(list(nominated))
+        if any(p.name not in state.skip_filter for p in self._pod_set):
+            state = state.clone()
+            for each in nominated:
+                self.add_pod(state, pod, each, crowded)
+        return self.filter_node(state, pod, crowded)
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Let the plugins' state follow a pod that was put on the node for a what-if."""
+        for plugin in self._pod_set:
+            if plugin.name not in state.skip_filter:
+                plugin.add_pod(state, pod, added, node)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Let the plugins' state follow a pod that was taken off the node for a what-if."""
+        for plugin in self._pod_set:
+            if plugin.name not in state.skip_filter:
+                plugin.remove_pod(state, pod, removed, node)
+
+    def has_only_row_filters(self, state: CycleState) -> bool:
+        """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""
+        return all(p.name in state.skip_filter for p in self._other_filters)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return the first filter's no for one node, or success."""
@@ -240,7 +281,7 @@ class Runner:
             # What is still alive would fit but for the pods nominated there.
             node = columns.nodes[row]
             if node is not None and alive[row]:
-                self._blame_node(diagnosis, self.filter_node(state, pod, node.with_pods(pods)), row)
+                self._blame_node(diagnosis, self._filter_crowded(state, pod, node, pods), row)
         return diagnosis
 
     def _blame_node(self, diagnosis: Diagnosis, status: Status, row: int) -> None:
