@@ -121,6 +121,86 @@ class SchedulingGate(View, frozen=True):
     name: str = ""
 
 
+class PersistentVolumeClaimVolumeSource(View, frozen=True):
+    """A claim of the pod's namespace, by name."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolumeSource(View, frozen=True):
+    """A claim made for this pod alone from a template; its name is `<pod>-<volume>`."""
+
+
+class GCEPersistentDiskVolumeSource(View, frozen=True):
+    """A Google disk, by name."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStoreVolumeSource(View, frozen=True):
+    """An Amazon disk, by id."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    read_only: bool = False
+
+
+class AzureDiskVolumeSource(View, frozen=True):
+    """An Azure disk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class RBDVolumeSource(View, frozen=True):
+    """A Ceph image."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = "rbd"
+    read_only: bool = False
+
+
+class ISCSIVolumeSource(View, frozen=True):
+    """An iSCSI disk, identified by its qualified name."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class CSIVolumeSource(View, frozen=True):
+    """A volume that lives and dies with the pod, made by a CSI driver."""
+
+    driver: str = ""
+
+
+class ImageVolumeSource(View, frozen=True):
+    """An OCI image or artifact, mounted (KEP-4639)."""
+
+    reference: str = ""
+
+
+class Volume(View, frozen=True):
+    """A volume of a pod; only the sources that scheduling asks about are read."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    image: ImageVolumeSource | None = None
+
+    def claim_name(self, pod_name: str) -> str:
+        """Return the name of the claim behind it, "" when there is none."""
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod_name}-{self.name}" if self.ephemeral is not None else ""
+
+
 class PodSpec(View, frozen=True):
     """What a pod asks for."""
 
@@ -142,6 +222,7 @@ class PodSpec(View, frozen=True):
     resources: ResourceRequirements | None = None
     host_network: bool = False
     service_account_name: str = ""
+    volumes: tuple[Volume, ...] = ()
 
 
 class ContainerStateRunning(View, frozen=True):

@@ -1,0 +1,45 @@
+"""CSIStorageCapacity: how much a driver can still provision in one part of the cluster (storage.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, LabelSelector, ObjectMeta, View
+from services.api.printing import NAME
+from services.api.quantity import units
+from services.api.resources import Column, Resource
+
+
+class CSIStorageCapacity(View, frozen=True):
+    """One answer of a driver. `node_topology` None: no node can reach it, {}: every one can."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The largest volume that can be made, as far as is known; None: nothing is known."""
+        text = self.maximum_volume_size if self.maximum_volume_size is not None else self.capacity
+        return None if text is None else units(text)
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    capacity = document.get("capacity")
+    return [
+        document["metadata"].get("name", ""), document.get("storageClassName", ""),
+        "<unset>" if capacity is None else str(capacity),
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="CSIStorageCapacity",
+    plural="csistoragecapacities",
+    singular="csistoragecapacity",
+    group="storage.k8s.io",
+    view=CSIStorageCapacity,
+    columns=(NAME, Column("StorageClassName"), Column("Capacity")),
+    cells=_cells,
+)

@@ -1,0 +1,162 @@
+"""PersistentVolume: a piece of storage, where it can be reached from, and which claim has it (core/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.api.kinds.pod import NodeSelector
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+AVAILABLE, BOUND, RELEASED, FAILED, PENDING = "Available", "Bound", "Released", "Failed", "Pending"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""Annotation: the claimRef (or volumeName) was written by the machine, so the machine may take it back."""
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+"""Access modes and how people abbreviate them, in the order in which they are printed."""
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+"""Where volumes and claims named their class before there was a field; it still wins."""
+
+
+class ObjectReference(View, frozen=True):
+    """The claim that a volume belongs to; without uid it is reserved by a person and not yet bound."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(View, frozen=True):
+    """The nodes that can reach the volume."""
+
+    required: NodeSelector | None = None
+
+
+class CSIPersistentVolumeSource(View, frozen=True):
+    """A volume of a CSI driver, by its handle."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class GCEPersistentDisk(View, frozen=True):
+    """A disk by name."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(View, frozen=True):
+    """A disk by id."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    read_only: bool = False
+
+
+class AzureDisk(View, frozen=True):
+    """A disk by URI."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class CinderVolume(View, frozen=True):
+    """A disk by id."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class VsphereVolume(View, frozen=True):
+    """A disk by path."""
+
+    volume_path: str = ""
+
+
+class PersistentVolumeSpec(View, frozen=True):
+    """What the volume is; of its sources only those are read that scheduling counts."""
+
+    capacity: dict[str, str] = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = "Retain"
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    vsphere_volume: VsphereVolume | None = None
+
+
+class PersistentVolumeStatus(View, frozen=True):
+    """Available, Bound, Released, Failed or Pending."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PersistentVolume(View, frozen=True):
+    """A volume as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    @property
+    def storage_class(self) -> str:
+        """The class's name, "" for none."""
+        return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name)
+
+
+def modes_text(modes: list[str] | tuple[str, ...]) -> str:
+    """Return `RWO,RWX`: each mode once, in the usual order."""
+    return ",".join(short for mode, short in MODES.items() if mode in modes)
+
+
+def class_text(document: Document) -> str:
+    """Return the class's name of a volume's or claim's document."""
+    annotations = document["metadata"].get("annotations") or {}
+    return str(annotations.get(CLASS_ANNOTATION) or document.get("spec", {}).get("storageClassName") or "")
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    meta, spec, status = document["metadata"], document.get("spec", {}), document.get("status", {})
+    claim = spec.get("claimRef")
+    return [
+        meta.get("name", ""),
+        str((spec.get("capacity") or {}).get("storage", "0")),
+        modes_text(spec.get("accessModes") or ()),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        class_text(document),
+        spec.get("volumeAttributesClassName") or "<unset>",
+        status.get("reason", ""),
+        age(document, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+RESOURCE = Resource(
+    kind="PersistentVolume",
+    plural="persistentvolumes",
+    singular="persistentvolume",
+    namespaced=False,
+    short_names=("pv",),
+    subresources=("status",),
+    view=PersistentVolume,
+    columns=(
+        NAME, Column("Capacity"), Column("Access Modes"), Column("Reclaim Policy"), Column("Status"), Column("Claim"),
+        Column("StorageClass"), Column("VolumeAttributesClass"), Column("Reason"), AGE,
+        Column("VolumeMode", priority=1),
+    ),
+    cells=_cells,
+    selectable_fields={"name": lambda d: d["metadata"].get("name", "")},
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""PersistentVolumeClaim: a wish for storage, and the volume that fulfils it (core/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
+from services.api.meta import Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.quantity import units
+from services.api.resources import Column, Resource
+
+BOUND, LOST, PENDING = "Bound", "Lost", "Pending"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""Annotation: both sides of the binding are written; from then on a vanished volume makes the claim Lost."""
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation: where the scheduler wants the volume to be; whoever provisions takes it away after a failure."""
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+IN_USE_FINALIZER = "kubernetes.io/pvc-protection"
+
+
+class VolumeResources(View, frozen=True):
+    """Only `requests.storage` is meant."""
+
+    requests: dict[str, str] = {}
+
+
+class PersistentVolumeClaimSpec(View, frozen=True):
+    """What is wished. `storage_class_name`: None was not said (and no default existed), "" is no class."""
+
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeResources = VolumeResources()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+    selector: LabelSelector | None = None
+
+
+class PersistentVolumeClaimStatus(View, frozen=True):
+    """Pending, Bound or Lost; once bound, what the volume really is."""
+
+    phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, str] = {}
+
+
+class PersistentVolumeClaim(View, frozen=True):
+    """A claim as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def storage_class(self) -> str:
+        """The class's name, "" for none."""
+        return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name or "")
+
+    @property
+    def requested_bytes(self) -> int:
+        """How much storage is asked for."""
+        return units(self.spec.resources.requests.get("storage", "0"))
+
+    @property
+    def is_fully_bound(self) -> bool:
+        """Whether both sides of the binding are written."""
+        return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
+
+    @property
+    def selected_node(self) -> str:
+        """The node the scheduler chose for a volume that is yet to be made, or ""."""
+        return self.metadata.annotations.get(SELECTED_NODE, "")
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    meta, spec, status = document["metadata"], document.get("spec", {}), document.get("status", {})
+    volume = spec.get("volumeName", "")
+    return [
+        meta.get("name", ""),
+        "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
+        volume,
+        str((status.get("capacity") or {}).get("storage", "0")) if volume else "",
+        modes_text(status.get("accessModes") or ()) if volume else "",
+        class_text(document),
+        spec.get("volumeAttributesClassName") or "<unset>",
+        age(document, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+RESOURCE = Resource(
+    kind="PersistentVolumeClaim",
+    plural="persistentvolumeclaims",
+    singular="persistentvolumeclaim",
+    short_names=("pvc",),
+    subresources=("status",),
+    view=PersistentVolumeClaim,
+    columns=(
+        NAME, Column("Status"), Column("Volume"), Column("Capacity"), Column("Access Modes"), Column("StorageClass"),
+        Column("VolumeAttributesClass"), AGE, Column("VolumeMode", priority=1),
+    ),
+    cells=_cells,
+    selectable_fields={"name": lambda d: d["metadata"].get("name", "")},
+)  # fmt: skip

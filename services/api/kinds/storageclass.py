@@ -1,0 +1,71 @@
+"""StorageClass: who makes volumes, where, and whether before or after the pod has a node (storage.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+class TopologySelectorLabelRequirement(View, frozen=True):
+    """The node's label must have one of the values."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(View, frozen=True):
+    """Requirements are ANDed; a term without any matches every node."""
+
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(View, frozen=True):
+    """A class as rooms see it. `allowed_topologies` are ORed; none means anywhere."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    reclaim_policy: str = "Delete"
+    volume_binding_mode: str = IMMEDIATE
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+    @property
+    def can_provision(self) -> bool:
+        """Whether somebody makes volumes of this class."""
+        return self.provisioner not in ("", NO_PROVISIONER)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether claims wait for the first pod that uses them."""
+        return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    meta = document["metadata"]
+    mark = " (default)" if (meta.get("annotations") or {}).get(IS_DEFAULT) == "true" else ""
+    return [
+        meta.get("name", "") + mark, document.get("provisioner", ""), document.get("reclaimPolicy", "Delete"),
+        document.get("volumeBindingMode", IMMEDIATE), bool(document.get("allowVolumeExpansion")), age(document, now),
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="StorageClass",
+    plural="storageclasses",
+    singular="storageclass",
+    group="storage.k8s.io",
+    namespaced=False,
+    short_names=("sc",),
+    view=StorageClass,
+    columns=(
+        NAME, Column("Provisioner"), Column("ReclaimPolicy"), Column("VolumeBindingMode"),
+        Column("AllowVolumeExpansion"), AGE,
+    ),
+    cells=_cells,
+)  # fmt: skip
