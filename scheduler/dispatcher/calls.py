@@ -1,0 +1,213 @@
+"""The two calls that scheduling a pod makes: say why it waits, and bind it.
+
+A status patch carries the status it starts from and the wishes for it, so that it knows whether it would change
+anything; the document that is sent is made when it is sent. Strategic merge, so no resource version: the last
+writer of a condition wins. The uid is a precondition: a pod created again under the name is never touched.
+Source: kep-5229 5 and 6; kep-5501 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.conditions import NOT_READY, POD_SCHEDULED
+from services.api.kinds.pod import Pod
+from services.api.meta import Condition, Document, Key, find_condition
+from services.api.times import format_time
+
+POD_STATUS_PATCH: Final = "pod_status_patch"
+POD_BINDING: Final = "pod_binding"
+RELEVANCES: Final = {POD_STATUS_PATCH: 1, POD_BINDING: 2}
+"""A bind makes every word about waiting pointless."""
+CAUSES_MAX: Final = 8
+
+
+class SetCondition(msgspec.Struct, frozen=True):
+    """A condition as it should read."""
+
+    reason: str
+    message: str
+    type: str = POD_SCHEDULED
+    status: str = "False"
+
+    def changes(self, old: Condition | None) -> bool:
+        """Whether the condition reads differently now."""
+        return old is None or (old.status, old.reason, old.message) != (self.status, self.reason, self.message)
+
+    def entry(self, old: Condition | None, wall_s: float) -> Document:
+        """Return the element of the patch; the transition time moves only with the status."""
+        since = old.last_transition_time if old is not None and old.status == self.status else None
+        return {
+            "type": self.type,
+            "status": self.status,
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": since or format_time(wall_s),
+        }
+
+    def result(self, old: Condition | None) -> Condition | None:
+        """Return the condition afterwards."""
+        since = old.last_transition_time if old is not None and old.status == self.status else None
+        return Condition(type=self.type, status=self.status, reason=self.reason, message=self.message,
+                         last_transition_time=since)  # fmt: skip
+
+
+class ClearCondition(msgspec.Struct, frozen=True):
+    """A condition that should be absent, if its reason is this one: others' conditions are not ours to remove."""
+
+    reason: str = NOT_READY
+    type: str = POD_SCHEDULED
+
+    def changes(self, old: Condition | None) -> bool:
+        """Whether the condition is there with that reason."""
+        return old is not None and old.reason == self.reason
+
+    def entry(self, old: Condition | None, wall_s: float) -> Document:
+        """Return the element of the patch that deletes the list's entry."""
+        return {"$patch": "delete", "type": self.type}
+
+    def result(self, old: Condition | None) -> Condition | None:
+        """Return what is there afterwards."""
+        return None if self.changes(old) else old
+
+
+Wish = SetCondition | ClearCondition
+
+
+class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """`PATCH pods/status`: wishes for conditions and, perhaps, the nomination.
+
+    `conditions`, `nominated_node` and `rv` are the status it starts from. `nomination`: None leaves it alone,
+    "" clears it. `event`: reason and message of an Event told when, and only if, the call is made. `causes`:
+    traceparents of the decisions that asked for it, the newest first.
+    """
+
+    key: Key
+    uid: str
+    conditions: tuple[Condition, ...] = ()
+    nominated_node: str = ""
+    rv: int = 0
+    wishes: tuple[Wish, ...] = ()
+    nomination: str | None = None
+    event: tuple[str, str] | None = None
+    causes: tuple[str, ...] = ()
+    call_type: ClassVar[str] = POD_STATUS_PATCH
+
+    @property
+    def is_noop(self) -> bool:
+        """Whether the status says all that already."""
+        return not self._renominates and not any(
+            w.changes(find_condition(self.conditions, w.type)) for w in self.wishes
+        )
+
+    @property
+    def _renominates(self) -> bool:
+        return self.nomination is not None and self.nomination != self.nominated_node
+
+    def merged(self, old: StatusPatch) -> Self:
+        """Return this call with the older one's nomination, conditions and event where this one is silent on them."""
+        types = {wish.type for wish in self.wishes}
+        kept = tuple(wish for wish in old.wishes if wish.type not in types)
+        causes = tuple(dict.fromkeys((*self.causes, *old.causes)))[:CAUSES_MAX]
+        # A newer base replaces an older one, but not the other way round: an object in the queue may lag.
+        base = old if old.rv > self.rv else self
+        return replace(
+            self,
+            conditions=base.conditions,
+            nominated_node=base.nominated_node,
+            rv=base.rv,
+            wishes=self.wishes + kept,
+            nomination=old.nomination if self.nomination is None else self.nomination,
+            event=self.event if self.wishes else old.event,
+            causes=causes,
+        )
+
+    def synced(self, pod: Pod) -> Self:
+        """Return this call over the status the watch shows, unless it is older than what is known."""
+        if pod.metadata.rv < self.rv:
+            return self
+        status = pod.status
+        return replace(
+            self, conditions=status.conditions, nominated_node=status.nominated_node_name, rv=pod.metadata.rv
+        )
+
+    def after(self, done: object, rv: int) -> Self:
+        """Return this call over the status that `done` left."""
+        if not isinstance(done, StatusPatch) or (rv and rv < self.rv):
+            return self
+        left = {condition.type: condition for condition in done.conditions}
+        for wish in done.wishes:
+            result = wish.result(left.get(wish.type))
+            if result is None:
+                left.pop(wish.type, None)
+            else:
+                left[wish.type] = result
+        nominated = done.nominated_node if done.nomination is None else done.nomination
+        return replace(self, conditions=tuple(left.values()), nominated_node=nominated, rv=max(rv, self.rv))
+
+    def document(self, wall_s: float) -> Document | None:
+        """Return the strategic merge patch to send now, or None when there is nothing to say."""
+        status: Document = {}
+        entries = [
+            wish.entry(old, wall_s)
+            for wish in self.wishes
+            for old in [find_condition(self.conditions, wish.type)]
+            if wish.changes(old)
+        ]
+        if entries:
+            status["conditions"] = entries
+        if self._renominates:
+            status["nominatedNodeName"] = self.nomination or None
+        return {"status": status} if status else None
+
+
+def status_patch(
+    pod: Pod,
+    *wishes: Wish,
+    nomination: str | None = None,
+    event: tuple[str, str] | None = None,
+    traceparent: str = "",
+) -> StatusPatch:
+    """Return the call that makes these wishes of the pod as it is known."""
+    return StatusPatch(
+        key=pod.metadata.key,
+        uid=pod.metadata.uid,
+        conditions=pod.status.conditions,
+        nominated_node=pod.status.nominated_node_name,
+        rv=pod.metadata.rv,
+        wishes=wishes,
+        nomination=nomination,
+        event=event,
+        causes=(traceparent,) if traceparent else (),
+    )
+
+
+class PodBinding(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST pods/binding`: never without effect; a later one replaces it. Its span is the binding cycle's child."""
+
+    key: Key
+    uid: str
+    node: str
+    expected_unbind_count: int | None = None
+    causes: tuple[str, ...] = ()
+    call_type: ClassVar[str] = POD_BINDING
+
+    @property
+    def is_noop(self) -> bool:
+        """Never: whether the pod is bound is for the server to say."""
+        return False
+
+    def merged(self, old: PodBinding) -> Self:
+        """Return this call: the latest choice of a node holds."""
+        return self
+
+    def synced(self, pod: Pod) -> Self:
+        """Return this call: the watch's answer is the binder's business."""
+        return self
+
+    def after(self, done: object, rv: int) -> Self:
+        """Return this call: a status does not concern it."""
+        return self
