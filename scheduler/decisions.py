@@ -27,6 +27,9 @@ class Decision:
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
     ranking: Ranking | None = None
     nominated_node: str = ""
+    victims: tuple[str, ...] = ()
+    """Pods that were to leave for this one, as `namespace/name`."""
+    preempted_by: str = ""
 
     def document(self) -> dict[str, Any]:
         """Return the part of `explain pod/…` that this cycle knows (walls 10)."""
@@ -41,6 +44,9 @@ class Decision:
             "rejected": self.rejected,
             "scores": ranking.scores if ranking is not None else {},
             "final": ranking.totals if ranking is not None else {},
+            "weights": dict(ranking.weights) if ranking is not None else {},
+            "victims": list(self.victims),
+            "preempted_by": self.preempted_by,
             "message": self.message,
             "nominated_node": self.nominated_node,
         }

@@ -139,9 +139,11 @@ def simulate(
     progress: Progress | None = None,
     disturb: Callable[[Auditor], Disturb] | None = None,
     patience: float = 1.0,
+    afterwards: Callable[[SimMesh], None] | None = None,
 ) -> RunResult:
     """Tell the story in virtual time and judge every invariant as it goes.
 
+    `afterwards` may look into the mesh as the story left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
@@ -154,7 +156,10 @@ def simulate(
         mesh = SimMesh(plan, on_line=_both(auditor, writes), witness=auditor)
         meshes.append(mesh)
         trouble = disturb(auditor) if disturb is not None else None
-        return await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
+        tale = await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
+        if afterwards is not None:
+            afterwards(mesh)
+        return tale
 
     tale = simloop.run(told(), seed=seed)
     mesh = meshes[0]

@@ -112,6 +112,10 @@ class SimMesh:
         """Return the names of all components, sorted."""
         return sorted(self._processes)
 
+    def room(self, component: str) -> Room | None:
+        """Return the component's living incarnation, to look at; None when it is down."""
+        return self._process(component).room
+
     def _process(self, component: str) -> _Process:
         room, _, name = component.partition("/")
         if room == "kubelet" and name in self._host_of:

@@ -1,0 +1,180 @@
+"""`keplab explain`: why is it so; asked of the scheduler that decided it."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from services.api.meta import Key
+from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
+from services.runtime.mesh_directory import read_state
+from services.scenarios.run import load_story, simulate
+from services.scenarios.script import ScriptError
+from services.scenarios.simulated_mesh import SimMesh
+
+TIMEOUT_S = 10.0
+BEST_NODES = 5
+POD_KINDS = ("pod", "pods", "po")
+EPILOG = """\
+\b
+Examples:
+  keplab explain pod/web-7d4b9c-x2x5k -n shop       (a mesh started by `keplab up`)
+  keplab explain pod/web-7d4b9c-x2x5k -o json | jq .would_fit_if
+  keplab explain scheduler/queue                    every pool, who waits there, and for what
+  keplab explain pod/p --run experiments/unbinding/no-alternative.txt
+"""
+
+
+@click.command("explain", epilog=EPILOG)
+@click.argument("target", metavar="KIND/NAME")
+@click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
+@data_option
+@click.option("--run", "story", type=click.Path(path_type=Path), help="simulate this scenario and ask at its end")
+@click.option("--seed", type=int, default=0, show_default=True)
+@output_option
+def COMMAND(target: str, namespace: str, data: Path, story: Path | None, seed: int, output: str) -> int:  # noqa: N802
+    """Say why a pod is where it is, or nowhere, and what is the smallest change that would help.
+
+    The answer comes from the scheduler's record of its last decision, its queue, and from filtering again.
+    """
+    kind, _, name = target.rpartition("/")
+    if target == "scheduler/queue":
+        path = "/explain/queue"
+    elif kind in POD_KINDS and name:
+        path = f"/explain/{namespace}/{name}"
+    else:
+        fail(f"{target!r}: want pod/NAME or scheduler/queue")
+    found = _simulated(story, seed, path) if story is not None else _asked(data, path)
+    if found is None:
+        fail(f"no scheduler knows pod {namespace}/{name}", EXIT_FAILED)
+    if output == "json":
+        print_json(found)
+    elif path == "/explain/queue":
+        _show_queue(found)
+    else:
+        _show_pod(found)
+    return EXIT_OK
+
+
+def _asked(data: Path, path: str) -> dict[str, Any] | None:
+    """Return what the schedulers of the mesh say: the answer of the one that decided last, or waits for it."""
+    state = read_state(data)
+    if state is None:
+        fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
+    answers: list[dict[str, Any]] = []
+    for process in state["processes"]:
+        if process["name"].startswith("scheduler") and process["port"]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}{path}", timeout=TIMEOUT_S) as reply:
+                    answers.append({"scheduler": process["name"], **msgspec.json.decode(reply.read())})
+            except urllib.error.HTTPError as error:
+                if error.code != 404:
+                    fail(f"{process['name']} answers {error.code} to {path}", EXIT_FAILED)
+            except OSError as error:
+                fail(f"{process['name']} on port {process['port']} does not answer: {error}", EXIT_FAILED)
+    if path == "/explain/queue" and len(answers) > 1:
+        return max(answers, key=lambda a: len(a["pods"]))
+    return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)
+
+
+def _simulated(story: Path, seed: int, path: str) -> dict[str, Any] | None:
+    found: list[dict[str, Any] | None] = []
+
+    def ask(mesh: SimMesh) -> None:
+        rooms: list[Any] = [mesh.room(name) for name in mesh.components() if name.startswith("scheduler")]
+        explainers = [room.explainer for room in rooms if room is not None]
+        if path == "/explain/queue":
+            found.extend(explainer.queue() for explainer in explainers)
+        else:
+            _, _, namespace, name = path.split("/")
+            found.extend(explainer.pod(Key(namespace, name)) for explainer in explainers)
+
+    try:
+        simulate(load_story(story), seed=seed, afterwards=ask)
+    except ScriptError as error:
+        fail(str(error))
+    answers = [answer for answer in found if answer is not None]
+    return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
+
+
+def _show_pod(found: dict[str, Any]) -> None:
+    pool, node = found["pool"], found["node"]
+    if node:
+        click.echo(f"pod {found['pod']} is on node {node} ({found['phase'] or 'gone'}), attempt {found['attempts']}")
+    elif pool:
+        click.echo(
+            f"pod {found['pod']} has no node: {pool} for {_seconds(found['pool_since_s'])}, "
+            f"{found['attempts']} attempts, next by time alone in {_seconds(found['next_attempt_in_s'])}"
+        )
+    else:
+        gone = "has no node and waits nowhere" if found["exists"] else "is gone"
+        click.echo(f"pod {found['pod']} {gone}; last attempt {found['attempts']}: {found['outcome'] or 'never tried'}")
+    for label, key in (("message", "message"), ("gated by", "gated_by"), ("nominated to", "nominated_node"),
+                       ("preempted by", "preempted_by")):  # fmt: skip
+        if found.get(key):
+            click.echo(f"{label}: {found[key]}")
+    if found["victims"]:
+        click.echo(f"preempts: {', '.join(found['victims'])}")
+    if found["excluded"]:
+        click.echo("stays away from: " + ", ".join(f"{n} ({why})" for n, why in sorted(found["excluded"].items())))
+    _show_nodes(found)
+    if found["would_fit_if"]:
+        click.echo("\nIt would fit with any one of these changes (each was filtered again):")
+        rows = [(c["dimension"], c["change"], _named(c)) for c in found["would_fit_if"]]
+        print_table(("dimension", "change", "then on"), rows)
+    if found["wakes_on"]:
+        click.echo("\nTried again after:")
+        for event in found["wakes_on"]:
+            click.echo(f"  {event}")
+
+
+def _named(change: dict[str, Any]) -> str:
+    more = change["node_count"] - len(change["nodes"])
+    return ", ".join(change["nodes"]) + (f" and {more} more" if more > 0 else "")
+
+
+def _show_nodes(found: dict[str, Any]) -> None:
+    if found["rejected"]:
+        click.echo(f"\n{found['evaluated']} nodes were looked at; refused by:")
+        rows = [
+            (plugin, reason, nodes)
+            for plugin, reasons in found["rejected"].items()
+            for reason, nodes in sorted(reasons.items())
+        ]
+        print_table(("plugin", "reason", "nodes"), rows, texts=2)
+    if found["final"]:
+        best = sorted(found["final"], key=lambda n: (-found["final"][n], n))[:BEST_NODES]
+        click.echo(f"\n{found['feasible_count']} of {found['evaluated']} nodes fitted; scores of the best, 0 to 100:")
+        plugins = sorted(found["scores"])
+        weights = found["weights"]
+        columns = ("node", *(f"{plugin} ×{weights[plugin]}" for plugin in plugins), "sum")
+        rows = [(n, *(found["scores"][p].get(n, "-") for p in plugins), found["final"][n]) for n in best]
+        print_table(columns, rows, texts=1)
+
+
+def _show_queue(found: dict[str, Any]) -> None:
+    click.echo(", ".join(f"{count} {pool}" for pool, count in found["counts"].items()))
+    if not found["pods"]:
+        click.echo("nobody waits")
+        return
+    click.echo()
+    print_table(
+        ("POOL", "POD", "PRIORITY", "ATTEMPTS", "IN POOL", "NEXT BY TIME", "MOVED BY", "REJECTED BY", "NOMINATED"),
+        [
+            (
+                pod["pool"], pod["pod"], pod["priority"], pod["attempts"], _seconds(pod["pool_since_s"]),
+                _seconds(pod["next_attempt_in_s"]), pod["moved_by"],
+                pod["gated_by"] or ", ".join(pod["rejected_by"]), pod["nominated_node"],
+            )
+            for pod in found["pods"]
+        ],
+    )  # fmt: skip
