@@ -209,7 +209,7 @@ class SchedulingQueue:
         self._pods[info.key] = queued
         self._keys[info.uid] = info.key
         self._move_to_active(queued, UNSCHEDULED_POD_ADD)
-        self._nominate(info)
+        self.nominator.update(None, info)
 
     def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
                   traceparent: str = "") -> QueuedPod:  # fmt: skip
@@ -246,7 +246,7 @@ class SchedulingQueue:
         queued.info = info
         if traceparent:
             queued.traceparent = traceparent
-        self._nominate(info)
+        self.nominator.update(old, info)
         if queued.pool is Pool.GATED:
             if any(self._gate_cares(queued, event) for event, _ in events):
                 queued.timestamp = now
@@ -346,10 +346,7 @@ class SchedulingQueue:
         for queued in self._candidates(event, interested):
             if only is not None and not only(queued):
                 continue
-            if queued.pool is Pool.GATED:
-                if self._gate_cares(queued, event):
-                    self._leave(queued)
-                    self._move_to_active(queued, event)
+            if queued.pool is Pool.GATED and not self._gate_cares(queued, event):
                 continue
             strategy = self._worth(queued, event, old, new)
             if strategy is not Strategy.SKIP:
@@ -409,7 +406,7 @@ class SchedulingQueue:
             queued = self._peek(heap)
             if queued is not None:
                 deadlines.append(max(self._first_free(queued), now))
-        if self.pools[Pool.UNSCHEDULABLE] and self._next_leftover_flush is not None:
+        if (self.pools[Pool.UNSCHEDULABLE] or self.pools[Pool.GATED]) and self._next_leftover_flush is not None:
             deadlines.append(self._next_leftover_flush)
         return min(deadlines, default=None)
 
@@ -424,10 +421,11 @@ class SchedulingQueue:
 
     def _flush_leftovers(self, now: float) -> None:
         late = [q for q in self._unschedulable.values()
-                if q.pool is Pool.UNSCHEDULABLE and now - q.timestamp > UNSCHEDULABLE_STAY_S]  # fmt: skip
+                if now - q.timestamp > UNSCHEDULABLE_STAY_S
+                and (q.pool is not Pool.GATED or self._gate_cares(q, UNSCHEDULABLE_TIMEOUT))]  # fmt: skip
         for queued in late:
-            queued.is_rescued = True
             self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT, now)
+            queued.is_rescued = queued.pool is not Pool.GATED
 
     # -- back-off ----------------------------------------------------------------------------------------------
 
@@ -547,9 +545,6 @@ class SchedulingQueue:
     def _count_incoming(self, pool: Pool, event: ClusterEvent) -> None:
         key = (pool.value, event.label)
         self.incoming[key] = self.incoming.get(key, 0) + 1
-
-    def _nominate(self, info: PodInfo) -> None:
-        self.nominator.set(info, info.pod.status.nominated_node_name)
 
     # -- hints -----------------------------------------------------------------------------------------------------
 
