@@ -68,6 +68,7 @@ class Cache:
         old, info.node = info.node, node
         if old is not None and not _placement_changed(old, node):
             return  # a heartbeat: remembered answers stay good
+        info.touch()
         info.allocatable = _parse(node.status.allocatable)
         self._tree.set(name, node.metadata.labels)
         self.columns.set_node(info)
@@ -138,6 +139,7 @@ class Cache:
         info = self.nodes[state.node_name]
         if pod.requests is old.requests and pod.ports == old.ports:
             info.pods[pod.uid] = pod
+            info.touch()
             return
         self._discharge(old.uid, state.node_name)
         self._charge(pod, state.node_name)

@@ -205,6 +205,7 @@ class EventHandlers:
         if queued is not None and queued.uid == uid:
             self._queue.delete(pod.metadata.key)
         if state is None:
+            self._queue.nominator.remove(uid)
             if pod.status.nominated_node_name:
                 self._room_for_lesser(PodInfo(pod), pod.status.nominated_node_name, now)
             return []
@@ -214,11 +215,10 @@ class EventHandlers:
         return []
 
     def _room_for_lesser(self, pod: PodInfo, node: str, now: float) -> None:
-        """A nomination ended: pods of at most that priority may use the room."""
-        self._queue.nominator.remove(pod.uid)
+        """A nomination ended: pods of at most that priority may use the room, and the pod itself may look anew."""
 
         def is_lesser(queued: QueuedPod) -> bool:
-            return queued.info.priority <= pod.priority and queued.uid != pod.uid
+            return queued.info.priority <= pod.priority
 
         self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(pod.pod, node), None, now, only=is_lesser)
 

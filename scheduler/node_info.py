@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 from scheduler.requests import PodRequests, requests_of
 from services.api.kinds.node import Node
@@ -13,6 +14,7 @@ from services.api.meta import Key, ObjectMeta
 HostPort = tuple[str, str, int]
 """`(host IP, protocol, port)`."""
 ANY_IP = "0.0.0.0"
+_generations: Final = itertools.count(1)
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -69,11 +71,12 @@ class NodeInfo:
 
     `requested` counts real requests by resource, `nonzero_*` those with the defaults of section 6
     (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
-    not known (yet, or any more). `slot` is the node's row in the columns, -1 without one.
+    not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
+    another number, of no order in particular, after each change of the node or of a pod on it.
     """
 
-    __slots__ = ("allocatable", "name", "node", "nonzero_cpu", "nonzero_memory", "pods", "requested", "slot",
-                 "used_ports")  # fmt: skip
+    __slots__ = ("allocatable", "generation", "name", "node", "nonzero_cpu", "nonzero_memory", "pods", "requested",
+                 "slot", "used_ports")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -85,6 +88,7 @@ class NodeInfo:
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
         self.used_ports: dict[HostPort, int] = {}
+        self.generation = next(_generations)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -103,7 +107,12 @@ class NodeInfo:
             self._count(pod, -1)
         return pod
 
+    def touch(self) -> None:
+        """Note a change that no count shows: of the node itself, or of a pod that costs what it did."""
+        self.generation = next(_generations)
+
     def _count(self, pod: PodInfo, sign: int) -> None:
+        self.generation = next(_generations)
         need = pod.requests
         requested = self.requested
         for name, amount in need.wanted:

@@ -8,11 +8,16 @@ from scheduler.node_info import PodInfo
 
 
 class Nominator:
-    """Nominated pods by node. A pod is nominated to at most one node."""
+    """Nominated pods by node. A pod is nominated to at most one node.
+
+    `generation_of(node)` is another number after each change of the nominations to that node.
+    """
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_by_uid: dict[str, str] = {}
+        self._generations: dict[str, int] = {}
+        self._changes = 0
 
     def __len__(self) -> int:
         return len(self._node_by_uid)
@@ -21,12 +26,27 @@ class Nominator:
         """Return the node the pod is nominated to, or ""."""
         return self._node_by_uid.get(uid, "")
 
+    def generation_of(self, node: str) -> int:
+        """Return a number that changes with the nominations to the node; 0 for none."""
+        return self._generations.get(node, 0)
+
     def set(self, pod: PodInfo, node: str) -> None:
         """Nominate the pod to the node; "" only removes."""
         self.remove(pod.uid)
         if node:
             self._by_node.setdefault(node, {})[pod.uid] = pod
             self._node_by_uid[pod.uid] = node
+            self._note(node)
+
+    def update(self, old: PodInfo | None, new: PodInfo) -> None:
+        """Follow a pod's newer form: what its status says of a nomination counts, once it has said anything.
+
+        A nomination made here, and not yet written, outlives updates that know nothing of it.
+        """
+        said = new.pod.status.nominated_node_name
+        if not said and (old is None or not old.pod.status.nominated_node_name):
+            said = self.node_of(new.uid)
+        self.set(new, said)
 
     def remove(self, uid: str) -> None:
         """Drop the pod's nomination, if any."""
@@ -34,16 +54,30 @@ class Nominator:
         if node:
             pods = self._by_node[node]
             del pods[uid]
+            self._note(node)
             if not pods:
                 del self._by_node[node]
+                # Nothing there is like nothing ever there; only live numbers are kept.
+                del self._generations[node]
+
+    def _note(self, node: str) -> None:
+        self._changes += 1
+        self._generations[node] = self._changes
+
+    def rivals(self, node: str, pod: PodInfo) -> list[PodInfo]:
+        """Return the other pods of at least this priority that are nominated to the node."""
+        pods = self._by_node.get(node)
+        if not pods:
+            return []
+        return [p for p in pods.values() if p.priority >= pod.priority and p.uid != pod.uid]
 
     def competitors(self, pod: PodInfo) -> Iterable[tuple[str, list[PodInfo]]]:
         """Yield each node with the other pods of at least this priority nominated there."""
-        for node, pods in self._by_node.items():
-            rivals = [p for p in pods.values() if p.uid != pod.uid and p.priority >= pod.priority]
+        for node in self._by_node:
+            rivals = self.rivals(node, pod)
             if rivals:
                 yield node, rivals
 
     def of_lower_priority(self, node: str, priority: int) -> list[PodInfo]:
-        """Return pods nominated to the node with at most this priority."""
-        return [p for p in self._by_node.get(node, {}).values() if p.priority <= priority]
+        """Return pods nominated to the node with a priority below this one."""
+        return [p for p in self._by_node.get(node, {}).values() if p.priority < priority]
