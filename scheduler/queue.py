@@ -3,10 +3,10 @@
 Three stores. *Active*: ready, ordered by QueueSort. *Back-off*: waiting out a penalty, in two heaps, one for
 pods that plugins rejected and one for pods that came back by an error; an idle scheduler may take from the
 first before its time (KEP-5142), never from the second. *Unschedulable*: waiting for an event that a
-plugin's hint finds promising (KEP-4247); gated pods wait there too.
+plugin's hint finds promising (`hints`); gated pods wait there too.
 
-A pod popped and not yet done is *in flight*: events are kept for it, so that what happened while it was
-being tried is not missed. All times are the caller's monotonic seconds.
+A pod popped and not yet done is *in flight* (`in_flight`): events are kept for it, so that what happened while
+it was being tried is not missed. All times are the caller's monotonic seconds.
 
 Invariant: a key is in exactly one pool; `pools` counts them.
 Source: scheduler-queue-and-cycles 2; upstream `backend/queue` v1.34.
@@ -15,13 +15,10 @@ Source: scheduler-queue-and-cycles 2; upstream `backend/queue` v1.34.
 from __future__ import annotations
 
 import heapq
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 from typing import Any, Final
 
+from scheduler.backoff import Backoff
 from scheduler.framework.events import (
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
@@ -29,94 +26,40 @@ from scheduler.framework.events import (
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_TIMEOUT,
     UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
     ClusterEvent,
-    Hint,
     Registration,
 )
 from scheduler.framework.interface import SUCCESS, Status
+from scheduler.hints import Hints, Strategy
+from scheduler.in_flight import InFlight
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
+from scheduler.queued_pod import Pool, QueuedPod
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 
+__all__ = ["Pool", "QueuedPod", "SchedulingQueue", "Strategy"]
+
 UNSCHEDULABLE_STAY_S: Final = 300.0
 LEFTOVER_PERIOD_S: Final = 30.0
-WINDOW_S: Final = 1.0
-
-
-class Pool(StrEnum):
-    """Where a queued pod is; the values are upstream's metric labels."""
-
-    NONE = ""
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    ERROR_BACKOFF = "error_backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in_flight"
-
-
-class Strategy(Enum):
-    """What an event makes of a rejected pod."""
-
-    SKIP = 0
-    AFTER_BACKOFF = 1
-    IMMEDIATELY = 2
-
-
-@dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A pod with its history in the queue.
-
-    `timestamp`: when it last (re)entered. `unschedulable_count` and `consecutive_errors` drive the
-    back-off. `not_before`: no attempt before this time, whatever happens (kubelet-unbinding 7.2).
-    `moved_by` names the event that last moved it, `rescued` that it was the periodic flush.
-    """
-
-    info: PodInfo
-    timestamp: float
-    initial_attempt: float | None = None
-    attempts: int = 0
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
-    gating_plugin: str = ""
-    unschedulable_count: int = 0
-    consecutive_errors: int = 0
-    backoff_expiration: float | None = None
-    not_before: float = 0.0
-    pool: Pool = Pool.NONE
-    ticket: int = 0
-    moved_by: str = ""
-    is_rescued: bool = False
-    traceparent: str = ""
-
-    @property
-    def key(self) -> Key:
-        """`(namespace, name)`."""
-        return self.info.key
-
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.info.uid
-
-
-@dataclass(frozen=True, slots=True)
-class _Happened:
-    event: ClusterEvent
-    old: Any
-    new: Any
-    only_uid: str = ""
-
+IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
+PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 
 PreEnqueue = Callable[[PodInfo, str], Status]
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+GateObserver = Callable[[QueuedPod, Status, float], None]
+
+
+def _unheard(queued: QueuedPod, status: Status, now: float) -> None:
+    """Nobody wants to know what PreEnqueue said."""
 
 
 class SchedulingQueue:
     """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin.
 
     `registrations_by_profile`: the same by schedulerName, where profiles give a plugin different arguments.
+    `on_gate(pod, status, now)` hears every rejection at PreEnqueue, and that a pod rejected before now passes.
     """
 
     def __init__(
@@ -130,14 +73,14 @@ class SchedulingQueue:
         backoff_max_s: float = 10.0,
         pop_from_backoff: bool = True,
         nominator: Nominator | None = None,
+        on_gate: GateObserver = _unheard,
     ) -> None:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
-        self._registrations = dict(registrations or {})
-        self._registrations_by_profile = dict(registrations_by_profile or {})
-        self._backoff_initial_s = backoff_initial_s
-        self._backoff_max_s = backoff_max_s
+        self._hints = Hints(registrations or {}, registrations_by_profile or {})
+        self._backoff_of = Backoff(backoff_initial_s, backoff_max_s, is_in_windows=pop_from_backoff)
         self._pop_from_backoff = pop_from_backoff
+        self._on_gate = on_gate
         self.nominator = nominator if nominator is not None else Nominator()
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self.incoming: dict[tuple[str, str], int] = {}
@@ -151,10 +94,7 @@ class SchedulingQueue:
         self._error_backoff: list[tuple[Any, ...]] = []
         self._unschedulable: dict[Key, QueuedPod] = {}
         self._rejected_by: dict[str, dict[Key, QueuedPod]] = {}
-        self._interest: dict[ClusterEvent, list[str]] = {}
-        self._in_flight: dict[str, int] = {}
-        self._events: deque[_Happened] = deque()
-        self._events_start = 0
+        self._in_flight = InFlight()
         self._next_leftover_flush: float | None = None
 
     # -- looking in ------------------------------------------------------------------------------------
@@ -169,8 +109,8 @@ class SchedulingQueue:
 
     def next_attempt(self, queued: QueuedPod) -> float | None:
         """Return when time alone makes the pod ready; None when it is ready, or when only an event helps."""
-        if queued.pool in (Pool.BACKOFF, Pool.ERROR_BACKOFF):
-            return self._first_free(queued)
+        if queued.pool in IN_BACKOFF:
+            return self._backoff_of.first_free(queued)
         return queued.timestamp + UNSCHEDULABLE_STAY_S if queued.pool is Pool.UNSCHEDULABLE else None
 
     def by_uid(self, uid: str) -> QueuedPod | None:
@@ -185,30 +125,32 @@ class SchedulingQueue:
     @property
     def in_flight_event_count(self) -> int:
         """Events kept for pods in flight."""
-        return len(self._events)
+        return self._in_flight.event_count
 
     def unschedulable_plugins(self) -> dict[str, int]:
-        """Return how many waiting pods each plugin rejected."""
-        return {plugin: len(pods) for plugin, pods in self._rejected_by.items() if pods}
+        """Return how many pods, each rejected and not tried again since, every plugin rejected."""
+        found: dict[str, int] = {}
+        for queued in self._pods.values():
+            if queued.pool is not Pool.IN_FLIGHT:
+                for plugin in sorted(queued.rejectors):
+                    found[plugin] = found.get(plugin, 0) + 1
+        return found
 
     def wakes_on(self, queued: QueuedPod) -> list[str]:
         """Return the events that may wake the pod, as `Plugin: Resource/Action`."""
         return [
             f"{plugin}: {r.event.resource}/{r.event.action.name or r.event.action}"
-            for plugin in sorted(queued.unschedulable_plugins | queued.pending_plugins)
-            for r in self._registered(queued, plugin)
+            for plugin in sorted(queued.rejectors)
+            for r in self._hints.registered(queued, plugin)
         ]
 
     # -- pods come and go --------------------------------------------------------------------------------
 
-    def add(self, info: PodInfo, now: float, *, traceparent: str = "") -> None:
-        """Take in a pod that waits for a node."""
-        if info.key in self._pods:
-            self.delete(info.key)
-        queued = QueuedPod(info, now, attempts=info.attempts, traceparent=traceparent)
-        self._pods[info.key] = queued
-        self._keys[info.uid] = info.key
-        self._move_to_active(queued, UNSCHEDULED_POD_ADD)
+    def add(self, info: PodInfo, now: float, *, traceparent: str = "",
+            event: ClusterEvent = UNSCHEDULED_POD_ADD) -> None:  # fmt: skip
+        """Take in a pod that waits for a node; `event` is how we came to know it."""
+        queued = self._take_in(QueuedPod(info, now, attempts=info.attempts, traceparent=traceparent))
+        self._move_to_active(queued, event, now)
         self.nominator.update(None, info)
 
     def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
@@ -217,49 +159,44 @@ class SchedulingQueue:
 
         It waits in the error heap: that back-off is a rate limit, which an idle scheduler must respect.
         """
-        if info.key in self._pods:
-            self.delete(info.key)
         queued = QueuedPod(info, now, attempts=info.attempts, not_before=not_before, traceparent=traceparent)
-        self._pods[info.key] = queued
-        self._keys[info.uid] = info.key
-        self._move_to_backoff(queued, event)
+        self._move_to_backoff(self._take_in(queued), event, now)
+        return queued
+
+    def _take_in(self, queued: QueuedPod) -> QueuedPod:
+        if queued.key in self._pods:
+            self.delete(queued.key)
+        self._pods[queued.key] = queued
+        self._keys[queued.uid] = queued.key
         return queued
 
     def update(self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *,
                traceparent: str = "") -> None:  # fmt: skip
         """Replace a pod by its newer form; `events` are what changed, each with the old form.
 
-        A pod in flight gets the events recorded; a rejected one is woken if a hint says so; an unknown
+        A pod in flight gets the events recorded; a rejected or gated one is woken if a hint says so; an unknown
         one is added.
         """
         queued = self._pods.get(info.key)
         if queued is None or queued.uid != info.uid:
-            self.add(info, now, traceparent=traceparent)
+            self.add(info, now, traceparent=traceparent, event=UNSCHEDULED_POD_UPDATE)
             return
         old = queued.info
         info.attempts = max(info.attempts, old.attempts)
-        if queued.uid in self._in_flight:
-            queued.info = info
-            for event, before in events:
-                self._events.append(_Happened(event, before, info.pod, info.uid))
-            return
         queued.info = info
+        if queued.uid in self._in_flight:
+            for event, before in events:
+                self._in_flight.note(event, before, info.pod, info.uid)
+            return
         if traceparent:
             queued.traceparent = traceparent
         self.nominator.update(old, info)
-        if queued.pool is Pool.GATED:
-            if any(self._gate_cares(queued, event) for event, _ in events):
-                queued.timestamp = now
-                self._leave(queued)
-                self._move_to_active(queued, events[0][0])
-            return
-        if queued.pool is not Pool.UNSCHEDULABLE:
-            return
         for event, before in events:
-            strategy = self._worth(queued, event, before, info.pod)
+            if queued.pool not in PARKED:
+                return
+            strategy = self._hints.worth(queued, event, before, info.pod)
             if strategy is not Strategy.SKIP:
                 self._requeue(queued, strategy, event, now)
-                return
 
     def delete(self, key: Key) -> QueuedPod | None:
         """Forget the pod and its nomination."""
@@ -283,8 +220,6 @@ class SchedulingQueue:
         if queued is None:
             return None
         self._leave(queued)
-        if queued.initial_attempt is None:
-            queued.initial_attempt = now
         queued.attempts += 1
         queued.info.attempts = queued.attempts
         queued.unschedulable_plugins = set()
@@ -292,22 +227,13 @@ class SchedulingQueue:
         queued.backoff_expiration = None
         queued.not_before = 0.0
         self._enter(queued, Pool.IN_FLIGHT)
-        self._in_flight[queued.uid] = self._events_start + len(self._events)
+        self._in_flight.begin(queued.uid)
         self.scheduling_cycle += 1
         return queued
 
     def done(self, uid: str) -> None:
         """End the pod's flight; events nobody needs any more are dropped."""
-        if self._in_flight.pop(uid, None) is None:
-            return
-        if not self._in_flight:
-            self._events_start += len(self._events)
-            self._events.clear()
-            return
-        oldest = next(iter(self._in_flight.values()))  # pods are in order of their pop
-        while self._events_start < oldest:
-            self._events.popleft()
-            self._events_start += 1
+        self._in_flight.end(uid)
 
     def bound(self, queued: QueuedPod) -> None:
         """Let go of a pod whose binding goes its way; its flight ends."""
@@ -322,7 +248,7 @@ class SchedulingQueue:
         """Put back a pod whose attempt failed; without rejectors it was an error. Its flight ends."""
         queued.unschedulable_plugins = set(rejectors)
         queued.pending_plugins = set(pending)
-        if queued.unschedulable_plugins or queued.pending_plugins:
+        if queued.rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
         else:
@@ -339,21 +265,20 @@ class SchedulingQueue:
     def move_all(self, event: ClusterEvent, old: Any, new: Any, now: float, *,
                  only: Callable[[QueuedPod], bool] | None = None) -> int:  # fmt: skip
         """Wake the rejected pods that the event may help (and `only` admits); return how many."""
-        interested = self._interested(event)
+        interested = self._hints.interested(event)
         if not interested and not event.is_wildcard:
             return 0
         moved = 0
         for queued in self._candidates(event, interested):
             if only is not None and not only(queued):
                 continue
-            if queued.pool is Pool.GATED and not self._gate_cares(queued, event):
+            # What gates a pod decides alone whether it is looked at: nobody else's event can let it in.
+            if queued.pool is Pool.GATED and not self._hints.gate_cares(queued, event):
                 continue
-            strategy = self._worth(queued, event, old, new)
+            strategy = self._hints.worth(queued, event, old, new)
             if strategy is not Strategy.SKIP:
-                self._requeue(queued, strategy, event, now)
-                moved += 1
-        if self._in_flight:
-            self._events.append(_Happened(event, old, new))
+                moved += self._requeue(queued, strategy, event, now)
+        self._in_flight.note(event, old, new)
         return moved
 
     def move(self, key: Key, event: ClusterEvent, now: float) -> bool:
@@ -362,7 +287,7 @@ class SchedulingQueue:
         if queued is None:
             return False
         if queued.uid in self._in_flight:
-            self._events.append(_Happened(event, None, None, queued.uid))
+            self._in_flight.note(event, None, None, queued.uid)
             return False
         if queued.pool is not Pool.UNSCHEDULABLE:
             return False
@@ -370,17 +295,17 @@ class SchedulingQueue:
         return True
 
     def activate(self, keys: Iterable[Key], now: float) -> None:
-        """Force pods to the active queue, whatever they wait for; gates still hold."""
+        """Force pods to the active queue, whatever they wait for; gates still hold, and so does `not_before`."""
         for key in keys:
             queued = self._pods.get(key)
-            if queued is None or queued.pool is Pool.ACTIVE:
+            if queued is None:
                 continue
             if queued.uid in self._in_flight:
-                self._events.append(_Happened(FORCE_ACTIVATE, None, None, queued.uid))
-                continue
-            self._leave(queued)
-            queued.timestamp = now
-            self._move_to_active(queued, FORCE_ACTIVATE)
+                self._in_flight.note(FORCE_ACTIVATE, None, None, queued.uid)
+            elif queued.pool in (*PARKED, *IN_BACKOFF) and now >= queued.not_before:
+                was_in_backoff = queued.pool in IN_BACKOFF
+                self._leave(queued)
+                self._move_to_active(queued, FORCE_ACTIVATE, now, was_in_backoff=was_in_backoff)
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -389,10 +314,10 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             while True:
                 queued = self._peek(heap)
-                if queued is None or self._is_backing_off(queued, now):
+                if queued is None or self._backoff_of.is_backing_off(queued, now):
                     break
                 self._leave(queued)
-                self._move_to_active(queued, BACKOFF_COMPLETE, was_in_backoff=True)
+                self._move_to_active(queued, BACKOFF_COMPLETE, now, was_in_backoff=True)
         if self._next_leftover_flush is None:
             self._next_leftover_flush = now + LEFTOVER_PERIOD_S
         elif now >= self._next_leftover_flush:
@@ -405,94 +330,66 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             queued = self._peek(heap)
             if queued is not None:
-                deadlines.append(max(self._first_free(queued), now))
-        if (self.pools[Pool.UNSCHEDULABLE] or self.pools[Pool.GATED]) and self._next_leftover_flush is not None:
+                deadlines.append(max(self._backoff_of.first_free(queued), now))
+        if self._unschedulable and self._next_leftover_flush is not None:
             deadlines.append(self._next_leftover_flush)
         return min(deadlines, default=None)
 
-    def _first_free(self, queued: QueuedPod) -> float:
-        """Return when the once-a-second flush first finds the pod free."""
-        self._backoff_expiration(queued)
-        expiration = queued.backoff_expiration or 0.0
-        if expiration:
-            # A pod whose window is the current second still counts as backing off.
-            expiration = expiration + WINDOW_S if self._pop_from_backoff else math.ceil(expiration)
-        return max(expiration, queued.not_before)
-
     def _flush_leftovers(self, now: float) -> None:
-        late = [q for q in self._unschedulable.values()
-                if now - q.timestamp > UNSCHEDULABLE_STAY_S
-                and (q.pool is not Pool.GATED or self._gate_cares(q, UNSCHEDULABLE_TIMEOUT))]  # fmt: skip
+        """Give another look to whoever waits too long; a gated pod's gates are asked again, too."""
+        late = [
+            q
+            for q in self._unschedulable.values()
+            if now - q.timestamp > UNSCHEDULABLE_STAY_S
+            and (q.pool is not Pool.GATED or self._hints.gate_cares(q, UNSCHEDULABLE_TIMEOUT))
+        ]
         for queued in late:
+            queued.is_rescued = True
             self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT, now)
-            queued.is_rescued = queued.pool is not Pool.GATED
-
-    # -- back-off ----------------------------------------------------------------------------------------------
-
-    def backoff_duration(self, count: int) -> float:
-        """Return the seconds after the count-th failure: 1, 2, 4, 8, 10, 10."""
-        if count == 0:
-            return 0.0
-        return float(min(self._backoff_max_s, self._backoff_initial_s * 2.0 ** min(count - 1, 62)))
-
-    def _backoff_expiration(self, queued: QueuedPod) -> float:
-        if queued.backoff_expiration is None:
-            count = queued.consecutive_errors or queued.unschedulable_count
-            duration = self.backoff_duration(count)
-            expiration = queued.timestamp + duration
-            if self._pop_from_backoff:
-                expiration = math.floor(expiration)
-            queued.backoff_expiration = expiration if duration else 0.0
-        return max(queued.backoff_expiration, queued.not_before)
-
-    def _is_backing_off(self, queued: QueuedPod, now: float) -> bool:
-        if now < queued.not_before:
-            return True
-        self._backoff_expiration(queued)
-        expiration = queued.backoff_expiration
-        if not expiration:
-            return False
-        if self._pop_from_backoff:
-            return expiration >= math.floor(now)
-        return expiration > now
 
     # -- moving --------------------------------------------------------------------------------------------------
 
-    def _requeue(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent, now: float) -> None:
+    def _requeue(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent, now: float) -> bool:
+        """Put the pod where the strategy says, unless it is gated; say whether it left the unschedulable ones."""
         self._leave(queued)
         if strategy is Strategy.SKIP:
-            self._to_unschedulable(queued, Pool.UNSCHEDULABLE)
-            self._count_incoming(Pool.UNSCHEDULABLE, event)
-        elif strategy is Strategy.AFTER_BACKOFF and self._is_backing_off(queued, now):
-            self._move_to_backoff(queued, event)
+            self._to_unschedulable(queued, Pool.UNSCHEDULABLE, event)
+        elif strategy is Strategy.AFTER_BACKOFF and self._backoff_of.is_backing_off(queued, now):
+            self._move_to_backoff(queued, event, now)
         else:
-            self._move_to_active(queued, event)
+            self._move_to_active(queued, event, now)
+        return queued.pool not in PARKED
 
-    def _is_gated(self, queued: QueuedPod) -> bool:
+    def _is_gated(self, queued: QueuedPod, event: ClusterEvent, now: float) -> bool:
         status = self._pre_enqueue(queued.info, queued.gating_plugin)
-        if status.is_success:
-            queued.gating_plugin = ""
-            return False
-        queued.gating_plugin = status.plugin
-        queued.unschedulable_plugins.add(status.plugin)
-        self._to_unschedulable(queued, Pool.GATED)
-        return True
+        was_gated = bool(queued.gating_plugin)
+        queued.gating_plugin = "" if status.is_success else status.plugin
+        if not status.is_success:
+            queued.unschedulable_plugins.add(status.plugin)
+            self._to_unschedulable(queued, Pool.GATED, event)
+            self._on_gate(queued, status, now)
+        elif was_gated or queued.reported:
+            self._on_gate(queued, status, now)
+        return not status.is_success
 
-    def _move_to_active(self, queued: QueuedPod, event: ClusterEvent, *, was_in_backoff: bool = False) -> None:
+    def _move_to_active(self, queued: QueuedPod, event: ClusterEvent, now: float, *,
+                        was_in_backoff: bool = False) -> None:  # fmt: skip
         # With pop-from-back-off the gates were asked on the way into the back-off queue already.
-        if not (was_in_backoff and self._pop_from_backoff) and self._is_gated(queued):
+        if not (was_in_backoff and self._pop_from_backoff) and self._is_gated(queued, event, now):
             return
+        if queued.initial_attempt is None:
+            queued.initial_attempt = now
         self._enter(queued, Pool.ACTIVE)
         queued.moved_by = event.label
         key = self._sort_key(queued.info, queued.timestamp)
         heapq.heappush(self._active, (*key, queued.ticket, queued))
         self._count_incoming(Pool.ACTIVE, event)
 
-    def _move_to_backoff(self, queued: QueuedPod, event: ClusterEvent) -> None:
-        if self._pop_from_backoff and self._is_gated(queued):
+    def _move_to_backoff(self, queued: QueuedPod, event: ClusterEvent, now: float) -> None:
+        if self._pop_from_backoff and self._is_gated(queued, event, now):
             return
-        expiration = self._backoff_expiration(queued)
-        is_error = bool(queued.not_before) or not (queued.unschedulable_plugins or queued.pending_plugins)
+        expiration = self._backoff_of.expiration(queued)
+        is_error = bool(queued.not_before) or not queued.rejectors
         self._enter(queued, Pool.ERROR_BACKOFF if is_error else Pool.BACKOFF)
         queued.moved_by = event.label
         if is_error:
@@ -502,11 +399,13 @@ class SchedulingQueue:
             heapq.heappush(self._backoff, (expiration, *key, queued.ticket, queued))
         self._count_incoming(Pool.BACKOFF, event)
 
-    def _to_unschedulable(self, queued: QueuedPod, pool: Pool) -> None:
+    def _to_unschedulable(self, queued: QueuedPod, pool: Pool, event: ClusterEvent) -> None:
         self._enter(queued, pool)
+        queued.is_rescued = False
         self._unschedulable[queued.key] = queued
-        for plugin in sorted(queued.unschedulable_plugins | queued.pending_plugins):
+        for plugin in sorted(queued.rejectors):
             self._rejected_by.setdefault(plugin, {})[queued.key] = queued
+        self._count_incoming(Pool.UNSCHEDULABLE, event)
 
     def _enter(self, queued: QueuedPod, pool: Pool) -> None:
         self._tickets += 1
@@ -515,9 +414,9 @@ class SchedulingQueue:
         self.pools[pool] += 1
 
     def _leave(self, queued: QueuedPod) -> None:
-        if queued.pool in (Pool.UNSCHEDULABLE, Pool.GATED):
+        if queued.pool in PARKED:
             del self._unschedulable[queued.key]
-            for plugin in sorted(queued.unschedulable_plugins | queued.pending_plugins):
+            for plugin in sorted(queued.rejectors):
                 pods = self._rejected_by.get(plugin)
                 if pods is not None:
                     pods.pop(queued.key, None)
@@ -546,25 +445,6 @@ class SchedulingQueue:
         key = (pool.value, event.label)
         self.incoming[key] = self.incoming.get(key, 0) + 1
 
-    # -- hints -----------------------------------------------------------------------------------------------------
-
-    def _interested(self, event: ClusterEvent) -> list[str]:
-        found = self._interest.get(event)
-        if found is None:
-            tables = (self._registrations, *self._registrations_by_profile.values())
-            interested = {
-                plugin: None
-                for table in tables
-                for plugin, registered in table.items()
-                if any(event.matches(registration.event) for registration in registered)
-            }
-            found = self._interest[event] = list(interested)
-        return found
-
-    def _registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
-        table = self._registrations_by_profile.get(queued.info.spec.scheduler_name, self._registrations)
-        return table.get(plugin, ())
-
     def _candidates(self, event: ClusterEvent, interested: list[str]) -> list[QueuedPod]:
         if event.is_wildcard:
             return list(self._unschedulable.values())
@@ -573,49 +453,20 @@ class SchedulingQueue:
             found.update(self._rejected_by.get(plugin, {}))
         return list(found.values())
 
-    def _gate_cares(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        return any(event.matches(r.event) for r in self._registered(queued, queued.gating_plugin))
-
-    def _worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        rejectors = queued.unschedulable_plugins | queued.pending_plugins
-        if not rejectors or event.is_wildcard:
-            return Strategy.AFTER_BACKOFF
-        found = Strategy.SKIP
-        for plugin in sorted(rejectors):
-            is_pending = plugin in queued.pending_plugins
-            if found is not Strategy.SKIP and not is_pending:
-                continue
-            for registration in self._registered(queued, plugin):
-                if event.matches(registration.event) and self._says_queue(registration, queued, old, new):
-                    if is_pending:
-                        return Strategy.IMMEDIATELY
-                    found = Strategy.AFTER_BACKOFF
-                    break
-        return found
-
-    @staticmethod
-    def _says_queue(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
-        if registration.hint is None:
-            return True
-        try:
-            return registration.hint(queued.info, old, new) is Hint.QUEUE
-        except Exception:  # a broken hint must not make a pod wait for ever: it counts as Queue
-            return True
-
     def _missed_while_in_flight(self, queued: QueuedPod) -> Strategy:
-        if not (queued.unschedulable_plugins or queued.pending_plugins):
+        if not queued.rejectors:
             return Strategy.AFTER_BACKOFF
-        start = self._in_flight.get(queued.uid)
-        if start is None:
+        missed = self._in_flight.since(queued.uid)
+        if missed is None:
             # Nobody knows what it missed: better one attempt too many.
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
-        for happened in list(self._events)[start - self._events_start :]:
-            if happened.only_uid and happened.only_uid != queued.uid:
-                continue
-            strategy = self._worth(queued, happened.event, happened.old, happened.new)
+        for happened in missed:
+            strategy = self._hints.worth(queued, happened.event, happened.old, happened.new)
             if strategy is Strategy.IMMEDIATELY:
                 return strategy
             if strategy is Strategy.AFTER_BACKOFF:
                 best = strategy
+                if not queued.pending_plugins:
+                    return best
         return best
