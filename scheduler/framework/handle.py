@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
 from scheduler.nominator import Nominator
+from scheduler.preemption.progress import Preempting
 from scheduler.world import World
 from services.api.seams import Random
 from services.api.switches import Switches
@@ -28,3 +29,4 @@ class Handle:
     random: Random
     wall: Callable[[], float]
     profile: str = DEFAULT_SCHEDULER
+    preempting: Preempting = field(default_factory=Preempting)

@@ -1,0 +1,224 @@
+"""PostFilter: make room by evicting pods of lower priority; PreEnqueue: wait while that is under way.
+
+The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.evictions`.
+Source: preemption 2 to 4; upstream `plugins/defaultpreemption`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    SUCCESS,
+    Code,
+    PostFilterResult,
+    Status,
+    WhatIfFilters,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.preemption import candidates, choice, eligibility
+from scheduler.preemption.budgets import Budgets
+from scheduler.preemption.candidates import Candidate, Search
+from scheduler.preemption.dry_run import NodeWhatIf
+from scheduler.preemption.extending import PreemptionExtender, ask_extenders
+from scheduler.preemption.memory import Memory
+from scheduler.preemption.progress import Eviction, Preemptor
+from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
+from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from services.api.kinds.pod import Pod
+from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.switches import Switches
+
+NAME: Final = "DefaultPreemption"
+_NO_VICTIMS: Final = unresolvable(NO_VICTIMS)
+
+
+class DefaultPreemptionArgs(Args, frozen=True):
+    """How many candidates end the search: a percentage of the potential nodes, but at least an absolute number."""
+
+    min_candidate_nodes_percentage: int = candidates.PERCENTAGE
+    min_candidate_nodes_absolute: int = candidates.ABSOLUTE
+
+    def __post_init__(self) -> None:
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        if not 0 <= percentage <= 100:
+            raise ValueError(f"minCandidateNodesPercentage: {percentage} is not in the range [0, 100]")
+        if absolute < 0:
+            raise ValueError(f"minCandidateNodesAbsolute: {absolute} is not in the range [0, inf)")
+        if percentage == 0 and absolute == 0:
+            raise ValueError("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero")
+
+
+class DefaultPreemption:
+    """One attempt is one `post_filter`. `extenders` may thin out the candidates."""
+
+    name = NAME
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        switches = handle.switches
+        self._args = args
+        self._handle = handle
+        self._is_async = switches.flag("SchedulerAsyncPreemption")
+        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
+        self._draws_victims = switches.choice("preemption.victim_tie") == "random"
+        self._draws_node = switches.choice("preemption.node_tie") == "random"
+        self._memory = Memory()
+        self._filters: WhatIfFilters | None = None
+        self.extenders: Sequence[PreemptionExtender] = ()
+
+    def use_filters(self, filters: WhatIfFilters) -> None:
+        """Ask these filters about nodes changed in thought."""
+        self._filters = filters
+
+    # -- PreEnqueue ------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Hold the pod back while its victims are being evicted."""
+        if self._is_async and self._handle.preempting.is_running(pod.uid):
+            return unresolvable(eligibility.IN_PROGRESS)
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
+        if not self._is_async:
+            return ()
+        return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _skip),)
+
+    # -- PostFilter ------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
+        """Return the node to wait for and whom to evict there, or why preemption does not help."""
+        self._handle.preempting.attempts += 1
+        result = self._preempt(state, pod, columns, diagnosis)
+        status = result.status
+        if not status.message:
+            return result
+        text = f"preemption: {status.message}"
+        return PostFilterResult(Status(status.code, (text,)), result.nominated_node, result.actions)
+
+    def _preempt(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
+        if self._is_async and self._handle.preempting.is_running(pod.uid):
+            return PostFilterResult(unschedulable(eligibility.IN_PROGRESS))
+        why_not = self._refusal(pod, columns, diagnosis)
+        if why_not:
+            return PostFilterResult(unschedulable(why_not))
+        found = self._search(state, pod, columns, diagnosis)
+        if not found.candidates:
+            if found.errors:
+                return PostFilterResult(Status(Code.ERROR, ("; ".join(found.errors),)))
+            return PostFilterResult(unschedulable(found.message(diagnosis.node_count)), nominated_node="")
+        chosen = self._choose(pod, found)
+        if isinstance(chosen, Status):
+            return PostFilterResult(chosen)
+        preemptor = Preemptor(pod.uid, pod.priority, (pod,))
+        eviction = Eviction(preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._is_async)
+        return PostFilterResult(SUCCESS, nominated_node=chosen.node, actions=(eviction,))
+
+    def _refusal(self, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> str:
+        # What was decided here counts before the API server has heard of it.
+        name = self._handle.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        node = self._handle.cache.nodes.get(name)
+        row = columns.slots.get(name, -1)
+        return eligibility.refusal(pod, node, is_hopeless=row < 0 or bool(diagnosis.unresolvable[row]))
+
+    def _choose(self, pod: PodInfo, found: Search) -> Candidate | Status:
+        left = ask_extenders(self.extenders, pod, found.candidates)
+        if isinstance(left, Status):
+            return left
+        return choice.pick(left, random=self._handle.random if self._draws_node else None)
+
+    def _search(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> Search:
+        """Visit the nodes that filters refused but did not call unresolvable, from a random one on."""
+        order = self._handle.cache.order()
+        potential = columns.valid.copy()
+        potential[: len(diagnosis.unresolvable)] &= ~diagnosis.unresolvable
+        rows: list[int] = order[potential[order]].tolist()
+        if not rows:
+            return Search()
+        offset = self._handle.random.randrange(0, len(rows))
+        args = self._args
+        enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+        judge = _Judge(self._handle, self._filters_in_use(), self._memory, state, pod, self._tie(),
+                       matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
+        nodes = columns.nodes
+
+        def node_at(row: int) -> NodeInfo:
+            node = nodes[row]
+            assert node is not None, f"row {row} is in the visiting order but has no node"
+            return node
+
+        return candidates.search(rows, offset, enough, lambda row: judge(node_at(row)), lambda row: node_at(row).name)
+
+    def _filters_in_use(self) -> WhatIfFilters:
+        assert self._filters is not None, "the plugin is not part of a profile yet"
+        return self._filters
+
+    def _tie(self) -> TieBreak:
+        if not self._draws_victims:
+            return by_uid
+        random = self._handle.random
+        return lambda unit: random.random()
+
+
+class _Judge:
+    """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
+
+    def __init__(self, handle: Handle, filters: WhatIfFilters, memory: Memory, state: CycleState, pod: PodInfo,
+                 tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
+        self._nominator = handle.nominator
+        self._filters, self._state, self._pod, self._tie = filters, state, pod, tie
+        self._is_strict = is_strict
+        found = handle.world.all(PodDisruptionBudget)
+        self._budgets = Budgets(found, matches_empty=matches_empty)
+        is_local = pod.signature is not None and tie is by_uid and filters.has_only_row_filters(state)
+        self._verdicts = memory.of((pod.signature, pod.priority), found) if is_local else None
+        self._own_node = self._nominator.node_of(pod.uid)
+
+    def __call__(self, node: NodeInfo) -> Victims | Status:
+        """Return the victims, or why the node cannot be freed."""
+        if self._verdicts is None or node.name == self._own_node:
+            return self._judge(node)
+        stamp = (node.generation, self._nominator.generation_of(node.name))
+        known = self._verdicts.get(node.name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        verdict = self._judge(node)
+        self._verdicts[node.name] = (stamp, verdict)
+        return verdict
+
+    def _judge(self, node: NodeInfo) -> Victims | Status:
+        potential = self._potential(node)
+        if not potential:
+            return _NO_VICTIMS
+        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, self._nominator.rivals(node.name, self._pod))
+        return select_victims(
+            potential, what_if, self._budgets, node=node.name, tie=self._tie, is_strict=self._is_strict
+        )
+
+    def _potential(self, node: NodeInfo) -> list[Unit]:
+        priority = self._pod.priority
+        return [pod_unit(pod) for pod in node.pods.values() if pod.priority < priority]
+
+
+def _skip(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    return Hint.SKIP
+
+
+def _default_args(switches: Switches) -> DefaultPreemptionArgs:
+    return DefaultPreemptionArgs(
+        min_candidate_nodes_percentage=switches.integer("preemption.min_candidates_percentage"),
+        min_candidate_nodes_absolute=switches.integer("preemption.min_candidates_absolute"),
+    )
+
+
+PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs, default_args=_default_args)

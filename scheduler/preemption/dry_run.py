@@ -1,0 +1,62 @@
+"""One node, changed in thought: pods taken off and put back, and the filters asked after each change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.interface import Status, WhatIfFilters
+from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.preemption.units import Unit
+
+Whereabouts = Callable[[PodInfo], NodeInfo | None]
+
+
+def nowhere(pod: PodInfo) -> NodeInfo | None:
+    """Know no node but the one in question: enough while every unit is one pod."""
+    return None
+
+
+class NodeWhatIf:
+    """Works on copies of node and cycle state. `rivals`: pods of at least the pod's priority nominated there.
+
+    A unit may have pods on other nodes, found by `whereabouts`; those nodes stay as they are, only what plugins
+    keep in the state follows (preemption 7.2).
+    """
+
+    def __init__(
+        self,
+        filters: WhatIfFilters,
+        state: CycleState,
+        pod: PodInfo,
+        node: NodeInfo,
+        rivals: Sequence[PodInfo] = (),
+        whereabouts: Whereabouts = nowhere,
+    ) -> None:
+        self._filters = filters
+        self._state = state if filters.has_only_row_filters(state) else state.clone()
+        self._pod = pod
+        self._node = node.with_pods([])
+        self._rivals = rivals
+        self._whereabouts = whereabouts
+
+    def remove(self, unit: Unit) -> None:
+        """Go on as if the unit did not run."""
+        for pod in unit.pods:
+            if self._node.remove(pod.uid) is not None:
+                self._filters.remove_pod(self._state, self._pod, pod, self._node)
+            elif (elsewhere := self._whereabouts(pod)) is not None:
+                self._filters.remove_pod(self._state, self._pod, pod, elsewhere)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back where it ran."""
+        for pod in unit.pods:
+            elsewhere = self._whereabouts(pod)
+            if elsewhere is None or elsewhere.name == self._node.name:
+                self._node.add(pod)
+                elsewhere = self._node
+            self._filters.add_pod(self._state, self._pod, pod, elsewhere)
+
+    def fits(self) -> Status:
+        """Return what the filters say now, beside the nominated pods and without them."""
+        return self._filters.filter_beside(self._state, self._pod, self._node, self._rivals)

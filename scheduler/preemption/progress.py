@@ -1,0 +1,85 @@
+"""Evictions under way, and what a scheduler asks its shell to evict (KEP-4832; preemption 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.node_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """For whom room is made: a pod, or a pod group (then `pods` are its members and `uid` the group's)."""
+
+    uid: str
+    priority: int
+    pods: tuple[PodInfo, ...]
+    is_group: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it is called in conditions and events."""
+        return "podgroup" if self.is_group else "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Evict the victims so that the preemptor can have the node; a group's node is called `cluster`.
+
+    `nodes`: where pods of lower priority lose their nominations. `plugin` speaks for it when a victim is turned
+    back in memory. `is_async`: the scheduling loop does not wait for the calls.
+    """
+
+    preemptor: Preemptor
+    node: str
+    victims: tuple[PodInfo, ...]
+    nodes: tuple[str, ...]
+    plugin: str
+    is_async: bool = True
+
+    @property
+    def pending(self) -> tuple[PodInfo, ...]:
+        """The victims that nobody deletes yet; the others need no call."""
+        return tuple(v for v in self.victims if v.metadata.deletion_timestamp is None)
+
+
+def stays(victim: PodInfo) -> bool:
+    """Hold every victim for alive: what somebody without an informer must believe."""
+    return True
+
+
+class Preempting:
+    """Preemptors whose evictions are on their way, by uid; they are not scheduled meanwhile.
+
+    While the last victim is being evicted, its own state decides: its delete event may come before the answer to
+    the call, and must find its preemptor ready. `is_staying`: whether that pod exists and is not being deleted.
+    `attempts` counts preemption attempts, the futile ones too.
+    """
+
+    def __init__(self, is_staying: Callable[[PodInfo], bool] = stays) -> None:
+        self._is_staying = is_staying
+        self._last: dict[str, PodInfo | None] = {}
+        self.attempts = 0
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def begin(self, uid: str) -> None:
+        """Note that evictions for the preemptor begin."""
+        self._last[uid] = None
+
+    def come_to_last(self, uid: str, victim: PodInfo) -> None:
+        """Note that only this victim is left to evict."""
+        self._last[uid] = victim
+
+    def end(self, uid: str) -> None:
+        """Note that the evictions are done, or given up."""
+        self._last.pop(uid, None)
+
+    def is_running(self, uid: str) -> bool:
+        """Whether the preemptor has to wait."""
+        if uid not in self._last:
+            return False
+        victim = self._last[uid]
+        return victim is None or self._is_staying(victim)
