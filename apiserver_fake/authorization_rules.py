@@ -16,7 +16,10 @@ WRITE = ("create", "update", "patch", "delete", "deletecollection")
 CHANGE = ("update", "patch")
 LEASES = "leases.coordination.k8s.io"
 WORKLOADS = ("deployments.apps", "replicasets.apps", "services", "poddisruptionbudgets.policy", "jobs.batch")
-CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io")
+CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io",
+           "persistentvolumeclaims")  # fmt: skip
+VOLUMES = ("persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io",
+           "csidrivers.storage.k8s.io", "csistoragecapacities.storage.k8s.io")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,20 @@ RULES: tuple[Rule, ...] = (
          ("pods", "nodes", "namespaces", "services", "replicasets.apps", "poddisruptionbudgets.policy",
           "priorityclasses.scheduling.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io",
           "deviceclasses.resource.k8s.io", "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io",
-          "persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io")),
+          *VOLUMES)),
     Rule("scheduler/bind", "system:kube-scheduler", ("bind",), ("pods/binding",)),
     Rule("scheduler/status", "system:kube-scheduler", CHANGE, ("pods/status",),
          may_change=("status.conditions[PodScheduled]", _DISRUPTION_TARGET, "status.nominatedNodeName")),
+    # Only the switch scheduler.record=annotations makes it write them.
+    Rule("scheduler/record", "system:kube-scheduler", CHANGE, ("pods",), may_change=("metadata.annotations",)),
     Rule("scheduler/preempt", "system:kube-scheduler", ("delete",), ("pods",), needs=("uid",)),
     Rule("scheduler/claims", "system:kube-scheduler", CHANGE,
          ("resourceclaims.resource.k8s.io",), may_change=("metadata.finalizers",)),
     Rule("scheduler/claim-status", "system:kube-scheduler", CHANGE, ("resourceclaims.resource.k8s.io/status",)),
+    Rule("scheduler/volumes", "system:kube-scheduler", CHANGE, ("persistentvolumes",),
+         may_change=("spec.claimRef", "metadata.annotations")),
+    Rule("scheduler/volume-claims", "system:kube-scheduler", CHANGE, ("persistentvolumeclaims",),
+         may_change=("metadata.annotations",)),
     Rule("scheduler/podgroups", "system:kube-scheduler", CHANGE, ("podgroups.scheduling.k8s.io/status",)),
     Rule("scheduler/events", "system:kube-scheduler", ("create", *CHANGE), ("events",)),
     Rule("scheduler/lease", "system:kube-scheduler", ("get", "create", *CHANGE), (LEASES,), where="lease"),
@@ -173,6 +182,26 @@ RULES: tuple[Rule, ...] = (
         _c("disruption", "scale", ("get",), "*/scale"),
         _c("disruption", "status", CHANGE, "poddisruptionbudgets.policy/status"),
         _c("disruption", "target", CHANGE, "pods/status", may_change=(_DISRUPTION_TARGET,)),
+    ),
+    *_controller(
+        "persistentvolume-binder",
+        _c("persistentvolume-binder", "read", READ, *VOLUMES, "nodes"),
+        _c("persistentvolume-binder", "volumes", ("create", *CHANGE), "persistentvolumes"),
+        _c("persistentvolume-binder", "reclaim", ("delete",), "persistentvolumes", needs=("uid",)),
+        _c("persistentvolume-binder", "claims", CHANGE, "persistentvolumeclaims",
+           may_change=("spec.volumeName", "metadata.annotations")),
+        _c("persistentvolume-binder", "status", CHANGE, "persistentvolumes/status", "persistentvolumeclaims/status"),
+    ),
+    *_controller(
+        "volume-protection",
+        _c("volume-protection", "read", READ, "persistentvolumes", "persistentvolumeclaims", "pods"),
+        _c("volume-protection", "finalizers", CHANGE, "persistentvolumes", "persistentvolumeclaims",
+           may_change=("metadata.finalizers",)),
+    ),
+    *_controller(
+        "ephemeral-volume",
+        _c("ephemeral-volume", "read", READ, "pods", "persistentvolumeclaims"),
+        _c("ephemeral-volume", "create", ("create",), "persistentvolumeclaims"),
     ),
     *_controller(
         "namespace",

@@ -15,6 +15,7 @@ from scheduler.decisions import Decision
 from scheduler.node_info import PodInfo
 from scheduler.queue import Pool, QueuedPod
 from scheduler.room import Hearts
+from scheduler.simulator_record import SimulatorRecords
 from scheduler.would_fit import Filters, would_fit_if
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, find_condition
@@ -29,13 +30,22 @@ class HttpRequest(Protocol):
     def params(self) -> dict[str, str]: ...  # noqa: D102
 
 
+class Recorded(Protocol):
+    """Who keeps the record under the simulator's keys."""
+
+    @property
+    def records(self) -> SimulatorRecords: ...  # noqa: D102
+
+
 class Explainer:
     """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
 
-    def __init__(self, hearts: Hearts, pod_of: Callable[[Key], Pod | None], now: Callable[[], float]) -> None:
+    def __init__(self, hearts: Hearts, pod_of: Callable[[Key], Pod | None], now: Callable[[], float],
+                 recording: Recorded | None = None) -> None:  # fmt: skip
         self._hearts = hearts
         self._pod_of = pod_of
         self._now = now
+        self._recording = recording
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME` (walls 10), or None for a pod unknown here."""
@@ -56,6 +66,8 @@ class Explainer:
             found["message"] = condition.message if condition is not None else ""
         found["nominated_node"] = hearts.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
+        if self._recording is not None:
+            found["annotations"] = self._recording.records.whole(found["uid"])
         return found
 
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:

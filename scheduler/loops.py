@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 import structlog
 
 from scheduler import capability
@@ -19,10 +18,12 @@ from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
 from scheduler.decisions import Decision
 from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
+from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import Code, Status
 from scheduler.queue import QueuedPod
+from scheduler.recording import Recording
 from scheduler.room import Hearts, Wires
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.telling import Telling
@@ -30,7 +31,7 @@ from scheduler.world import world_event
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
-from services.api.meta import Key, View
+from services.api.meta import View
 from services.api.seams import Seams, Span
 from services.reconcile.controller import Change
 from services.runtime.config import StartError
@@ -42,11 +43,6 @@ JOIN_MAX_S: Final = 1.0
 bookmarks alone, and a pod on a node not heard of yet does no harm."""
 EXIT_UPSTREAM: Final = 1
 log = structlog.get_logger()
-
-
-class _HttpRequest(Protocol):
-    @property
-    def params(self) -> dict[str, str]: ...
 
 
 class Scheduler:
@@ -63,6 +59,9 @@ class Scheduler:
         self._telling = Telling(wires.recorder, seams.events)
         self._failures = FailureHandler(hearts, wires, self._telling, seams.clock)
         self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
+        wants_record = seams.switches.choice("scheduler.record") == "annotations"
+        self._recording = Recording(hearts, wires.client) if wants_record else None
+        self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
@@ -88,32 +87,9 @@ class Scheduler:
         found["scheduler_status_patches_total"] = wires.status_writer.written_total
         return found
 
-    def explain(self, key: Key) -> dict[str, Any] | None:
-        """Return the pod's last decision and where it waits, or None for a pod never tried."""
-        decision = self._hearts.decisions.of(key)
-        queued = self._hearts.queue.get(key)
-        if decision is None and queued is None:
-            return None
-        found: dict[str, Any] = {"pod": str(key), "pool": "", "wakes_on": [], "excluded": {}}
-        if decision is not None:
-            found |= decision.document()
-            found["excluded"] = dict(self._hearts.exclusions.of(decision.uid))
-        if queued is not None:
-            found["pool"] = queued.pool.value
-            found["wakes_on"] = self._hearts.queue.wakes_on(queued)
-        return found
-
     def http_routes(self) -> list[tuple[str, Any]]:
-        """Serve `/explain/<namespace>/<pod>`: the last decision as JSON."""
-
-        def explain(request: _HttpRequest) -> tuple[int, str, bytes]:
-            key = Key(request.params["namespace"], request.params["name"])
-            found = self.explain(key)
-            if found is None:
-                return 404, "text/plain", f"pod {key} was never seen waiting for a node\n".encode()
-            return 200, "application/json", msgspec.json.encode(found)
-
-        return [("/explain/{namespace}/{name}", explain)]
+        """Serve what `keplab explain` asks."""
+        return self.explainer.routes()
 
     async def run(self) -> None:
         """Work until cancelled.
@@ -124,6 +100,8 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._wires.recorder.run())
+            if self._recording is not None:
+                group.create_task(self._recording.run())
             group.create_task(self._wires.status_writer.run())
             group.create_task(self._wires.nodes.run())
             # Nodes first: then hardly any pod names a node that is not known yet.
@@ -155,6 +133,12 @@ class Scheduler:
         effects = self._hearts.handlers.on_pod(change.old, change.new, now, change.traceparent)
         if change.new is None or change.new.spec.node_name:
             self._wires.status_writer.drop(change.object.metadata.uid)
+            if (
+                self._recording is not None
+                and change.new is not None
+                and not (change.old and change.old.spec.node_name)
+            ):
+                self._recording.bound(change.new.metadata.key, change.new.metadata.uid)
         self._perform(effects, now, change.traceparent)
         self._wake.set()
 
@@ -249,6 +233,8 @@ class Scheduler:
         )
         result = hearts.profiles.of(info).cycle.schedule(info, now)
         took_s = self._seams.clock.now() - now
+        if self._recording is not None:
+            self._recording.note(info, hearts.profiles.runner_of(info), result, now)
         match result:
             case ScheduleResult():
                 self._assume(queued, result, now, took_s, span, group)

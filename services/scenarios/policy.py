@@ -51,9 +51,12 @@ system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
-poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io
+poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io \
+persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
+csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
+system:kube-scheduler         change                      persistentvolumes persistentvolumeclaims
 system:kube-scheduler         bind                        pods/binding
-system:kube-scheduler         change                      pods/status
+system:kube-scheduler         change                      pods pods/status
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
@@ -81,6 +84,16 @@ C:disruption                  read                        pods poddisruptionbudg
 C:disruption                  read                        deployments.apps
 C:disruption                  get                         */scale
 C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
+C:persistentvolume-binder     read                        nodes persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
+csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
+C:persistentvolume-binder     create,change               persistentvolumes
+C:persistentvolume-binder     delete                      persistentvolumes                               uid
+C:persistentvolume-binder     change                      persistentvolumeclaims persistentvolumeclaims/status
+C:persistentvolume-binder     change                      persistentvolumes/status
+C:volume-protection           read,change                 persistentvolumes persistentvolumeclaims
+C:volume-protection           read                        pods
+C:ephemeral-volume            read                        pods persistentvolumeclaims
+C:ephemeral-volume            create                      persistentvolumeclaims
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -91,7 +104,7 @@ C:gc                          change                      all-but-secrets
 C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
-deployments.apps replicasets.apps poddisruptionbudgets.policy own-namespace
+persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        read                        events pods/log                                 own-namespace
 user:*                        get                         namespaces                                      own-namespace
@@ -107,6 +120,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
+    "persistentvolume-binder", "volume-protection", "ephemeral-volume",
 )  # fmt: skip
 
 
@@ -199,10 +213,12 @@ def _node_may(call: Call, node: str) -> bool:
             return verb in ("get", "update", "patch") and is_mine
         case "pods", "unbind":
             return verb == "create" and (is_mine or call.is_retry)
-        case (("secrets" | "configmaps"), ""):
+        case (("secrets" | "configmaps" | "persistentvolumeclaims"), ""):
             return verb in ("get", "watch") and bool(call.name) and call.referenced
         case "events", "":
             return verb in ("create", "patch")
+        case "csinodes.storage.k8s.io", "":
+            return call.name == node and verb in ("get", "create", "update", "patch")
     return False
 
 

@@ -21,7 +21,7 @@ SHELLS = {
         "writer",
     },
     "kubelet": {"host", "journal", "loops"},
-    "scheduler": {"binding", "loops", "status_writer", "waiting"},
+    "scheduler": {"binding", "loops", "recording", "status_writer", "waiting"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",
@@ -35,7 +35,7 @@ SHELLS = {
         "rpc",
         "watch_stream",
     },
-    "services.experiments": {"bench"},
+    "services.experiments.bench": {"algorithm", "clocked", "fan_out", "mesh", "start"},
     "services.runtime": {
         "child",
         "controller_loop",

@@ -41,7 +41,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_room_comes(play):
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(2)
-        pod, explained = await world.get("p"), world.scheduler.explain(Key("default", "p"))
+        pod, explained = await world.get("p"), world.scheduler.explainer.pod(Key("default", "p"))
         rv = pod["metadata"]["resourceVersion"]
         world.scheduler._hearts.queue.activate([Key("default", "p")], world.clock.now())
         world.scheduler._wake.set()
