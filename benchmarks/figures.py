@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from services.api.switches import Value
-from services.experiments.bench import LOAD, BenchResult, bench_fan_out, bench_mesh, bench_start
+from services.experiments.bench.fan_out import bench_fan_out
+from services.experiments.bench.mesh import LOAD, BenchResult, bench_mesh
+from services.experiments.bench.start import bench_start
 from services.scenarios.run import load_story, simulate
 
 Say = Callable[[str], None]

@@ -1,12 +1,18 @@
-"""`keplab bench`: how fast this machine's mesh is."""
+"""`keplab bench`: how fast this machine's mesh is, and its scheduler."""
 
 from __future__ import annotations
 
-import click
+import time
+from typing import TYPE_CHECKING
 
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from services.cli.live import console
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
+    fail,
     output_option,
     print_json,
     print_table,
@@ -14,13 +20,18 @@ from services.cli.output import (
     switch_overrides,
 )
 
+if TYPE_CHECKING:
+    from services.experiments.bench.result import SchedulerBench
+
 EPILOG = """\
 \b
 Examples:
   keplab bench mesh
   keplab bench mesh --nodes 5000 --pods 2000
   keplab bench mesh --set kubelet.status_batching=immediate
-  keplab bench mesh --engine sqlite -o json | jq .pods_per_s
+  keplab bench scheduler --list
+  keplab bench scheduler --workload TopologySpreading --nodes 5000
+  keplab bench scheduler --workload SchedulingBasic --nodes 5000 -o json | jq .pods_per_s
 """
 
 
@@ -37,7 +48,7 @@ def COMMAND() -> None:  # noqa: N802
 @output_option
 def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], output: str) -> int:
     """Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running."""
-    from services.experiments.bench import bench_mesh
+    from services.experiments.bench.mesh import bench_mesh
 
     switch_overrides(assignments)  # a wrong one is told before anything starts
 
@@ -65,3 +76,106 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
         ],
     )
     return EXIT_OK
+
+
+@COMMAND.command("scheduler", epilog=EPILOG)
+@click.option("--workload", default="SchedulingBasic", show_default=True, metavar="NAME", help="one that --list names")
+@click.option("--nodes", default=500, show_default=True, type=click.IntRange(1, 15_000), help="nodes without kubelets")
+@click.option("--pods", type=click.IntRange(1, 200_000), help="pods measured; default: upstream's, scaled")
+@click.option("--init-pods", type=click.IntRange(0, 200_000), help="pods there are first; default: upstream's, scaled")
+@click.option("--list", "is_list", is_flag=True, help="name the workloads and end")
+@set_option
+@output_option
+def scheduler(
+    workload: str,
+    nodes: int,
+    pods: int | None,
+    init_pods: int | None,
+    is_list: bool,
+    assignments: tuple[str, ...],
+    output: str,
+) -> int:
+    """Schedule the pods of one of upstream's scheduler_perf workloads; all nodes are scored."""
+    from services.experiments.bench.algorithm import bench_algorithm
+    from services.experiments.workloads import register
+
+    if is_list:
+        return _list(output)
+    switch_overrides(assignments)  # a wrong one is told before anything starts
+    try:
+        chosen = register.workload(workload)
+    except register.UnknownWorkload as error:
+        fail(str(error))
+    size = chosen.size(nodes, init_pods=init_pods, pods=pods)
+    with _Bar(is_quiet=output == "json") as bar:
+        try:
+            result = bench_algorithm(chosen, size, assignments=assignments, progress=bar.show)
+        except TimeoutError as error:
+            bar.stop()
+            click.echo(f"Error: {error or 'the pods were not scheduled in time'}", err=True)
+            return EXIT_FAILED
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    _show(result)
+    return EXIT_OK
+
+
+def _list(output: str) -> int:
+    from services.experiments.workloads.register import WORKLOADS
+
+    if output == "json":
+        print_json([{"workload": each.name, "what": each.what} for each in WORKLOADS.values()])
+    else:
+        print_table(("WORKLOAD", "WHAT"), [(each.name, each.what) for each in WORKLOADS.values()])
+    return EXIT_OK
+
+
+class _Bar:
+    """A bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(
+            *columns, console=console, transient=True, disable=is_quiet or not console.is_terminal
+        )
+        self._task = self._progress.add_task("starting", total=None)
+        self._shown_at = 0.0
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Show how far it is; drawing costs CPU, so that it is done ten times a second."""
+        now = time.monotonic()
+        if done == total or now - self._shown_at > 0.1:
+            self._shown_at = now
+            self._progress.update(self._task, description=what, completed=done, total=total)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+
+def _show(result: SchedulerBench) -> None:
+    what = "pop → assume" if result.form == "algorithm" else "created → bound"
+    click.echo(
+        f"{result.pods_per_s:,.0f} pods/s: {result.pods:,} pods of {result.workload} on {result.nodes:,} nodes, "
+        f"{result.cpu_us_per_pod:,.0f} µs of CPU a pod"
+    )
+    click.echo(f"{what}  p50 {result.p50_ms:,.3f} ms, p99 {result.p99_ms:,.3f} ms")
+    rows = [("process", name, f"{used:,.1f}") for name, used in result.cpu_us_per_pod_by_process.items()]
+    for kind, found in (
+        ("plugin", result.by_plugin),
+        ("extension point", result.by_extension_point),
+        ("besides plugins", result.by_part),
+    ):
+        rows += [(kind, name, f"{spent:,.1f}") for name, spent in found.items() if spent >= SHOWN_MIN_US]
+    print_table(("", "WHERE THE TIME GOES", "µs/POD"), rows, texts=2)
+
+
+SHOWN_MIN_US = 0.05

@@ -1,7 +1,6 @@
 """Measure a mesh of real processes: pods created → Running, CPU a pod, memory, watch fan-out.
 
-Figures of one run only compare with others of the same run on the same machine; so every report holds
-the machine's name of itself and all its figures together.
+The clock runs from the first creation to the moment a watcher has seen the last pod Running.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import View
 from services.api.wire import Api, Request, WatchRequest
 from services.client.rpc import RpcTransport
+from services.experiments.bench.procfs import cpu_s, rss_mib
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.history import quantile
 
-TICK = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 IN_FLIGHT = 256
 LIMIT_S = 300.0
 LOAD = "load"
@@ -76,23 +74,6 @@ class BenchResult:
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds a process has used; 0 when it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process in MiB; 0 when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
-    except OSError:
-        return 0.0
-
-
 def _pod(number: int) -> bytes:
     return _POD.replace(b"NUMBER", b"%06d" % number)
 
@@ -115,7 +96,7 @@ _POD = msgspec.json.encode(
 )
 
 
-class _Stopwatch:
+class Stopwatch:
     """When each pod was created, bound and Running, as one watcher saw it."""
 
     def __init__(self, total: int) -> None:
@@ -152,7 +133,8 @@ class _Stopwatch:
                 self.done.set()
 
 
-async def _create(api: Api, watch: _Stopwatch, pods: int) -> None:
+async def create_pods(api: Api, watch: Stopwatch, pods: int) -> None:
+    """Create them, `IN_FLIGHT` at a time, and note when each was sent."""
     numbers = iter(range(pods))
 
     async def worker() -> None:
@@ -188,14 +170,14 @@ async def _measure(
         await asyncio.sleep(2.0)
         pids = {p["name"]: p["pid"] for p in supervisor.status()["processes"]}
         idle = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
-        watch, ready = _Stopwatch(pods), asyncio.Event()
+        watch, ready = Stopwatch(pods), asyncio.Event()
         following = asyncio.create_task(watch.follow(api, ready))
         await asyncio.sleep(0.2)
         measured = {**pids, LOAD: os.getpid()}
         before = {name: cpu_s(pid) for name, pid in measured.items()}
         first = time.perf_counter()
         async with asyncio.timeout(LIMIT_S):
-            await _create(api, watch, pods)
+            await create_pods(api, watch, pods)
             await watch.done.wait()
         last = max(watch.running.values())
         used = {n: round(1e6 * (cpu_s(pid) - before[n]) / pods, 1) for n, pid in measured.items()}
@@ -272,148 +254,3 @@ def bench_mesh(
             log_level="warning",
         )
         return asyncio.run(_measure(options, pods, nodes, say, workload="CreateToRunning"))
-
-
-@dataclass
-class StartResult:
-    """A mesh from nothing: seconds until its nodes are Ready and until the first pod runs; MiB when at rest.
-
-    `call_p50_ms` and `call_p99_ms`: one caller that asks and waits, 300 times each, creating and reading.
-    """
-
-    nodes: int
-    engine: str
-    ready_s: float
-    first_running_s: float
-    idle_rss_mib: dict[str, float]
-    call_p50_ms: dict[str, float]
-    call_p99_ms: dict[str, float]
-
-
-CALLS = 300
-
-
-async def _start(options: MeshOptions, nodes: int) -> StartResult:
-    begun = time.perf_counter()
-    supervisor = Supervisor(options)
-    await supervisor.start()
-    ready_s = time.perf_counter() - begun
-    transport: RpcTransport = supervisor.client_transport()
-    try:
-        api = transport.api()
-        watch, ready = _Stopwatch(1), asyncio.Event()
-        following = asyncio.create_task(watch.follow(api, ready))
-        await _create(api, watch, 1)
-        async with asyncio.timeout(LIMIT_S):
-            await watch.done.wait()
-        first_running_s = max(watch.running.values()) - begun
-        following.cancel()
-        await asyncio.sleep(2.0)
-        pids = {p["name"]: p["pid"] for p in supervisor.status()["processes"]}
-        idle = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
-        times = await _call_one_by_one(api)
-        return StartResult(
-            nodes=nodes,
-            engine=options.engine,
-            ready_s=round(ready_s, 2),
-            first_running_s=round(first_running_s, 2),
-            idle_rss_mib=idle,
-            call_p50_ms={verb: round(quantile(each, 0.5) or 0.0, 2) for verb, each in times.items()},
-            call_p99_ms={verb: round(quantile(each, 0.99) or 0.0, 2) for verb, each in times.items()},
-        )
-    finally:
-        await transport.close()
-        await supervisor.stop()
-
-
-async def _call_one_by_one(api: Api) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {"create": [], "get": []}
-    for number in range(CALLS):
-        for verb, request in (
-            ("create", Request(verb="create", resource="configmaps", namespace="default", body=_config_map(number))),
-            ("get", Request(verb="get", resource="configmaps", namespace="default", name=f"bench-{number:06d}")),
-        ):
-            asked = time.perf_counter()
-            (await api.call(request)).unwrap()
-            times[verb].append(1000 * (time.perf_counter() - asked))
-    return times
-
-
-def _config_map(number: int) -> bytes:
-    meta = {"name": f"bench-{number:06d}", "namespace": "default"}
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "b" * 1000}})
-
-
-def bench_start(*, nodes: int, engine: str = "sqlite") -> StartResult:
-    """Start a mesh as users do, everything on, run one pod, look at it at rest, and call it one by one."""
-    with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
-        options = MeshOptions(data_dir=Path(folder), nodes=nodes, hosts=1, engine=engine, log_level="warning")
-        return asyncio.run(_start(options, nodes))
-
-
-@dataclass
-class FanOutResult:
-    """One kind's changes to many watchers. `server_us_per_event`: CPU of the API server for each event sent."""
-
-    watchers: int
-    changes: int
-    events: int
-    events_per_s: float
-    server_us_per_event: float
-
-
-async def _fan_out(options: MeshOptions, watchers: int, changes: int) -> FanOutResult:
-    supervisor = Supervisor(options)
-    await supervisor.start()
-    transport: RpcTransport = supervisor.client_transport()
-    try:
-        api = transport.api()
-        seen = [0] * watchers
-
-        async def follow(place: int) -> None:
-            async for batch in api.watch(WatchRequest(resource="configmaps", resource_version="")):
-                seen[place] += sum(event.type == "ADDED" for event in batch)
-
-        following = [asyncio.create_task(follow(place)) for place in range(watchers)]
-        await asyncio.sleep(1.0)
-        pid = next(p["pid"] for p in supervisor.status()["processes"] if p["name"] == "apiserver")
-        before, first = cpu_s(pid), time.perf_counter()
-        numbers = iter(range(changes))
-
-        async def write() -> None:
-            for number in numbers:
-                body = _config_map(number)
-                request = Request(verb="create", resource="configmaps", namespace="default", body=body)
-                (await api.call(request)).unwrap()
-
-        async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(*(write() for _ in range(WRITERS)))
-            while min(seen) < changes:
-                ended = [task for task in following if task.done()]
-                if ended:
-                    raise RuntimeError(f"{len(ended)} of {watchers} watchers were cut: {ended[0].exception()}")
-                await asyncio.sleep(0.01)
-        took_s, used_s = time.perf_counter() - first, cpu_s(pid) - before
-        for task in following:
-            task.cancel()
-        events = sum(seen)
-        return FanOutResult(watchers, changes, events, round(events / took_s, 1), round(1e6 * used_s / events, 2))
-    finally:
-        await transport.close()
-        await supervisor.stop()
-
-
-WRITERS = 8
-
-
-def bench_fan_out(*, watchers: int, changes: int) -> FanOutResult:
-    """Let every one of many watchers on one connection see every change of one kind."""
-    with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
-        options = MeshOptions(
-            data_dir=Path(folder),
-            engine="memory",
-            arguments=quiet_arguments(),
-            without=frozenset(("scheduler", "controllers")),
-            log_level="warning",
-        )
-        return asyncio.run(_fan_out(options, watchers, changes))

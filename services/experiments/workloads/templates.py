@@ -1,0 +1,118 @@
+"""The node and pod documents of the workloads, as a user would send them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from services.api.meta import Document
+
+PAUSE: Final = "registry.k8s.io/pause:3.10.1"
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+TWO_NAMESPACES: Final = ("sched-1", "sched-0")
+BLUE, GREEN, RED, YELLOW = ({"color": color} for color in ("blue", "green", "red", "yellow"))
+DEVOPS: Final = {"team": "devops"}
+
+
+def node(*, taints: tuple[Document, ...] = (), **resources: str) -> Document:
+    """Return a Ready node without a name: 4 CPUs, 32 GiB, 110 pods, and what else is said."""
+    amounts = {"pods": "110", "cpu": "4", "memory": "32Gi", **resources}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"labels": {}},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(
+    prefix: str, *, labels: Document | None = None, requests: Document | None = None, is_light: bool = False,
+    **spec: Any,
+) -> Document:  # fmt: skip
+    """Return a pod whose name begins with `prefix`. Default requests 100m and 500Mi; `is_light`: none."""
+    container: Document = {"name": "pause", "image": PAUSE}
+    if not is_light:
+        asked = {"cpu": "100m", "memory": "500Mi", **(requests or {})}
+        container |= {"ports": [{"containerPort": 80}], "resources": {"requests": asked}}
+        if asked["cpu"] != "9":
+            container["resources"]["limits"] = asked
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{prefix}-", **({"labels": labels} if labels else {})},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def affinity_term(labels: Document, key: str, *, namespaces: tuple[str, ...] = (),
+                  team: Document | None = None) -> Document:  # fmt: skip
+    """Return a PodAffinityTerm over pods with these labels, in named namespaces or in those of a team."""
+    where = {"namespaceSelector": {"matchLabels": team}} if team is not None else {"namespaces": list(namespaces)}
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **(where if team or namespaces else {})}
+
+
+def required(kind: str, term: Document) -> Document:
+    """Return an affinity that must be met; `kind` is podAffinity or podAntiAffinity."""
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def preferred(kind: str, term: Document) -> Document:
+    """Return an affinity of weight 1."""
+    return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
+
+
+def node_affinity(part: str, requirement: Document) -> Document:
+    """Return a required node affinity of one term; `part` is matchExpressions or matchFields."""
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{part: [requirement]}]}
+        }
+    }
+
+
+def spread(labels: Document, *, skew: int, key: str, when: str, **policies: str) -> list[Document]:
+    """Return one topology spread constraint; `when` is DoNotSchedule or ScheduleAnyway."""
+    return [
+        {
+            "maxSkew": skew,
+            "topologyKey": key,
+            "whenUnsatisfiable": when,
+            "labelSelector": {"matchLabels": labels},
+            **policies,
+        }
+    ]
+
+
+NODE: Final = node()
+NODE_OF_MANY: Final = node(pods="90000")
+DEFAULT: Final = pod("pod")
+LIGHT: Final = pod("light-pod", is_light=True, terminationGracePeriodSeconds=0)
+LOW: Final = pod("low", requests={"cpu": "900m"}, terminationGracePeriodSeconds=0)
+HIGH: Final = pod("high", requests={"cpu": "3000m"}, priority=10)
+HIGH_LARGE: Final = pod("pod-h", requests={"cpu": "9"}, priority=10)
+"""Asks for more CPU than any node has."""
+ANTI_AFFINITY: Final = pod(
+    "anti-affinity-pod",
+    labels=GREEN,
+    affinity=required("podAntiAffinity", affinity_term(GREEN, HOSTNAME, namespaces=TWO_NAMESPACES)),
+)
+AFFINITY: Final = pod(
+    "affinity-pod",
+    labels=BLUE,
+    affinity=required("podAffinity", affinity_term(BLUE, ZONE, namespaces=TWO_NAMESPACES)),
+)
+PREFERRED_AFFINITY: Final = pod(
+    "preferred-affinity-pod",
+    labels=RED,
+    affinity=preferred("podAffinity", affinity_term(RED, HOSTNAME, namespaces=TWO_NAMESPACES)),
+)
+PREFERRED_ANTI_AFFINITY: Final = pod(
+    "preferred-anti-affinity-pod",
+    labels=YELLOW,
+    affinity=preferred("podAntiAffinity", affinity_term(YELLOW, HOSTNAME, namespaces=TWO_NAMESPACES)),
+)
