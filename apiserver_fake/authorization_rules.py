@@ -15,7 +15,8 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
 CHANGE = ("update", "patch")
 LEASES = "leases.coordination.k8s.io"
-WORKLOADS = ("deployments.apps", "replicasets.apps", "services", "poddisruptionbudgets.policy", "jobs.batch")
+WORKLOADS = ("deployments.apps", "replicasets.apps", "services", "poddisruptionbudgets.policy", "jobs.batch",
+             "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")  # fmt: skip
 CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io",
            "persistentvolumeclaims")  # fmt: skip
 VOLUMES = ("persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io",
@@ -109,7 +110,8 @@ RULES: tuple[Rule, ...] = (
          may_change=("spec.claimRef", "metadata.annotations")),
     Rule("scheduler/volume-claims", "system:kube-scheduler", CHANGE, ("persistentvolumeclaims",),
          may_change=("metadata.annotations",)),
-    Rule("scheduler/podgroups", "system:kube-scheduler", CHANGE, ("podgroups.scheduling.k8s.io/status",)),
+    Rule("scheduler/podgroups", "system:kube-scheduler", CHANGE, ("podgroups.scheduling.k8s.io/status",),
+         may_change=("status.conditions",)),
     Rule("scheduler/events", "system:kube-scheduler", ("create", *CHANGE), ("events",)),
     Rule("scheduler/lease", "system:kube-scheduler", ("get", "create", *CHANGE), (LEASES,), where="lease"),
     # The process that hosts the controllers: their shared informers and its leader election.
@@ -175,6 +177,12 @@ RULES: tuple[Rule, ...] = (
         _c("podgc", "fail", CHANGE, "pods/status",
            may_change=("status.phase", "status.reason", "status.message", _DISRUPTION_TARGET)),
         _c("podgc", "delete", ("delete",), "pods", needs=("uid",), unless=("podgc.recheck", False)),
+    ),
+    *_controller(
+        "podgroup-protection",
+        _c("podgroup-protection", "read", READ, "podgroups.scheduling.k8s.io", "pods"),
+        _c("podgroup-protection", "finalizer", CHANGE, "podgroups.scheduling.k8s.io",
+           may_change=("metadata.finalizers",)),
     ),
     *_controller(
         "disruption",

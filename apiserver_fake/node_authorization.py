@@ -62,7 +62,11 @@ def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing | No
             )
         case "events":
             return sub == "" and verb in ("create", "patch")
-        case "secrets" | "configmaps":
+        case "csinodes.storage.k8s.io":
+            return sub == "" and (
+                (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
+            )
+        case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
     return False
 
@@ -88,7 +92,7 @@ def _may_node_content(node: str, request: Request, listing: Listing | None) -> b
         name = request.field_selector.removeprefix("metadata.name=")
     if request.verb not in ("get", "watch") or not name or "," in name or not request.namespace or listing is None:
         return False
-    kind = "secret" if request.resource == "secrets" else "configmap"
+    kind = {"secrets": "secret", "configmaps": "configmap"}.get(request.resource, "claim")
     return any(is_bound_to(pod, node) and (kind, name) in references(pod) for pod in listing("pods", request.namespace))
 
 
@@ -98,6 +102,8 @@ def references(pod: Document) -> list[tuple[str, str]]:
     found = [("secret", str(each.get("name"))) for each in spec.get("imagePullSecrets") or ()]
     for volume in spec.get("volumes") or ():
         found += _volume_references(volume)
+        if volume.get("ephemeral"):
+            found.append(("claim", f"{pod['metadata'].get('name', '')}-{volume.get('name', '')}"))
         for source in (volume.get("projected") or {}).get("sources") or ():
             found += _volume_references(source)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
@@ -144,9 +150,11 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
         case "nodes":
             is_allowed = new is not None and _admit_own_node(node, old, new)
         case "leases.coordination.k8s.io":
-            is_allowed = new is None or _admit_own_lease(node, new, ctx)
+            is_allowed = new is None or _admit_own_object(node, new, ctx)
         case "events":
             is_allowed = new is not None and _admit_event(node, old, new, ctx)
+        case "csinodes.storage.k8s.io":
+            is_allowed = new is not None and _admit_own_object(node, new, ctx)
         case _:
             is_allowed = False
     if not is_allowed:
@@ -183,7 +191,7 @@ def _may_label(key: str, *, is_new: bool) -> bool:
     return not any(domain == own or domain.endswith(f".{own}") for own in ("kubernetes.io", "k8s.io"))
 
 
-def _admit_own_lease(node: str, new: Document, ctx: WriteContext) -> bool:
+def _admit_own_object(node: str, new: Document, ctx: WriteContext) -> bool:
     meta = new["metadata"]
     if meta.get("name") != node:
         return False

@@ -67,12 +67,12 @@ def check_affinity(affinity: Document, at: str, causes: list[Cause]) -> None:
             causes.append(required(place, "must have at least one node selector term"))
         causes += too_many(place, len(terms), TERMS_MAX)
         for index, term in enumerate(terms[:TERMS_MAX]):
-            _check_node_term(term, f"{place}[{index}]", causes)
+            check_node_term(term, f"{place}[{index}]", causes)
     soft = node.get(PREFERRED_TERMS) or []
     causes += too_many(f"{here}.{PREFERRED_TERMS}", len(soft), TERMS_MAX)
     for index, term in enumerate(soft[:TERMS_MAX]):
         _check_weight(term, f"{here}.{PREFERRED_TERMS}[{index}]", causes)
-        _check_node_term(term.get("preference") or {}, f"{here}.{PREFERRED_TERMS}[{index}].preference", causes)
+        check_node_term(term.get("preference") or {}, f"{here}.{PREFERRED_TERMS}[{index}].preference", causes)
     for side in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(side) or {}
         here = f"{at}.{side}"
@@ -93,7 +93,8 @@ def _check_weight(term: Document, at: str, causes: list[Cause]) -> None:
         causes.append(invalid(f"{at}.weight", weight, "must be in the range 1-100"))
 
 
-def _check_node_term(term: Document, at: str, causes: list[Cause]) -> None:
+def check_node_term(term: Document, at: str, causes: list[Cause]) -> None:
+    """Add what is wrong with one term of a node selector; `at` is its path."""
     for index, each in enumerate(term.get("matchExpressions") or []):
         here = f"{at}.matchExpressions[{index}]"
         _check_node_requirement(each, here, causes)

@@ -67,6 +67,9 @@ def check(spec: Document, at: str) -> list[Cause]:
     check_affinity(spec.get("affinity") or {}, f"{at}.affinity", causes)
     check_spread(spec.get("topologySpreadConstraints") or [], f"{at}.topologySpreadConstraints", causes)
     _check_gates(spec, at, causes)
+    if (group := spec.get("schedulingGroup")) is not None:
+        name, here = group.get("podGroupName") or "", f"{at}.schedulingGroup.podGroupName"
+        causes += subdomain(here, name) if name else [required(here)]
     claims = spec.get("resourceClaims") or []
     causes += too_many(f"{at}.resourceClaims", len(claims), CLAIMS_MAX)
     for name, text in (spec.get("overhead") or {}).items():
@@ -92,6 +95,12 @@ def _check_volumes(volumes: list[Document], at: str, causes: list[Cause]) -> set
         if name in names:
             causes.append(duplicate(f"{at}[{index}].name", name))
         names.add(name)
+        claim = volume.get("persistentVolumeClaim")
+        if claim is not None and not claim.get("claimName"):
+            causes.append(required(f"{at}[{index}].persistentVolumeClaim.claimName"))
+        ephemeral = volume.get("ephemeral")
+        if ephemeral is not None and not ephemeral.get("volumeClaimTemplate"):
+            causes.append(required(f"{at}[{index}].ephemeral.volumeClaimTemplate"))
     return names
 
 

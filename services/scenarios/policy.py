@@ -51,10 +51,11 @@ system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
-poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io \
+poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
 persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
 csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
 system:kube-scheduler         change                      persistentvolumes persistentvolumeclaims
+system:kube-scheduler         change                      podgroups.scheduling.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
 system:kube-scheduler         change                      pods pods/status
 system:kube-scheduler         delete                      pods                                            uid
@@ -80,6 +81,8 @@ C:taint-eviction              delete                      pods                  
 C:podgc                       read                        nodes pods
 C:podgc                       change                      pods/status
 C:podgc                       delete                      pods                                            uid
+C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
+C:podgroup-protection         change                      podgroups.scheduling.k8s.io
 C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps
 C:disruption                  read                        deployments.apps
 C:disruption                  get                         */scale
@@ -104,7 +107,8 @@ C:gc                          change                      all-but-secrets
 C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
-persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy own-namespace
+persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy \
+podgroups.scheduling.k8s.io workloads.scheduling.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        read                        events pods/log                                 own-namespace
 user:*                        get                         namespaces                                      own-namespace
@@ -120,6 +124,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
+    "podgroup-protection",
     "persistentvolume-binder", "volume-protection", "ephemeral-volume",
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from apiserver_fake.authorization import admit, authorize
 from apiserver_fake.rules import Cause, ServerMemory, SubresourceResult, WriteContext, strategy_for, subresource
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
+from services.api.resources import resources
 from services.api.switches import Switches
 from services.api.wire import Request
 
@@ -37,7 +38,7 @@ class World:
     def put(self, resource: str, document: Document) -> Document:
         self.rv += 1
         meta = {"namespace": "default", "uid": f"uid-{self.rv}", "generation": 1, **document["metadata"]}
-        if resource in ("nodes", "namespaces", "priorityclasses.scheduling.k8s.io"):
+        if resource in resources() and not resources()[resource].namespaced:
             meta.pop("namespace")
         stored = {**document, "metadata": {**meta, "resourceVersion": str(self.rv)}}
         self.documents[resource, meta.get("namespace", ""), meta["name"]] = stored

@@ -46,6 +46,9 @@ IDENTITIES = [
             "disruption",
             "namespace",
             "gc",
+            "persistentvolume-binder",
+            "volume-protection",
+            "ephemeral-volume",
             "unheard-of",
         )
     ),
@@ -71,6 +74,15 @@ RESOURCES = (
     ("namespaces", "finalize"),
     ("poddisruptionbudgets.policy", "status"),
     ("priorityclasses.scheduling.k8s.io", ""),
+    ("podgroups.scheduling.k8s.io", ""),
+    ("podgroups.scheduling.k8s.io", "status"),
+    ("workloads.scheduling.k8s.io", ""),
+    ("persistentvolumes", ""),
+    ("persistentvolumeclaims", ""),
+    ("persistentvolumeclaims", "status"),
+    ("storageclasses.storage.k8s.io", ""),
+    ("csinodes.storage.k8s.io", ""),
+    ("csistoragecapacities.storage.k8s.io", ""),
     ("nodetokens", ""),
     ("statehash", ""),
 )
@@ -85,6 +97,8 @@ PLACES = {
     "namespaces": [("", "default"), ("", "kube-system")],
     "secrets": [("default", "used"), ("default", "unused")],
     "configmaps": [("default", "used"), ("kube-system", "used")],
+    "persistentvolumeclaims": [("default", "used"), ("default", "unused")],
+    "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
     "pods": [
         ("default", "mine"),
         ("default", "theirs"),
@@ -93,12 +107,24 @@ PLACES = {
         ("kube-system", "absent"),
     ],
 }
-UNOWNED = {"nodetokens", "statehash", "priorityclasses.scheduling.k8s.io"}
+UNOWNED = {
+    "nodetokens",
+    "statehash",
+    "priorityclasses.scheduling.k8s.io",
+    "persistentvolumes",
+    "storageclasses.storage.k8s.io",
+}
 
 
 @pytest.fixture
 def cluster(world: Any) -> Any:
-    reach = {"volumes": [{"name": "v", "secret": {"secretName": "used"}}, {"name": "w", "configMap": {"name": "used"}}]}
+    reach = {
+        "volumes": [
+            {"name": "v", "secret": {"secretName": "used"}},
+            {"name": "w", "configMap": {"name": "used"}},
+            {"name": "x", "persistentVolumeClaim": {"claimName": "used"}},
+        ]
+    }
     for name, node in (("mine", "n1"), ("theirs", "n2")):
         world.pod(name, spec={"nodeName": node, **(reach if name == "mine" else {})})
     world.pod("free")
@@ -116,7 +142,11 @@ def cells() -> Any:
                 else ("",)
             )
             for selector in selectors:
-                is_one = verb not in ("list", "watch", "deletecollection") or resource in ("secrets", "configmaps")
+                is_one = verb not in ("list", "watch", "deletecollection") or resource in (
+                    "secrets",
+                    "configmaps",
+                    "persistentvolumeclaims",
+                )
                 yield identity, verb, resource, sub, namespace, name if is_one else "", selector
 
 

@@ -20,6 +20,15 @@ COLUMNS = {
     "poddisruptionbudgets.policy": "Name, Min Available, Max Unavailable, Allowed Disruptions, Age",
     "priorityclasses.scheduling.k8s.io": "Name, Value, Global-Default, Age, PreemptionPolicy",
     "leases.coordination.k8s.io": "Name, Holder, Age",
+    "persistentvolumes": "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
+    "VolumeAttributesClass, Reason, Age, VolumeMode*",
+    "persistentvolumeclaims": "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, "
+    "Age, VolumeMode*",
+    "storageclasses.storage.k8s.io": "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
+    "csinodes.storage.k8s.io": "Name, Drivers, Age",
+    "csidrivers.storage.k8s.io": "Name, AttachRequired, PodInfoOnMount, StorageCapacity, TokenRequests, "
+    "RequiresRepublish, Modes, Age",
+    "csistoragecapacities.storage.k8s.io": "Name, StorageClassName, Capacity",
 }
 
 
