@@ -149,7 +149,10 @@ class EventLines:
 
 
 def _cause(cause: Cause | None) -> Document:
-    return {"verb": cause.verb, "subresource": cause.subresource} if cause is not None else {}
+    if cause is None:
+        return {}
+    data: Document = {"verb": cause.verb, "subresource": cause.subresource}
+    return data | {"lease_epoch": cause.lease_epoch} if cause.lease_epoch else data
 
 
 def _path(request: Request) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from services.api.kinds.pod import Pod
@@ -35,6 +37,10 @@ class _NodeStatus(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    lease_transitions: int | None = None
+
+
 class _Any(msgspec.Struct):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
@@ -48,9 +54,15 @@ class _Node(_Any):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
+class _Lease(_Any):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+_LEASES = "leases.coordination.k8s.io"
 _ANY = msgspec.json.Decoder(_Any)
 _POD = msgspec.json.Decoder(_Pod)
 _NODE = msgspec.json.Decoder(_Node)
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {"pods": _POD, "nodes": _NODE, _LEASES: msgspec.json.Decoder(_Lease)}
 _WHOLE_POD = msgspec.json.Decoder(Pod)
 
 
@@ -60,7 +72,7 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also what does not change afterwards, as what a pod asks for.
     """
     found: Document = {}
-    decoded: _Any = (_POD if resource == "pods" else _NODE if resource == "nodes" else _ANY).decode(body)
+    decoded: _Any = _DECODERS.get(resource, _ANY).decode(body)
     if decoded.metadata.deletion_timestamp:
         found["deletion"] = decoded.metadata.deletion_timestamp
     if decoded.metadata.finalizers:
@@ -78,6 +90,8 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         }
         if is_new:
             found["requests"] = _requests(body)
+    elif isinstance(decoded, _Lease):
+        found["transitions"] = decoded.spec.lease_transitions or 0
     elif isinstance(decoded, _Node):
         try:
             found["allocatable"] = amounts(decoded.status.allocatable)

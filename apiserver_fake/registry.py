@@ -16,6 +16,7 @@ import msgspec
 from apiserver_fake.authorization import authorize
 from apiserver_fake.cursors import Cursors
 from apiserver_fake.decoding import decode, decode_object
+from apiserver_fake.fencing import fenced
 from apiserver_fake.new_objects import Limits
 from apiserver_fake.patch import apply_patch
 from apiserver_fake.reads import Reads
@@ -90,10 +91,14 @@ class Registry:
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 
     def prepare(self, identity: Identity, request: Request, traceparent: str) -> Plan:
-        """Return the write as it will run inside the commit.
+        """Return the write as it will run inside the commit, fenced when its writer leads (C11).
 
         Raises: ApiError for what can be refused without looking at the object.
         """
+        plan = self._plan(identity, request, traceparent)
+        return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
+
+    def _plan(self, identity: Identity, request: Request, traceparent: str) -> Plan:
         resource = find_resource(request.resource)
         check_scope(resource, request)
         write = Write(self._surroundings, resource, identity, request, traceparent)

@@ -43,7 +43,7 @@ from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
 from services.api.resources import resources
 from services.api.seams import Seams, Span
-from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
 
@@ -257,7 +257,7 @@ class ApiServer:
                 request_id=request.request_id,
                 fingerprint=fingerprint,
                 size=len(request.body),
-                cause=Cause(identity.user, request.verb, request.subresource, request.request_id),
+                cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
             )
         )
 
@@ -307,14 +307,11 @@ class ApiServer:
                 )  # fmt: skip
                 begun = self.start(identity, one)
                 if isinstance(begun, Response):
-                    if begun.code not in (404, 409):
-                        begun.unwrap()
+                    _check_deleted(begun)
                 else:
                     waits.append(begun)
             for wait in waits:
-                response = await wait
-                if response.code not in (404, 409):
-                    response.unwrap()
+                _check_deleted(await wait)
             body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
             response = Response(code=200, rv=self.store.rv, body=msgspec.json.encode(body))
         except ApiError as error:
@@ -431,6 +428,12 @@ class Door:
                 yield batch
         finally:
             watcher.close()
+
+
+def _check_deleted(response: Response) -> None:
+    """Raise the refusal of one delete of many; an object that is gone or was replaced meanwhile is none."""
+    if response.code not in (404, 409) or response.error().reason == STALE_LEASE_EPOCH:
+        response.unwrap()
 
 
 def _fingerprint(request: Request) -> bytes:

@@ -58,12 +58,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
-    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24)."""
+    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24, I25)."""
 
     identity: str
     verb: str
     subresource: str = ""
     request_id: str = ""
+    lease_epoch: str = ""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,28 @@ import msgspec
 
 from services.api.errors import ApiError, from_status
 
+STALE_LEASE_EPOCH = "StaleLeaseEpoch"
+"""Why a write of a leader that was replaced is refused (409, C11)."""
+
+
+class LeaseEpoch(msgspec.Struct, frozen=True):
+    """Which Lease a leader holds and how often it had changed hands when the leader took it (C11)."""
+
+    namespace: str
+    name: str
+    transitions: int
+
+    @classmethod
+    def parse(cls, text: str) -> LeaseEpoch:
+        """Return the epoch of `<namespace>/<name>/<transitions>`. Raises: ValueError."""
+        parts = text.split("/")
+        if len(parts) != 3 or not all(parts) or not (parts[2].isascii() and parts[2].isdigit()):
+            raise ValueError(f"{text!r}: want NAMESPACE/NAME/TRANSITIONS")
+        return cls(parts[0], parts[1], int(parts[2]))
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}/{self.transitions}"
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `resource` is `pods` for the core group, `replicasets.apps` otherwise.
@@ -22,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `subresource`: "", status, scale, binding, unbind, eviction.
     `patch_type`: merge, strategic, json (RFC 6902). `body`: JSON; for delete a DeleteOptions or empty.
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
+    `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
     """
 

@@ -8,6 +8,7 @@ is raised. Conflicts are the caller's: it must read and decide again (C5).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
-from services.api.wire import Api, Request, Response
+from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response
 
 DEADLINE_S = 30.0
 ATTEMPT_MAX_S = 5.0
@@ -87,7 +88,7 @@ def decode(response: Response) -> Document:
 class Client:
     """Calls with C6 retries; one per identity.
 
-    `lease_epoch`: a leader sets it to `<ns>/<name>/<transitions>`; every mutation then carries it (C11).
+    `lease_epoch`: what a leader writes under, see `lead`; "" for everybody else.
     """
 
     def __init__(
@@ -105,8 +106,16 @@ class Client:
         self._field_manager = field_manager
         self._deadline_s = deadline_s
         self.lease_epoch = ""
+        self._deposed: Callable[[], None] = _never_led
         self.retries_total = 0
         self.unknown_total = 0
+
+    def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
+        """Send this lease epoch with every mutation from now on (C11).
+
+        `deposed` is called when a write is refused because another leads; the refusal is raised as well.
+        """
+        self.lease_epoch, self._deposed = epoch, deposed
 
     async def get(self, resource: str, key: Key) -> Document:
         """Return the newest state of one object. Raises: NotFound."""
@@ -353,6 +362,8 @@ class Client:
             except TimeoutError:
                 reason = f"no answer within {self._clock.now() - now:.1f} s"
             if answer is not None and answer.code not in (429, 503, 504):
+                if answer.code == 409 and request.lease_epoch and answer.error().reason == STALE_LEASE_EPOCH:
+                    self._deposed()
                 return answer
             if answer is None or (answer.code == 504 and is_write):
                 # From here on 429 and 503 say nothing about what the first attempt did.
@@ -372,6 +383,10 @@ class Client:
                 return answer
             self.retries_total += 1
             await asyncio.sleep(wait_s)
+
+
+def _never_led() -> None:
+    """Nobody can be deposed who does not lead."""
 
 
 def delete_request(

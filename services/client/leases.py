@@ -16,20 +16,39 @@ from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, EventLog, Random
 from services.api.times import format_micro_time
-from services.api.wire import Api
+from services.api.wire import Api, LeaseEpoch
 from services.client.client import Client
 
-LEASE_S = 15
-RENEW_DEADLINE_S = 10.0
-RETRY_S = 2.0
+LEASES = "leases.coordination.k8s.io"
 JITTER = 1.2
 """Waits are drawn between the retry period and this many times it, so that replicas drift apart."""
+RELEASE_MAX_S = 1.0
 
 log = structlog.get_logger()
 
 
 class LeadershipLost(Exception):
     """The lease is no longer ours: the process must end (controllers 1.1)."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """For how long a lease holds after a renewal, when its holder gives up renewing, how often it tries; seconds.
+
+    Upstream's defaults (`leaderElection` of a component's configuration). Invariant: `lease_s > renew_deadline_s >
+    retry_s * JITTER`, so that a leader ends before another begins.
+    """
+
+    lease_s: int = 15
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.lease_s > self.renew_deadline_s > self.retry_s * JITTER > 0:
+            raise ValueError(
+                f"leader election wants lease duration > renew deadline > {JITTER:g} x retry period > 0, "
+                f"not {self.lease_s} s, {self.renew_deadline_s:g} s, {self.retry_s:g} s"
+            )
 
 
 @dataclass
@@ -42,7 +61,7 @@ class Seat:
     holder: str
     seen: tuple[str, str, int] | None = None
     seen_s: float = 0.0
-    duration_s: float = LEASE_S
+    duration_s: float = Terms.lease_s
 
     def observe(self, lease: Document, now: float) -> None:
         """Take a reading of the lease at monotonic `now`."""
@@ -54,7 +73,7 @@ class Seat:
         )
         if reading != self.seen:
             self.seen, self.seen_s = reading, now
-        self.duration_s = float(spec.get("leaseDurationSeconds") or LEASE_S)
+        self.duration_s = float(spec.get("leaseDurationSeconds") or Terms.lease_s)
 
     def may_take(self, now: float) -> bool:
         """Whether the seat is empty, was ours in an earlier life, or its holder has been silent too long.
@@ -68,7 +87,7 @@ class Seat:
 
 
 class Elector:
-    """One candidate for one lease."""
+    """One candidate for one lease: `acquire`, then `hold` beside the work."""
 
     def __init__(
         self,
@@ -79,29 +98,39 @@ class Elector:
         lease: Key,
         holder: str,
         events: EventLog | None = None,
-        lease_s: int = LEASE_S,
-        renew_deadline_s: float = RENEW_DEADLINE_S,
-        retry_s: float = RETRY_S,
+        terms: Terms | None = None,
     ) -> None:
         """`holder`: this instance's name, the same after a restart, different from other replicas'."""
-        self._client = Client(api, clock, random, deadline_s=min(5.0, renew_deadline_s / 2))
+        self._terms = terms or Terms()
+        self._client = Client(api, clock, random, deadline_s=min(5.0, self._terms.renew_deadline_s / 2))
         self._clock = clock
         self._random = random
-        self._lease = lease
-        self._holder = holder
+        self.lease = lease
+        self.holder = holder
         self._events = events
-        self._lease_s = lease_s
-        self._renew_deadline_s = renew_deadline_s
-        self._retry_s = retry_s
         self._seat = Seat(holder)
         self._document: Document = {}
+        self._deposed = asyncio.Event()
         self.transitions = 0
         self.is_leader = False
 
     @property
     def epoch(self) -> str:
-        """`<ns>/<name>/<transitions>`, for `Client.lease_epoch`; "" while not leading."""
-        return f"{self._lease.namespace}/{self._lease.name}/{self.transitions}" if self.is_leader else ""
+        """`<ns>/<name>/<transitions>`; "" while not leading."""
+        return str(LeaseEpoch(self.lease.namespace, self.lease.name, self.transitions)) if self.is_leader else ""
+
+    @property
+    def lease_uid(self) -> str:
+        """The uid of the Lease as last written by us; "" before."""
+        return str((self._document.get("metadata") or {}).get("uid") or "")
+
+    def deposed(self) -> None:
+        """Be told that a write was refused because another leads: `hold` ends at once."""
+        self._deposed.set()
+
+    def metrics(self) -> dict[str, float]:
+        """Return whether this candidate leads, under upstream's name."""
+        return {f'leader_election_master_status{{name="{self.lease.name}"}}': float(self.is_leader)}
 
     async def acquire(self) -> str:
         """Return the epoch once this process leads; at once when nobody else does."""
@@ -110,49 +139,59 @@ class Elector:
                 if await self._try():
                     self.is_leader = True
                     self._write("lease.acquire")
-                    log.info("lease.acquired", lease=str(self._lease), epoch=self.epoch)
+                    log.info("lease.acquired", lease=str(self.lease), epoch=self.epoch)
                     return self.epoch
             except (ApiError, UnknownOutcome) as error:
-                log.warning("lease.failed", lease=str(self._lease), reason=str(error))
+                log.warning("lease.failed", lease=str(self.lease), reason=str(error))
             await self._pause()
 
     async def hold(self) -> None:
-        """Renew until that fails for the renew deadline, or another took over.
+        """Renew until that fails for the renew deadline, another took over, or a write of ours was refused.
 
-        Raises: LeadershipLost, always.
+        A process that ends in good order gives the lease up, so that the next leader need not wait for it to run
+        out. Raises: LeadershipLost, always.
         """
-        renewed_s = self._clock.now()
-        while True:
-            await self._pause()
-            try:
-                async with asyncio.timeout(max(0.001, renewed_s + self._renew_deadline_s - self._clock.now())):
-                    reason = await self._renew()
-                if not reason:
-                    renewed_s = self._clock.now()
-                    continue
-            except (ApiError, UnknownOutcome, TimeoutError) as error:
-                if self._clock.now() - renewed_s < self._renew_deadline_s:
-                    log.warning("lease.failed", lease=str(self._lease), reason=str(error))
-                    continue
-                reason = f"not renewed for {self._renew_deadline_s:g} s: {error}"
-            self._write("lease.lose")
-            self.is_leader = False
-            raise LeadershipLost(f"lease {self._lease}: {reason}")
+        renewed_s, reason = self._clock.now(), ""
+        try:
+            while not reason:
+                await self._pause()
+                renewed_s, reason = await self._renewed(renewed_s)
+        except asyncio.CancelledError:
+            await self._release()
+            raise
+        self._write("lease.lose")
+        self.is_leader = False
+        raise LeadershipLost(f"lease {self.lease}: {reason}")
+
+    async def _renewed(self, renewed_s: float) -> tuple[float, str]:
+        """Renew once; return when that last succeeded, and why this process no longer leads, or ""."""
+        if self._deposed.is_set():
+            return renewed_s, "a write of ours was refused, another leads"
+        deadline_s = renewed_s + self._terms.renew_deadline_s
+        try:
+            async with asyncio.timeout(max(0.001, deadline_s - self._clock.now())):
+                reason = await self._renew()
+        except (ApiError, UnknownOutcome, TimeoutError) as error:
+            if self._clock.now() >= deadline_s:
+                return renewed_s, f"not renewed for {self._terms.renew_deadline_s:g} s: {error}"
+            log.warning("lease.failed", lease=str(self.lease), reason=str(error))
+            return renewed_s, ""
+        return self._clock.now(), reason
 
     async def _try(self) -> bool:
         now = self._clock.now()
         try:
-            lease = await self._client.get("leases.coordination.k8s.io", self._lease)
+            lease = await self._client.get(LEASES, self.lease)
         except NotFound:
             self.transitions = 0
             document = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"namespace": self._lease.namespace, "name": self._lease.name},
+                "metadata": {"namespace": self.lease.namespace, "name": self.lease.name},
                 "spec": self._spec(None),
             }
             try:
-                self._document = await self._client.create("leases.coordination.k8s.io", document)
+                self._document = await self._client.create(LEASES, document)
             except Conflict:
                 return False
             return True
@@ -162,7 +201,7 @@ class Elector:
         self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
         lease["spec"] = self._spec(None)
         try:
-            self._document = await self._client.update("leases.coordination.k8s.io", self._lease, lease)
+            self._document = await self._client.update(LEASES, self.lease, lease)
         except Conflict:
             return False
         return True
@@ -172,30 +211,49 @@ class Elector:
         lease = dict(self._document)
         lease["spec"] = self._spec(lease["spec"].get("acquireTime"))
         try:
-            self._document = await self._client.update("leases.coordination.k8s.io", self._lease, lease)
+            self._document = await self._client.update(LEASES, self.lease, lease)
             return ""
         except (Conflict, NotFound):
             # Somebody else wrote, or an earlier renewal of ours took effect unnoticed: look.
-            found = await self._client.get("leases.coordination.k8s.io", self._lease)
+            found = await self._client.get(LEASES, self.lease)
             spec = found.get("spec") or {}
-            if spec.get("holderIdentity") != self._holder or spec.get("leaseTransitions") != self.transitions:
+            if spec.get("holderIdentity") != self.holder or spec.get("leaseTransitions") != self.transitions:
                 return f"held by {spec.get('holderIdentity')!r} with {spec.get('leaseTransitions')} transitions"
             self._document = found
             return ""
 
+    async def _release(self) -> None:
+        """Leave the seat empty, if the server answers soon; the next epoch fences what we still have under way."""
+        self.is_leader = False
+        lease = dict(self._document)
+        lease["spec"] = {**self._spec(lease["spec"].get("acquireTime")), "holderIdentity": ""}
+        try:
+            async with asyncio.timeout(RELEASE_MAX_S):
+                await self._client.update(LEASES, self.lease, lease)
+        except (ApiError, UnknownOutcome, TimeoutError) as error:
+            log.info("lease.not_released", lease=str(self.lease), reason=str(error))
+        else:
+            self._write("lease.lose")
+
     def _spec(self, acquired: str | None) -> Document:
         stamp = format_micro_time(self._clock.wall())
         return {
-            "holderIdentity": self._holder,
-            "leaseDurationSeconds": self._lease_s,
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self._terms.lease_s,
             "acquireTime": acquired or stamp,
             "renewTime": stamp,
             "leaseTransitions": self.transitions,
         }
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._retry_s * self._random.uniform(1.0, JITTER))
+        """Wait for the retry period, or until a write of ours was refused."""
+        try:
+            async with asyncio.timeout(self._terms.retry_s * self._random.uniform(1.0, JITTER)):
+                await self._deposed.wait()
+        except TimeoutError:
+            return
 
     def _write(self, event: str) -> None:
         if self._events is not None:
-            self._events.write(event, data={"lease": str(self._lease), "epoch": self.epoch})
+            epoch = str(LeaseEpoch(self.lease.namespace, self.lease.name, self.transitions))
+            self._events.write(event, data={"lease": str(self.lease), "epoch": epoch, "holder": self.holder})

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from services.api.seams import Clock
-from services.runtime.config import EXIT_BUG, EXIT_IO, EXIT_OK, PREFIX
+from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
 from services.runtime.process import PARENT_VARIABLE
 from services.telemetry import logs
 
@@ -80,11 +80,11 @@ class Child:
         self.is_ready = self.was_ever_ready = True
 
     def may_restart(self, code: int, now: float) -> bool:
-        """Whether it may begin again (P14): after 70, 74 and signals, at most 5 times in 60 s; never after 64, 75, 78.
+        """Whether it may begin again (P14): after 1, 70, 74 and signals, 5 times in 60 s; never after 64, 75, 78.
 
         An end in good order that nobody asked us for counts as a signal: somebody sent SIGTERM.
         """
-        if not (code in (EXIT_OK, EXIT_BUG, EXIT_IO) or code < 0):
+        if not (code in (EXIT_OK, EXIT_DEPOSED, EXIT_BUG, EXIT_IO) or code < 0):
             return False
         while self.restart_times and self.restart_times[0] < now - RESTART_WINDOW_S:
             self.restart_times.popleft()

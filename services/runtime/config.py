@@ -18,6 +18,8 @@ from services.api.switches import SwitchError, Switches
 C = TypeVar("C", bound="CommonConfig")
 
 EXIT_OK = 0
+EXIT_DEPOSED = 1
+"""Another process leads now (upstream's code); a supervisor starts this one again, as a standby."""
 EXIT_USAGE = 64
 EXIT_BUG = 70
 EXIT_IO = 74

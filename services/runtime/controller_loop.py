@@ -70,9 +70,9 @@ class ControllerLoop:
         self._quiet_runs = 0
         self._subscribe()
 
-    def lead(self, epoch: str) -> None:
-        """Let every write carry this epoch from now on."""
-        self._client.lease_epoch = epoch
+    def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
+        """Let every write carry this epoch from now on; `deposed` hears of it when that is no longer the newest."""
+        self._client.lead(epoch, deposed)
 
     @property
     def is_idle(self) -> bool:

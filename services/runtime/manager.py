@@ -15,7 +15,7 @@ from typing import Protocol
 
 from services.api.meta import Key, View
 from services.api.seams import Seams
-from services.client.leases import Elector
+from services.client.leases import Elector, Terms
 from services.reconcile.controller import Controller
 from services.runtime.caches import Caches
 from services.runtime.controller_loop import ControllerLoop
@@ -29,28 +29,39 @@ class ManagerConfig(Protocol):
 
 
 def run_controllers(
-    controllers: Sequence[Controller], seams: Seams, config: ManagerConfig, *, lease: Key | None = None
+    controllers: Sequence[Controller],
+    seams: Seams,
+    config: ManagerConfig,
+    *,
+    lease: Key | None = None,
+    terms: Terms | None = None,
 ) -> Manager:
     """Return the room that runs these controllers.
 
     `lease`: lead by this Lease before working, with every write carrying the epoch (C11).
     Raises: KeyError when the transport has no credential of a controller's identity.
     """
-    return Manager(controllers, seams, config, lease=lease)
+    return Manager(controllers, seams, config, lease=lease, terms=terms)
 
 
 class Manager:
     """A room: informers, one `ControllerLoop` a controller, optionally an elector."""
 
     def __init__(
-        self, controllers: Sequence[Controller], seams: Seams, config: ManagerConfig, *, lease: Key | None = None
+        self,
+        controllers: Sequence[Controller],
+        seams: Seams,
+        config: ManagerConfig,
+        *,
+        lease: Key | None = None,
+        terms: Terms | None = None,
     ) -> None:
         self._seams = seams
         self._caches = Caches(seams, _views_of(controllers))
         main = seams.transport.api()
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
         self._elector = (
-            Elector(main, seams.clock, seams.random, lease=lease, holder=config.name, events=seams.events)
+            Elector(main, seams.clock, seams.random, lease=lease, holder=config.name, events=seams.events, terms=terms)
             if lease is not None
             else None
         )
@@ -70,7 +81,7 @@ class Manager:
             if self._elector is not None:
                 epoch = await self._elector.acquire()
                 for loop in self._loops:
-                    loop.lead(epoch)
+                    loop.lead(epoch, self._elector.deposed)
                 group.create_task(self._elector.hold())
             for loop in self._loops:
                 group.create_task(loop.run())
@@ -82,7 +93,7 @@ class Manager:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of informers, queues, reconciles and recorders."""
-        found: dict[str, float] = {}
+        found: dict[str, float] = self._elector.metrics() if self._elector is not None else {}
         for informer in self._caches.informers:
             found |= informer.metrics()
         for loop in self._loops:

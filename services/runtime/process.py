@@ -26,9 +26,11 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from services.api.seams import EventLog, Room, Seams, Transport
+from services.client.leases import LeadershipLost
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
+    EXIT_DEPOSED,
     EXIT_IO,
     EXIT_LOCKED,
     EXIT_OK,
@@ -329,6 +331,8 @@ class _Process:
         for leaf in leaves:
             if isinstance(leaf, StartError):
                 return _End(leaf.exit_code, "start_error", leaf.message)
+            if isinstance(leaf, LeadershipLost):
+                return _End(EXIT_DEPOSED, "leadership_lost", f"leadership lost: {leaf}")
         for leaf in leaves:
             if isinstance(leaf, OSError):
                 return _judge_os_error(leaf)

@@ -1,0 +1,207 @@
+"""Candidates for one lease against a real API server: who leads, and whose writes still count (C11)."""
+
+import asyncio
+import random
+
+import msgspec
+import pytest
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.wiring import build
+from services.api.errors import BadRequest, Conflict
+from services.api.identity import ADMIN, SCHEDULER
+from services.api.meta import Key
+from services.api.seams import Seams
+from services.api.switches import Switches
+from services.api.wire import Request
+from services.client.client import Client
+from services.client.leases import Elector, LeadershipLost, Terms
+from services.runtime import simloop
+from services.scenarios.simulated import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
+from services.telemetry.traces import Tracer
+
+SEAT = Key("kube-system", "seat")
+LEASES = "leases.coordination.k8s.io"
+
+
+class House:
+    """An API server, and candidates with links of their own."""
+
+    def __init__(self):
+        self.clock = SimClock(asyncio.get_running_loop(), 1_800_000_000.0)
+        self.network = Network(random.Random("network"))
+        self.lines = []
+        self.events = MemoryEvents(keep=False, on_line=self.lines.append)
+
+    async def open(self, group):
+        life = Lifetime("apiserver", 1)
+        seams = Seams(
+            component="apiserver", clock=self.clock, random=random.Random("apiserver"),
+            disk=SimDisk(Platter(), random.Random("disk"), life), transport=SimTransport(self.network, life),
+            events=MemoryEventLog("apiserver", self.clock, "1", self.events),
+            tracer=Tracer("apiserver", clock=self.clock, random=random.Random("t"), sinks=()), switches=Switches(),
+        )  # fmt: skip
+        config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
+        room = build(config, seams)
+        self.network.open(room.server, life)
+        task = group.create_task(room.run())
+        await room.server.wait_until_ready()
+        self.admin = self.client("admin", ADMIN)
+        return task
+
+    def api(self, name, identity=ADMIN):
+        transport = SimTransport(self.network, Lifetime(name, 1))
+        transport.main = identity
+        return transport.api()
+
+    def client(self, name, identity=ADMIN):
+        return Client(self.api(name, identity), self.clock, random.Random(name))
+
+    def candidate(self, name, life=1):
+        events = MemoryEventLog(name, self.clock, str(life), self.events)
+        chance = random.Random(f"{name}/{life}")
+        return Elector(self.api(name), self.clock, chance, lease=SEAT, holder=name, events=events)
+
+    async def lease(self):
+        return await self.admin.get(LEASES, SEAT)
+
+
+def play(story):
+    async def told():
+        house = House()
+        async with asyncio.TaskGroup() as group:
+            server = await house.open(group)
+            try:
+                return await story(house, group)
+            finally:
+                server.cancel()
+
+    return simloop.run(told(), seed=1)
+
+
+def configmap(name):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+async def ended(task):
+    (found,) = await asyncio.gather(task, return_exceptions=True)
+    return found
+
+
+def test_the_second_candidate_leads_once_the_silent_leaders_lease_ran_out_and_the_first_gave_up_before():
+    async def story(house, group):
+        first, second = house.candidate("a"), house.candidate("b")
+        await first.acquire()
+        holding = asyncio.create_task(first.hold())
+        waiting = asyncio.create_task(second.acquire())
+        await asyncio.sleep(5.0)
+        profile = house.network.profile("a")
+        profile.requests_cut = profile.replies_cut = True
+        cut_at = house.clock.now()
+        lost = await ended(holding)
+        given_up = house.clock.now() - cut_at
+        epoch = await waiting
+        return lost, given_up, house.clock.now() - cut_at, epoch, first, second
+
+    lost, given_up, taken, epoch, first, second = play(story)
+
+    assert isinstance(lost, LeadershipLost)
+    assert (first.is_leader, second.is_leader) == (False, True)
+    assert epoch == "kube-system/seat/1"
+    assert 7.0 < given_up <= 10.1 < 12.0 < taken <= 15 + 2.4
+
+
+def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
+    async def story(house, group):
+        first, second = house.candidate("a"), house.candidate("b")
+        await first.acquire()
+        holding = asyncio.create_task(first.hold())
+        waiting = asyncio.create_task(second.acquire())
+        await asyncio.sleep(5.0)
+        holding.cancel()
+        await ended(holding)
+        left_at, holder = house.clock.now(), (await house.lease())["spec"]["holderIdentity"]
+        await waiting
+        return holder, house.clock.now() - left_at, await house.lease()
+
+    holder, took, lease = play(story)
+
+    assert holder == ""
+    assert took <= 2.5
+    assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("b", 1)
+
+
+def test_a_write_made_under_an_older_epoch_is_refused_and_its_writer_stops_leading_at_once():
+    async def story(house, group):
+        first, second = house.candidate("a"), house.candidate("a", life=2)  # which need not wait for its own lease
+        old = house.client("old")
+        old.lead(await first.acquire(), first.deposed)
+        holding = asyncio.create_task(first.hold())
+        await old.create("configmaps", configmap("before"))
+        await second.acquire()
+        taken_at = house.clock.now()
+        with pytest.raises(Conflict) as refusal:
+            await old.create("configmaps", configmap("after"))
+        lost = await ended(holding)
+        return refusal.value, lost, house.clock.now() - taken_at, house.lines
+
+    refusal, lost, took, lines = play(story)
+
+    assert refusal.reason == "StaleLeaseEpoch"
+    assert refusal.message == (
+        "lease kube-system/seat was taken again: it is at 1 transitions, this write was made at 0"
+    )
+    assert isinstance(lost, LeadershipLost)
+    assert took < 0.1
+    commits = [line.data for line in lines if line.ev == "store.commit" and line.obj["kind"] == "ConfigMap"]
+    assert [data["lease_epoch"] for data in commits] == ["kube-system/seat/0"]
+    seats = [line.data["transitions"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Lease"]
+    assert seats == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "otherwise"),
+    [("create", 409), ("update", 200), ("patch", 200), ("delete", 200), ("deletecollection", 200), ("binding", 404)],
+)
+def test_every_kind_of_write_is_fenced_and_a_current_epoch_changes_nothing(verb, otherwise):
+    async def story(house, group):
+        api = house.api("old", SCHEDULER if verb == "binding" else ADMIN)
+        made = await house.admin.create("configmaps", configmap("c"))
+        lease = {"metadata": {"namespace": "kube-system", "name": "seat"}, "spec": {"leaseTransitions": 3}}
+        await house.admin.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+        resource, sub = ("pods", "binding") if verb == "binding" else ("configmaps", "")
+        request = Request(
+            verb="create" if sub else verb, resource=resource, namespace="default", subresource=sub,
+            name="" if verb in ("create", "deletecollection") else "c", patch_type="merge" if verb == "patch" else "",
+            body=b"" if verb.startswith("delete") else msgspec.json.encode(configmap("c")),
+        )  # fmt: skip
+        stale = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/seat/2"))
+        kept = await house.admin.get("configmaps", Key("default", "c")) == made
+        current = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/seat/3"))
+        return stale, kept, current
+
+    stale, kept, current = play(story)
+
+    assert (stale.code, stale.error().reason) == (409, "StaleLeaseEpoch")
+    assert kept
+    assert current.code == otherwise
+    assert current.code < 400 or current.error().reason != "StaleLeaseEpoch"
+
+
+def test_a_lease_that_is_not_stored_fences_nobody_and_a_malformed_epoch_is_a_mistake():
+    async def story(house, group):
+        client = house.client("c")
+        client.lease_epoch = "kube-system/nobody/7"
+        await client.create("configmaps", configmap("c"))
+        client.lease_epoch = "kube-system/seat"
+        with pytest.raises(BadRequest, match="want NAMESPACE/NAME/TRANSITIONS"):
+            await client.create("configmaps", configmap("d"))
+
+    play(story)
+
+
+@pytest.mark.parametrize("terms", [{"lease_s": 10}, {"retry_s": 9.0}, {"retry_s": 0.0}])
+def test_terms_under_which_two_could_lead_are_refused(terms):
+    with pytest.raises(ValueError, match="leader election wants"):
+        Terms(**terms)
