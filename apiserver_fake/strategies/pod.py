@@ -7,6 +7,7 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from apiserver_fake import pod_defaults, pod_rules, pod_update_rules
@@ -34,6 +35,8 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+    if not ctx.switches.flag("GenericWorkload"):
+        spec.pop("schedulingGroup", None)
     _set_priority(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
@@ -58,11 +61,29 @@ def _is_mirror(pod: Document) -> bool:
 
 def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
     """Resolve the priority class into a number (admission plugin Priority)."""
+    value, policy = resolve_priority(spec, ctx, lambda why: _refused(new, why), "pod spec")
+    wanted = spec.get("preemptionPolicy")
+    if wanted is not None and wanted != policy:
+        raise _refused(
+            new,
+            f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name",
+        )
+    spec["priority"], spec["preemptionPolicy"] = value, policy
+
+
+def resolve_priority(
+    spec: Document, ctx: WriteContext, refused: Callable[[str], Forbidden], where: str
+) -> tuple[int, str]:
+    """Return the value and preemption policy of the spec's class, and name the class when it is the default one.
+
+    Raises: what `refused` makes of the reason, for an unknown class and for a number that is not the class's.
+    """
     name, policy = spec.get("priorityClassName") or "", ""
     if name:
         found = ctx.lookup(PRIORITY_CLASSES, "", name)
         if found is None and name not in SYSTEM_CLASSES:
-            raise _refused(new, f"no PriorityClass with name {name} was found")
+            raise refused(f"no PriorityClass with name {name} was found")
         value = int(found.get("value") or 0) if found else SYSTEM_CLASSES[name]
         policy = (found or {}).get("preemptionPolicy") or ""
     else:
@@ -74,20 +95,11 @@ def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
             spec["priorityClassName"] = name
     asked = spec.get("priority")
     if asked is not None and asked != value:
-        raise _refused(
-            new,
-            f"the integer value of priority ({asked}) must not be provided in pod spec; "
-            f"priority admission controller computed {value} from the given PriorityClass name",
+        raise refused(
+            f"the integer value of priority ({asked}) must not be provided in {where}; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
         )
-    policy = policy or "PreemptLowerPriority"
-    wanted = spec.get("preemptionPolicy")
-    if wanted is not None and wanted != policy:
-        raise _refused(
-            new,
-            f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"], spec["preemptionPolicy"] = value, policy
+    return value, policy or "PreemptLowerPriority"
 
 
 def _default_class(ctx: WriteContext) -> Document | None:

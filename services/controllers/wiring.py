@@ -12,6 +12,7 @@ from services.controllers import (
     namespace,
     node_lifecycle,
     podgc,
+    podgroup_protection,
     replicaset,
     taint_eviction,
 )
@@ -27,6 +28,7 @@ CONTROLLERS: dict[str, BuildController] = {
     "node-lifecycle": node_lifecycle.controller,
     "taint-eviction": taint_eviction.controller,
     "podgc": podgc.controller,
+    "podgroup-protection": podgroup_protection.controller,
     "namespace": namespace.controller,
     "disruption": disruption.controller,
 }

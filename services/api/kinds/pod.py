@@ -115,10 +115,33 @@ class Affinity(View, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class TopologySpreadConstraint(View, frozen=True):
+    """How evenly pods that match the selector lie over the values of a node label (KEP-895, 3022, 3094, 3243).
+
+    `whenUnsatisfiable`: DoNotSchedule or ScheduleAnyway. The policies are Honor or Ignore; "" is the default,
+    Honor for affinity and Ignore for taints.
+    """
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = ""
+    node_taints_policy: str = ""
+    match_label_keys: tuple[str, ...] = ()
+
+
 class SchedulingGate(View, frozen=True):
     """A gate that must be removed before the pod is considered (KEP-3521)."""
 
     name: str = ""
+
+
+class PodSchedulingGroup(View, frozen=True):
+    """The PodGroup of the namespace that the pod is scheduled with (KEP-4671); it need not exist yet."""
+
+    pod_group_name: str = ""
 
 
 class PersistentVolumeClaimVolumeSource(View, frozen=True):
@@ -215,6 +238,7 @@ class PodSpec(View, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = "PreemptLowerPriority"
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
@@ -223,6 +247,7 @@ class PodSpec(View, frozen=True):
     host_network: bool = False
     service_account_name: str = ""
     volumes: tuple[Volume, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
 
 class ContainerStateRunning(View, frozen=True):

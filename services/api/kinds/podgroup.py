@@ -1,0 +1,142 @@
+"""PodGroup: pods that are scheduled together, and perhaps evicted together (KEP-4671, KEP-5710)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""Once True it stays: later evictions never set it back."""
+DISRUPTION_TARGET = "DisruptionTarget"
+PROTECTION_FINALIZER = "scheduling.k8s.io/podgroup-protection"
+
+
+class GangSchedulingPolicy(View, frozen=True):
+    """All or nothing: fewer than `minCount` members are never bound."""
+
+    min_count: int = 1
+
+
+class BasicSchedulingPolicy(View, frozen=True):
+    """Members are placed as pods are."""
+
+
+class PodGroupSchedulingPolicy(View, frozen=True):
+    """Exactly one is set."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class SingleDisruptionMode(View, frozen=True):
+    """Members are evicted one by one."""
+
+
+class AllDisruptionMode(View, frozen=True):
+    """Members are evicted together or not at all."""
+
+
+class DisruptionMode(View, frozen=True):
+    """Exactly one is set; `single` is the default."""
+
+    single: SingleDisruptionMode | None = None
+    all: AllDisruptionMode | None = None
+
+
+class WorkloadReference(View, frozen=True):
+    """The template that a group was made from. It is a note: the group carries a copy of the policy."""
+
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class TopologyConstraint(View, frozen=True):
+    """All members within one value of a node label."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(View, frozen=True):
+    """Where the members must be, as a whole."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(View, frozen=True):
+    """How the members are scheduled and evicted. `priority` is filled in by admission, as for pods.
+
+    `preemptionPolicy` exists with the gate PodGroupPreemptionPolicy only.
+    """
+
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int = 0
+    preemption_policy: str = ""
+
+    @property
+    def min_count(self) -> int:
+        """How many members must be placed before any is bound; 1 for a basic group."""
+        gang = self.scheduling_policy.gang
+        return gang.min_count if gang is not None else 1
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether the members are placed all or none."""
+        return self.scheduling_policy.gang is not None
+
+    @property
+    def is_disrupted_as_a_whole(self) -> bool:
+        """Whether the group is one unit of eviction."""
+        return self.disruption_mode is not None and self.disruption_mode.all is not None
+
+
+class PodGroupStatus(View, frozen=True):
+    """What the scheduler found."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(View, frozen=True):
+    """A group as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether its constraint has once been met."""
+        found = find_condition(self.status.conditions, INITIALLY_SCHEDULED)
+        return found is not None and found.status == "True"
+
+
+def _policy(spec: Document) -> str:
+    gang = spec.get("schedulingPolicy", {}).get("gang")
+    return "basic" if gang is None else f"gang ({gang.get('minCount', 0)})"
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec = document.get("spec", {})
+    conditions = document.get("status", {}).get("conditions", ())
+    scheduled = next((c.get("status", "") for c in conditions if c.get("type") == INITIALLY_SCHEDULED), "Unknown")
+    return [document["metadata"].get("name", ""), _policy(spec), scheduled, spec.get("priority", 0), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="PodGroup",
+    plural="podgroups",
+    singular="podgroup",
+    group="scheduling.k8s.io",
+    version="v1beta1",
+    subresources=("status",),
+    view=PodGroup,
+    has_spec=True,
+    columns=(NAME, Column("Policy"), Column("Scheduled"), Column("Priority", "integer"), AGE),
+    cells=_cells,
+)
