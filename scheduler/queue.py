@@ -80,7 +80,7 @@ class SchedulingQueue:
         self._hints = Hints(registrations or {}, registrations_by_profile or {})
         self._backoff_of = Backoff(backoff_initial_s, backoff_max_s, is_in_windows=pop_from_backoff)
         self._pop_from_backoff = pop_from_backoff
-        self._on_gate = on_gate
+        self.on_gate = on_gate
         self.nominator = nominator if nominator is not None else Nominator()
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self.incoming: dict[tuple[str, str], int] = {}
@@ -367,9 +367,9 @@ class SchedulingQueue:
         if not status.is_success:
             queued.unschedulable_plugins.add(status.plugin)
             self._to_unschedulable(queued, Pool.GATED, event)
-            self._on_gate(queued, status, now)
+            self.on_gate(queued, status, now)
         elif was_gated or queued.reported:
-            self._on_gate(queued, status, now)
+            self.on_gate(queued, status, now)
         return not status.is_success
 
     def _move_to_active(self, queued: QueuedPod, event: ClusterEvent, now: float, *,

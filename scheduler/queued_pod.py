@@ -28,7 +28,8 @@ class QueuedPod:
     `timestamp`: when it was added or last came back from an attempt. `initial_attempt`: when it was first ready.
     `unschedulable_count` and `consecutive_errors` drive the back-off. `not_before`: no attempt before this time,
     whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that last moved it, `is_rescued` that it
-    was the periodic flush. `reported`: the PreEnqueue rejection that the pod's status tells, or soon will (KEP-5501).
+    was the periodic flush. `reported`: the PreEnqueue rejection that the pod's status tells, or soon will (KEP-5501);
+    `gate_told`: the plugin and message that the event log told last.
     """
 
     info: PodInfo
@@ -48,6 +49,7 @@ class QueuedPod:
     is_rescued: bool = False
     traceparent: str = ""
     reported: str = ""
+    gate_told: tuple[str, str] = ("", "")
 
     @property
     def key(self) -> Key:

@@ -7,6 +7,7 @@ from typing import Any
 from scheduler.node_info import PodInfo
 from services.api.seams import EventLog, Span
 from services.client.recorder import Recorder
+from services.reconcile.actions import Related
 
 
 class Telling:
@@ -16,9 +17,9 @@ class Telling:
         self._recorder = recorder
         self._events = events
 
-    def event(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False,
-              traceparent: str = "") -> None:  # fmt: skip
-        """Send an Event about the pod, some time soon."""
+    def event(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False, action: str = "",
+              related: PodInfo | None = None, traceparent: str = "") -> None:  # fmt: skip
+        """Send an Event about the pod, some time soon; `related`: the pod for whose sake it happened."""
         self._recorder.event(
             kind="Pod",
             api_version="v1",
@@ -27,8 +28,15 @@ class Telling:
             reason=reason,
             message=message,
             type="Warning" if is_warning else "Normal",
+            action=action,
+            related=Related("Pod", "v1", related.key, related.uid) if related is not None else None,
             traceparent=traceparent,
         )
+
+    def gate(self, ev: str, info: PodInfo, data: dict[str, Any]) -> None:
+        """Write to the event log what PreEnqueue said of the pod."""
+        obj = ("Pod", info.key.namespace, info.key.name, info.uid)
+        self._events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
     def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None) -> None:
         """Write a line about the pod to the event log (guarantees 1.2)."""

@@ -145,6 +145,15 @@ class PreEnqueuePlugin(Protocol):
 
 
 @runtime_checkable
+class ExplainsGate(Protocol):
+    """Says what users should read of its no at PreEnqueue, "" for nothing (KEP-5501, explicit models)."""
+
+    name: str
+
+    def gate_message(self, pod: PodInfo, status: Status) -> str: ...
+
+
+@runtime_checkable
 class QueueSortPlugin(Protocol):
     """Orders the active queue: smaller comes first. `timestamp`: when the pod (re)entered, seconds."""
 

@@ -42,6 +42,11 @@ class TokenBucket:
         self._tokens -= 1.0
         return True
 
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until a token is there, without taking it."""
+        self._refill(now)
+        return max(0.0, (1.0 - self._tokens) / self._per_s)
+
     def is_full(self, now: float) -> bool:
         """Whether nothing is missing: then this bucket remembers nothing worth keeping."""
         self._refill(now)

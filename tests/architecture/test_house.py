@@ -21,7 +21,8 @@ SHELLS = {
         "writer",
     },
     "kubelet": {"host", "journal", "loops"},
-    "scheduler": {"binding", "loops", "recording", "status_writer", "waiting"},
+    "scheduler": {"binding", "evictions", "loops", "recording", "status_writer", "waiting"},
+    "scheduler.dispatcher": {"dispatch", "limited_client"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",
@@ -35,7 +36,15 @@ SHELLS = {
         "rpc",
         "watch_stream",
     },
-    "services.experiments.bench": {"algorithm", "clocked", "fan_out", "mesh", "start"},
+    "services.experiments.bench": {
+        "algorithm",
+        "clocked",
+        "fan_out",
+        "hearts_alone",
+        "mesh",
+        "scheduler_mesh",
+        "start",
+    },
     "services.runtime": {
         "child",
         "controller_loop",

@@ -1,0 +1,225 @@
+"""Makes the scheduler's calls about pods: beside the scheduling loop, or in its way (KEP-5229).
+
+With the feature gate SchedulerAsyncAPICalls a status patch is recorded in the call queue and made some time soon, and a
+bind is made when nothing about its pod is under way. Without it, as upstream then, whoever asks waits for the
+answer: a failed attempt holds up the scheduling loop until its patch is written. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
+from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
+from scheduler.metrics import SLI_BOUNDS, Histogram
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.kinds.pod import Pod
+from services.api.seams import Seams
+from services.api.wire import Request
+from services.client.client import Client, encode
+
+STATUS_DEADLINE_S: Final = 10.0
+"""A status nobody could write is written again after the next failed attempt; the loop may be waiting for it."""
+log = structlog.get_logger()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a call ended. `rv`: the version it wrote; `error`: what the client raised."""
+
+    ending: Ending
+    rv: int = 0
+    error: ApiError | UnknownOutcome | None = None
+
+
+class Dispatcher:
+    """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
+
+    `on_event`: told of a status patch that carries an event when it is really sent. `on_failure`: told of one that
+    could not be written.
+    """
+
+    def __init__(self, client: Client, seams: Seams, queue: CallQueue, *, is_asynchronous: bool, parallelism: int = 0,
+                 on_event: Callable[[StatusPatch], None] = lambda call: None,
+                 on_failure: Callable[[StatusPatch], None] = lambda call: None) -> None:  # fmt: skip
+        self.is_asynchronous = is_asynchronous
+        self.on_event = on_event
+        self.on_failure = on_failure
+        self._client = client
+        self._seams = seams
+        self._queue = queue
+        self._parallelism = parallelism
+        self._running = 0
+        self._waiters: dict[int, asyncio.Future[Outcome]] = {}
+        self._wake = asyncio.Event()
+        self._counts: dict[tuple[str, str], int] = {}
+        self._seconds: dict[tuple[str, str], Histogram] = {}
+
+    # -- wishes ------------------------------------------------------------------------------------------
+
+    async def say(self, call: StatusPatch) -> None:
+        """Have the patch made; returns at once with the feature gate, and with the answer without it."""
+        if self.is_asynchronous:
+            self.later(call)
+        elif not call.is_noop:
+            await self._make(call)
+
+    def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
+        """Have the patch made in `delay_s` seconds at the earliest; never waits."""
+        self._settle(self._queue.add(call, self._seams.clock.now(), delay_s=delay_s).finished)
+        self._wake.set()
+
+    async def bind(self, call: PodBinding) -> int:
+        """Make the Binding and return the version it wrote.
+
+        Raises: ApiError for a refusal; UnknownOutcome when nobody knows, or when another call took its place.
+        """
+        if not self.is_asynchronous:
+            # Nothing else can be under way for the pod, and the binding cycle's span is the call's own.
+            return await self._bind(call, call.causes[0] if call.causes else "")
+        outcome = await self._wait_for(call)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.ending is not Ending.DONE:
+            raise UnknownOutcome(f"the bind of {call.key} was {outcome.ending.value}")
+        return outcome.rv
+
+    def sync(self, pod: Pod) -> None:
+        """Take in a pod as the watch shows it: what it says already need not be written."""
+        self._settle(self._queue.sync(pod))
+
+    def drop(self, uid: str) -> None:
+        """Forget what the pod's status should say: it is gone, was bound or was given back."""
+        self._settle(self._queue.drop(uid, POD_STATUS_PATCH))
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make the calls as they become due, until cancelled; then everybody who waits is told."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._wake.clear()
+                    while not self._parallelism or self._running < self._parallelism:
+                        started = self._queue.pop(self._seams.clock.now())
+                        if started is None:
+                            break
+                        self._running += 1
+                        group.create_task(self._run(started))
+                    await self._sleep()
+        finally:
+            self._settle(self._queue.close())
+
+    async def _sleep(self) -> None:
+        now = self._seams.clock.now()
+        is_full = self._parallelism and self._running >= self._parallelism
+        due = None if is_full else self._queue.next_due(now)
+        try:
+            async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _run(self, started: Started) -> None:
+        try:
+            outcome = await self._make(started.call)
+        finally:
+            self._running -= 1
+        waiter = self._waiters.pop(started.call_id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(outcome)
+        ended = self._queue.finalize(
+            started, self._seams.clock.now(), is_done=outcome.ending is Ending.DONE, rv=outcome.rv
+        )
+        self._settle(ended)
+        self._wake.set()
+
+    async def _make(self, call: StatusPatch | PodBinding) -> Outcome:
+        """Make the call now, whatever else is under way, in a span of its own below the decision that asked for it."""
+        clock = self._seams.clock
+        began = clock.now()
+        key, causes = call.key, call.causes
+        span = self._seams.tracer.start(
+            f"call {call.call_type}", parent=causes[0] if causes else "", links=causes[1:],
+            pod=key.name, namespace=key.namespace, uid=call.uid,
+        )  # fmt: skip
+        try:
+            match call:
+                case StatusPatch():
+                    rv = await self._patch(call, span.traceparent)
+                case PodBinding():
+                    rv = await self._bind(call, span.traceparent)
+            outcome = Outcome(Ending.DONE, rv)
+            span.end()
+        except (ApiError, UnknownOutcome) as error:
+            outcome = Outcome(Ending.FAILED, error=error)
+            span.end(str(error))
+            if isinstance(call, StatusPatch):
+                log.info("pod.status_dropped", pod=str(key), reason=str(error))
+                self.on_failure(call)
+        self._count(call.call_type, outcome, clock.now() - began)
+        return outcome
+
+    async def _bind(self, call: PodBinding, traceparent: str) -> int:
+        return await self._client.bind(
+            call.key,
+            call.uid,
+            call.node,
+            expected_unbind_count=call.expected_unbind_count,
+            traceparent=traceparent,
+        )
+
+    async def _patch(self, call: StatusPatch, traceparent: str) -> int:
+        document = call.document(self._seams.clock.wall())
+        if document is None:
+            return 0
+        if call.event is not None:
+            self.on_event(call)
+        request = Request(
+            verb="patch", resource="pods", namespace=call.key.namespace, name=call.key.name, subresource="status",
+            body=encode(document), patch_type="strategic", uid=call.uid, traceparent=traceparent,
+            deadline_s=STATUS_DEADLINE_S,
+        )  # fmt: skip
+        return (await self._client.call(request)).unwrap().rv
+
+    async def _wait_for(self, call: PodBinding) -> Outcome:
+        added: Added = self._queue.add(call, self._seams.clock.now())
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiters[added.call_id] = waiter
+        self._settle(added.finished)
+        self._wake.set()
+        return await waiter
+
+    def _settle(self, finished: Iterable[Finished]) -> None:
+        """Tell whoever waits how their calls ended."""
+        for each in finished:
+            waiter = self._waiters.pop(each.call_id, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(Outcome(each.ending))
+
+    # -- counting ----------------------------------------------------------------------------------------
+
+    def _count(self, call_type: str, outcome: Outcome, took_s: float) -> None:
+        labels = (call_type, "success" if outcome.ending is Ending.DONE else "error")
+        self._counts[labels] = self._counts.get(labels, 0) + 1
+        histogram = self._seconds.get(labels)
+        if histogram is None:
+            histogram = self._seconds[labels] = Histogram(SLI_BOUNDS)
+        histogram.observe(took_s)
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters, durations and the gauge of waiting calls under upstream's names."""
+        found: dict[str, float] = {}
+        for call_type, waiting in self._queue.pending.items():
+            found[f'scheduler_pending_async_api_calls{{call_type="{call_type}"}}'] = waiting
+        for (call_type, result), count in self._counts.items():
+            labels = f'call_type="{call_type}",result="{result}"'
+            found[f"scheduler_async_api_call_execution_total{{{labels}}}"] = count
+            found.update(
+                self._seconds[call_type, result].samples("scheduler_async_api_call_execution_duration_seconds", labels)
+            )
+        return found
