@@ -31,7 +31,7 @@ Examples:
   keplab bench mesh --set kubelet.status_batching=immediate
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
-  keplab bench scheduler --workload SchedulingBasic --nodes 5000 -o json | jq .pods_per_s
+  keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
 """
 
 
@@ -83,6 +83,13 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
 @click.option("--nodes", default=500, show_default=True, type=click.IntRange(1, 15_000), help="nodes without kubelets")
 @click.option("--pods", type=click.IntRange(1, 200_000), help="pods measured; default: upstream's, scaled")
 @click.option("--init-pods", type=click.IntRange(0, 200_000), help="pods there are first; default: upstream's, scaled")
+@click.option(
+    "--form",
+    default="algorithm",
+    show_default=True,
+    type=click.Choice(["algorithm", "mesh"]),
+    help="the scheduler's hearts in this process, or scheduler and API server as processes",
+)
 @click.option("--list", "is_list", is_flag=True, help="name the workloads and end")
 @set_option
 @output_option
@@ -91,12 +98,12 @@ def scheduler(
     nodes: int,
     pods: int | None,
     init_pods: int | None,
+    form: str,
     is_list: bool,
     assignments: tuple[str, ...],
     output: str,
 ) -> int:
     """Schedule the pods of one of upstream's scheduler_perf workloads; all nodes are scored."""
-    from services.experiments.bench.algorithm import bench_algorithm
     from services.experiments.workloads import register
 
     if is_list:
@@ -109,7 +116,14 @@ def scheduler(
     size = chosen.size(nodes, init_pods=init_pods, pods=pods)
     with _Bar(is_quiet=output == "json") as bar:
         try:
-            result = bench_algorithm(chosen, size, assignments=assignments, progress=bar.show)
+            if form == "algorithm":
+                from services.experiments.bench.algorithm import bench_algorithm
+
+                result = bench_algorithm(chosen, size, assignments=assignments, progress=bar.show)
+            else:
+                from services.experiments.bench.scheduler_mesh import bench_scheduler_mesh
+
+                result = bench_scheduler_mesh(chosen, size, assignments=assignments, progress=bar.show)
         except TimeoutError as error:
             bar.stop()
             click.echo(f"Error: {error or 'the pods were not scheduled in time'}", err=True)
