@@ -19,6 +19,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_tree import NodeTree
 from services.api.kinds.node import Node
+from services.api.meta import Key
 from services.api.quantity import amount
 
 
@@ -53,6 +54,8 @@ class Cache:
         self.columns = Columns()
         self.pods: dict[str, PodState] = {}
         self.assumed_count = 0
+        self.claim_users: dict[Key, int] = {}
+        """How many pods with a node use each volume claim."""
         self._tree = NodeTree()
         self._order: NDArray[np.intp] = np.zeros(0, np.intp)
         self._order_version = -1
@@ -157,12 +160,20 @@ class Cache:
         if info is None:
             info = self.nodes[node_name] = NodeInfo(node_name)
         info.add(pod)
+        for claim in pod.claims:
+            self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
         self.columns.pods_changed(info, pod, 1)
 
     def _discharge(self, uid: str, node_name: str) -> None:
         info = self.nodes[node_name]
         pod = info.remove(uid)
         assert pod is not None, f"pod {uid} is not on {node_name}"
+        for claim in pod.claims:
+            users = self.claim_users[claim] - 1
+            if users:
+                self.claim_users[claim] = users
+            else:
+                del self.claim_users[claim]
         self.columns.pods_changed(info, pod, -1)
         if info.node is None and not info.pods:
             del self.nodes[node_name]

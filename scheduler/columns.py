@@ -48,6 +48,7 @@ class Columns:
         self.unschedulable: Mask = np.zeros(0, bool)
         self.pod_count: Floats = np.zeros(0)
         self.pod_limit: Floats = np.zeros(0)
+        self.claim_count: Floats = np.zeros(0)
         self.nonzero_cpu: Floats = np.zeros(0)
         self.nonzero_memory: Floats = np.zeros(0)
         self.taint_set: Ids = np.zeros(0, np.int32)
@@ -122,6 +123,8 @@ class Columns:
         self.pod_count[row] = len(info.pods)
         self.nonzero_cpu[row] = info.nonzero_cpu
         self.nonzero_memory[row] = info.nonzero_memory
+        if pod.claims:
+            self.claim_count[row] = len(info.claims)
         for port in pod.ports:
             self._count_port(row, port, sign)
         self._note(row)
@@ -197,7 +200,8 @@ class Columns:
         old, self.capacity = self.capacity, self.capacity + by
         self.nodes.extend([None] * by)
         self._free.extend(range(self.capacity - 1, old - 1, -1))
-        for name in ("valid", "unschedulable", "pod_count", "pod_limit", "nonzero_cpu", "nonzero_memory", "taint_set"):
+        for name in ("valid", "unschedulable", "pod_count", "pod_limit", "claim_count", "nonzero_cpu", "nonzero_memory",
+                     "taint_set"):  # fmt: skip
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros(by, array.dtype)]))
         for resource, column in self.allocatable.items():
@@ -223,6 +227,7 @@ class Columns:
         for resource, column in self.requested.items():
             column[row] = info.requested.get(resource, 0)
         self.pod_count[row] = len(info.pods)
+        self.claim_count[row] = len(info.claims)
         self.nonzero_cpu[row] = info.nonzero_cpu
         self.nonzero_memory[row] = info.nonzero_memory
 

@@ -28,14 +28,22 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     return tuple(ports)
 
 
+def volume_claims(pod: Pod) -> tuple[Key, ...]:
+    """Return the claims a pod mounts, those made for it alone included, each once."""
+    meta = pod.metadata
+    names = dict.fromkeys(name for volume in pod.spec.volumes if (name := volume.claim_name(meta.name)))
+    return tuple(Key(meta.namespace, name) for name in names)
+
+
 class PodInfo:
     """A pod with what its cycles need of it, computed when it is first seen.
 
     `signature` caches the runner's identity of the row-pure part of its spec; `attempts` survives an
-    unbind, because the pod's queue entry does not (kubelet-unbinding 7.2).
+    unbind, because the pod's queue entry does not (kubelet-unbinding 7.2). `claims`: the volume claims it
+    mounts, each once.
     """
 
-    __slots__ = ("attempts", "key", "pod", "ports", "priority", "requests", "signature", "uid")
+    __slots__ = ("attempts", "claims", "key", "pod", "ports", "priority", "requests", "signature", "uid")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -44,6 +52,7 @@ class PodInfo:
         self.priority: int = pod.spec.priority
         self.requests: PodRequests = requests_of(pod)
         self.ports: tuple[HostPort, ...] = host_ports(pod)
+        self.claims: tuple[Key, ...] = volume_claims(pod) if pod.spec.volumes else ()
         self.signature: int | None = None
         self.attempts = 0
 
@@ -72,11 +81,12 @@ class NodeInfo:
     `requested` counts real requests by resource, `nonzero_*` those with the defaults of section 6
     (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
     not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
-    another number, of no order in particular, after each change of the node or of a pod on it.
+    another number, of no order in particular, after each change of the node or of a pod on it. `claims`: volume
+    claims in use here, with the number of pods that use each.
     """
 
-    __slots__ = ("allocatable", "generation", "name", "node", "nonzero_cpu", "nonzero_memory", "pods", "requested",
-                 "slot", "used_ports")  # fmt: skip
+    __slots__ = ("allocatable", "claims", "generation", "name", "node", "nonzero_cpu", "nonzero_memory", "pods",
+                 "requested", "slot", "used_ports")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -88,6 +98,7 @@ class NodeInfo:
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
         self.used_ports: dict[HostPort, int] = {}
+        self.claims: dict[Key, int] = {}
         self.generation = next(_generations)
 
     @property
@@ -125,6 +136,12 @@ class NodeInfo:
                 self.used_ports[port] = count
             else:
                 del self.used_ports[port]
+        for claim in pod.claims:
+            users = self.claims.get(claim, 0) + sign
+            if users:
+                self.claims[claim] = users
+            else:
+                del self.claims[claim]
 
     def with_pods(self, pods: list[PodInfo]) -> NodeInfo:
         """Return a copy with these pods added, as if they ran here."""
@@ -132,6 +149,7 @@ class NodeInfo:
         copy.node, copy.slot, copy.allocatable = self.node, self.slot, self.allocatable
         copy.pods, copy.requested, copy.used_ports = dict(self.pods), dict(self.requested), dict(self.used_ports)
         copy.nonzero_cpu, copy.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
+        copy.claims = dict(self.claims)
         for pod in pods:
             copy.add(pod)
         return copy

@@ -7,7 +7,7 @@ its changes then wake rejected pods by events of that kind's name (section 2.4, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from scheduler.framework.events import Action, ClusterEvent
@@ -17,6 +17,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.service import Service
 from services.api.meta import Key, View
 from services.api.resources import resource_of_view
+from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
 
@@ -40,12 +41,17 @@ class World(Protocol):
         """Return all objects, or those of one namespace, in the same order every time."""
         ...
 
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind from now on, after it can be read here."""
+        ...
+
 
 class Lister(Protocol):
     """What a world needs of an informer's store."""
 
     def get(self, key: Key) -> Any: ...  # noqa: D102
     def all(self, namespace: str = "") -> list[Any]: ...  # noqa: D102
+    def on_change(self, handler: Callable[[Change[Any]], None]) -> None: ...  # noqa: D102
 
 
 class ListedWorld:
@@ -65,22 +71,42 @@ class ListedWorld:
         lister = self._listers.get(view)
         return lister.all(namespace) if lister is not None else ()
 
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind."""
+        lister = self._listers.get(view)
+        if lister is not None:
+            lister.on_change(heard)
+
 
 class FixedWorld:
     """A world made of objects, for whoever has no informers: benchmarks and tests."""
 
     def __init__(self, *objects: View) -> None:
         self._objects: dict[type[View], dict[Key, Any]] = {}
+        self._heard: dict[type[View], list[Callable[[Change[Any]], None]]] = {}
         for each in objects:
             self.put(each)
 
     def put(self, item: Any) -> None:
         """Know the object, or its newer form."""
-        self._objects.setdefault(type(item), {})[item.metadata.key] = item
+        known = self._objects.setdefault(type(item), {})
+        change = Change(known.get(item.metadata.key), item)
+        known[item.metadata.key] = item
+        self._tell(type(item), change)
 
     def delete(self, item: Any) -> None:
         """Forget the object."""
-        self._objects.get(type(item), {}).pop(item.metadata.key, None)
+        old = self._objects.get(type(item), {}).pop(item.metadata.key, None)
+        if old is not None:
+            self._tell(type(item), Change(old, None))
+
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind."""
+        self._heard.setdefault(view, []).append(heard)
+
+    def _tell(self, view: type[View], change: Change[Any]) -> None:
+        for heard in self._heard.get(view, ()):
+            heard(change)
 
     def get(self, view: type[V], key: Key) -> V | None:
         """Return the object, or None."""

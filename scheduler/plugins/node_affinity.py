@@ -201,7 +201,7 @@ class NodeAffinity:
     def _enforced(self, columns: Columns) -> Mask | None:
         if self._added.required is None:
             return None
-        return _any_term(self._added.required.node_selector_terms, columns)
+        return terms_mask(self._added.required.node_selector_terms, columns)
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip without preferred terms; refuse terms that cannot be understood."""
@@ -272,11 +272,12 @@ def _own_mask(pod: PodInfo, columns: Columns) -> Mask | None:
     affinity = _affinity(pod)
     if affinity is None or affinity.required is None:
         return mask
-    required = _any_term(affinity.required.node_selector_terms, columns)
+    required = terms_mask(affinity.required.node_selector_terms, columns)
     return required if mask is None else mask & required
 
 
-def _any_term(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
+def terms_mask(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
+    """Return the rows that satisfy any of the terms; none without terms."""
     mask = columns.full(False)
     for term in terms:
         mask |= _term_mask(term, columns)
