@@ -49,6 +49,8 @@ class Binder:
         """Begin a binding cycle of its own; `span` is the scheduling cycle's, ended here."""
         self.in_flight += 1
         self._hearts.metrics.binding = self.in_flight
+        if waits:
+            self.waiting.enter(assumption.pod, waits)
         group.create_task(self._binding_cycle(queued, assumption, waits, span))
 
     async def _binding_cycle(self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float],
@@ -78,6 +80,7 @@ class Binder:
             else:
                 self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
         finally:
+            self.waiting.leave(info.uid)
             self.in_flight -= 1
             self._hearts.metrics.binding = self.in_flight
             self._wake.set()
@@ -102,7 +105,7 @@ class Binder:
                 return status
         if not has_work:
             return Status()
-        return await runner.pre_bind(assumption.state, info, node, self._wires.client)
+        return await self.waiting.prepare(info, runner.pre_bind(assumption.state, info, node, self._wires.client))
 
     async def _bind(self, assumption: Assumption, call: BindCall, span: Span) -> BindResult:
         """Send the Binding and return what became of it, however long that takes (K2: never by a timer)."""

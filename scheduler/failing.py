@@ -32,6 +32,7 @@ class FailureHandler:
         self._telling.line("sched.attempt", info, "", span, {
             "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
             "message": message, "plugins": sorted(rejectors),
+            "nominated": hearts.queue.nominator.node_of(info.uid) if nominated is None else nominated,
         })  # fmt: skip
         live = self._wires.pods.lister.get(info.key)
         if live is None or live.metadata.uid != info.uid or live.spec.node_name:
@@ -44,6 +45,8 @@ class FailureHandler:
         hearts.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
         if nominated is not None:
             hearts.queue.nominator.set(info, nominated)
+        if nominated:
+            self._telling.line("sched.nominate", info, nominated, span, {})
         self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
         patch = failure_patch(live, reason, message, nominated, self._clock.wall())
         if patch is not None:

@@ -18,10 +18,12 @@ from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
 from scheduler.decisions import Decision
 from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
+from scheduler.evictions import Evictions
 from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import Code, Status
+from scheduler.preemption.progress import Preempting
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
 from scheduler.room import Hearts, Wires
@@ -48,7 +50,9 @@ log = structlog.get_logger()
 class Scheduler:
     """The room."""
 
-    def __init__(self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires) -> None:
+    def __init__(
+        self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires, preempting: Preempting
+    ) -> None:
         self._config = config
         self._seams = seams
         self._hearts = hearts
@@ -59,6 +63,7 @@ class Scheduler:
         self._telling = Telling(wires.recorder, seams.events)
         self._failures = FailureHandler(hearts, wires, self._telling, seams.clock)
         self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
+        self._evictions = Evictions(seams, hearts, wires, self._telling, preempting, self._binder.waiting, self._wake)
         wants_record = seams.switches.choice("scheduler.record") == "annotations"
         self._recording = Recording(hearts, wires.client) if wants_record else None
         self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
@@ -84,6 +89,7 @@ class Scheduler:
         found.update(wires.pods.metrics())
         found.update(wires.nodes.metrics())
         found.update(wires.recorder.metrics())
+        found.update(self._evictions.metrics())
         found["scheduler_status_patches_total"] = wires.status_writer.written_total
         return found
 
@@ -193,7 +199,7 @@ class Scheduler:
                 in_a_row = 0
                 await self._sleep(now)
                 continue
-            self._schedule_one(queued, now, group)
+            await self._schedule_one(queued, now, group)
             in_a_row += 1
             if in_a_row >= CYCLES_IN_A_ROW:
                 in_a_row = 0
@@ -211,8 +217,11 @@ class Scheduler:
         except TimeoutError:
             return
 
-    def _schedule_one(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
-        """Run one scheduling cycle; on success the binding cycle goes its own way."""
+    async def _schedule_one(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
+        """Run one scheduling cycle; on success the binding cycle goes its own way.
+
+        It waits for nothing, unless evictions are to be made and are not asynchronous.
+        """
         hearts, info = self._hearts, queued.info
         if info.metadata.deletion_timestamp is not None:
             hearts.queue.bound(queued)
@@ -239,19 +248,8 @@ class Scheduler:
             case ScheduleResult():
                 self._assume(queued, result, now, took_s, span, group)
             case Unschedulable():
-                diagnosis = result.error.diagnosis
-                post = result.post_filter
-                nominated = post.nominated_node if post is not None else ""
-                hearts.decisions.keep(
-                    info.key,
-                    Decision(info.uid, queued.attempts, now, "unschedulable", message=result.error.message,
-                             evaluated=diagnosis.node_count, rejected=diagnosis.rejected,
-                             nominated_node=nominated or ""),
-                )  # fmt: skip
                 hearts.metrics.attempted("unschedulable", took_s)
-                self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span,
-                                    rejectors=diagnosis.rejectors, pending=diagnosis.pending,
-                                    nominated=nominated)  # fmt: skip
+                await self._no_node(queued, result, now, span, group)
             case CycleError():
                 reason = UNSCHEDULABLE if result.is_rejection else SCHEDULER_ERROR
                 outcome = "unschedulable" if result.is_rejection else "error"
@@ -263,6 +261,30 @@ class Scheduler:
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
                 self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
+
+    async def _no_node(self, queued: QueuedPod, result: Unschedulable, now: float, span: Span,
+                       group: asyncio.TaskGroup) -> None:  # fmt: skip
+        """Make the room that PostFilter asks for, and put the pod back."""
+        diagnosis, post, info = result.error.diagnosis, result.post_filter, queued.info
+        nominated = post.nominated_node if post is not None else ""
+        victims: list[str] = []
+        for eviction in post.actions if post is not None else ():
+            victims += [str(victim.key) for victim in eviction.victims]
+            if eviction.is_async:
+                self._evictions.begin(eviction, span.traceparent, group)
+                continue
+            error = await self._evictions.perform(eviction, span.traceparent)
+            if error:
+                diagnosis.post_filter_message, nominated = f"preemption: {error}", None
+                break
+        self._hearts.decisions.keep(
+            info.key,
+            Decision(info.uid, queued.attempts, now, "unschedulable", message=result.error.message,
+                     evaluated=diagnosis.node_count, rejected=diagnosis.rejected, nominated_node=nominated or "",
+                     victims=tuple(victims)),
+        )  # fmt: skip
+        self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span, rejectors=diagnosis.rejectors,
+                            pending=diagnosis.pending, nominated=nominated)  # fmt: skip
 
     def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
                 group: asyncio.TaskGroup) -> None:  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 from scheduler.cache import Cache
@@ -13,7 +14,9 @@ from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Runner
 from scheduler.loops import Scheduler
 from scheduler.metrics import Metrics
+from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
+from scheduler.preemption.progress import Preempting
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.room import Hearts, Wires
@@ -46,6 +49,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         return Informer(api, view, clock=clock, random=random, field_selector=field_selector, keep_documents=False,
                         events=seams.events)  # fmt: skip
 
+    pods = informer(Pod, LIVE_PODS)
     others: dict[type[View], Informer[Any]] = {view: informer(view) for view in WORLD_KINDS}
     handle = Handle(
         switches=switches,
@@ -56,18 +60,24 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         random=random,
         wall=clock.wall,
         profile=config.scheduler_name,
+        preempting=Preempting(partial(_is_staying, pods)),
     )
     hearts = hearts_of(handle)
     client = Client(api, clock, random, field_manager=config.scheduler_name)
     wires = Wires(
         client=client,
-        pods=informer(Pod, LIVE_PODS),
+        pods=pods,
         nodes=informer(Node),
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
         status_writer=StatusWriter(client),
     )
-    return Scheduler(config, seams, hearts, wires)
+    return Scheduler(config, seams, hearts, wires, handle.preempting)
+
+
+def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
+    live: Pod | None = pods.lister.get(victim.key)
+    return live is not None and live.metadata.uid == victim.uid and live.metadata.deletion_timestamp is None
 
 
 def hearts_of(handle: Handle) -> Hearts:

@@ -40,7 +40,13 @@ class FitError:
 
     @property
     def message(self) -> str:
-        """The text of the event and of the condition: `0/5 nodes are available: 2 Insufficient cpu, …`."""
+        """The text of the event and of the condition: the refusal, then what PostFilter could not do about it."""
+        after = self.diagnosis.post_filter_message
+        return f"{self.refusal} {after}" if after else self.refusal
+
+    @property
+    def refusal(self) -> str:
+        """What the filters say: `0/5 nodes are available: 2 Insufficient cpu, …`."""
         diagnosis = self.diagnosis
         text = f"0/{diagnosis.node_count} nodes are available:"
         if diagnosis.pre_filter_message:
@@ -54,8 +60,6 @@ class FitError:
             lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
             if lines:
                 text += f" {', '.join(lines)}."
-        if diagnosis.post_filter_message:
-            text += f" {diagnosis.post_filter_message}"
         return text
 
 

@@ -5,7 +5,7 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,33 +20,21 @@ from scheduler.framework.forms import Forms, filter_one
 from scheduler.framework.interface import (
     SUCCESS,
     BindCall,
-    BindPlugin,
     Code,
     EnqueueExtensions,
     FilterPlugin,
     Mask,
     NormalizePlugin,
-    PermitPlugin,
     PodSetPlugin,
-    PostBindPlugin,
-    PostFilterPlugin,
     PostFilterResult,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
     PreFilterResult,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
     RowPure,
     ScorePlugin,
     Scores,
-    StatefulFilterPlugin,
     Status,
     UsesFilters,
-    VectorFilterPlugin,
-    VectorScorePlugin,
 )
+from scheduler.framework.points import serves
 from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
 
@@ -87,35 +75,47 @@ class Runner:
 
     `nominated`: `(row, pods of at least that priority nominated there, other than the pod)`, for the rows
     where that is not empty; such rows are filtered again as if those pods ran there.
+
+    `points`: who runs where, names in their order, by extension point; None: every plugin wherever it serves.
     """
 
-    def __init__(self, profile: Sequence[Enabled]) -> None:
+    def __init__(self, profile: Sequence[Enabled], points: Mapping[str, Sequence[str]] | None = None) -> None:
         plugins = [e.plugin for e in profile]
+        by_name = {e.name: e for e in profile}
+
+        def enabled_at(point: str) -> list[Enabled]:
+            if points is not None:
+                return [by_name[name] for name in points[point]]
+            return [e for e in profile if serves(e.plugin, point)]
+
+        def at(point: str) -> list[Any]:
+            return [e.plugin for e in enabled_at(point)]
+
         self.profile = tuple(profile)
         self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
-        self._pre_enqueue = [p for p in plugins if isinstance(p, PreEnqueuePlugin)]
-        self._pre_filter = [p for p in plugins if isinstance(p, PreFilterPlugin)]
-        filters = [p for p in plugins if isinstance(p, VectorFilterPlugin | FilterPlugin | StatefulFilterPlugin)]
+        self._pre_enqueue = at("preEnqueue")
+        self._pre_filter = at("preFilter")
+        filters = at("filter")
         self._filters = filters
         pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
         self._other_filters = [p for p in filters if p not in pure_filters]
-        self._pod_set = [p for p in plugins if isinstance(p, PodSetPlugin)]
-        self._post_filter = [p for p in plugins if isinstance(p, PostFilterPlugin)]
-        self._pre_score = [p for p in plugins if isinstance(p, PreScorePlugin)]
-        scores = [e for e in profile if isinstance(e.plugin, VectorScorePlugin | ScorePlugin)]
+        self._pod_set = [p for p in self._pre_filter if isinstance(p, PodSetPlugin)]
+        self._post_filter = at("postFilter")
+        self._pre_score = at("preScore")
+        scores = enabled_at("score")
         pure = [e for e in scores if isinstance(e.plugin, RowPure) and isinstance(e.plugin, ScorePlugin)]
         self._pure_scores = [e for e in pure if not isinstance(e.plugin, NormalizePlugin)]
         self._normalized_pure = [e for e in pure if isinstance(e.plugin, NormalizePlugin)]
         self._other_scores = [e for e in scores if e not in pure]
-        self._reserve = [p for p in plugins if isinstance(p, ReservePlugin)]
-        self._permit = [p for p in plugins if isinstance(p, PermitPlugin)]
-        self._pre_bind = [p for p in plugins if isinstance(p, PreBindPlugin)]
-        self._bind = [p for p in plugins if isinstance(p, BindPlugin)]
-        self._post_bind = [p for p in plugins if isinstance(p, PostBindPlugin)]
+        self._reserve = at("reserve")
+        self._permit = at("permit")
+        self._pre_bind = at("preBind")
+        self._bind = at("bind")
+        self._post_bind = at("postBind")
         # Asking a protocol costs microseconds; ask once.
         self._normalizing = {p.name for p in plugins if isinstance(p, NormalizePlugin)}
-        sorts = [p for p in plugins if isinstance(p, QueueSortPlugin)]
+        sorts = at("queueSort")
         if len(sorts) != 1 or not self._bind:
             raise ValueError(f"a profile wants one QueueSort and a Bind plugin, has {len(sorts)} and {len(self._bind)}")
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
@@ -364,18 +364,23 @@ class Runner:
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns,
                     diagnosis: Diagnosis) -> PostFilterResult | None:  # fmt: skip
-        """Run PostFilter plugins until one succeeds or is final; None when there are none."""
+        """Run PostFilter plugins until one succeeds or is final; None when there are none.
+
+        The texts of all that could not help are joined, in order; a success leaves none (12.1). Of their results
+        the last counts that says anything about the nomination.
+        """
         result: PostFilterResult | None = None
         messages: list[str] = []
         for plugin in self._post_filter:
-            result = plugin.post_filter(state, pod, columns, diagnosis)
-            if result.status.is_success or result.status.code is Code.ERROR:
-                messages.clear()
-                break
-            if result.status.message:
-                messages.append(result.status.message)
-            if result.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                break
+            latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
+            if latest.status.is_success:
+                return latest
+            if latest.status.code is not Code.UNSCHEDULABLE:
+                diagnosis.post_filter_message = latest.status.message
+                return latest
+            if result is None or latest.nominated_node is not None:
+                result = latest
+            messages += latest.status.reasons
         diagnosis.post_filter_message = ", ".join(messages)
         return result
 

@@ -21,7 +21,7 @@ from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.times import format_time
 from services.client.client import Client
-from services.reconcile.actions import RecordEvent
+from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
 
 SIMILAR_MAX = 10
@@ -134,10 +134,12 @@ class Recorder:
         reason: str,
         message: str,
         type: str = "Normal",  # noqa: A002  the field's name
+        action: str = "",
+        related: Related | None = None,
         traceparent: str = "",
     ) -> None:
         """Record one event; returns at once."""
-        self.record(RecordEvent(kind, api_version, key, uid, reason, message, type), traceparent)
+        self.record(RecordEvent(kind, api_version, key, uid, reason, message, type, action, related), traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
         """Record one event given as an action; returns at once."""
@@ -213,13 +215,9 @@ class Recorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": key.name, "namespace": key.namespace},
-            "involvedObject": {
-                "apiVersion": action.api_version,
-                "kind": action.kind,
-                **({"namespace": action.key.namespace} if action.key.namespace else {}),
-                "name": action.key.name,
-                "uid": action.uid,
-            },
+            "involvedObject": _reference(action),
+            **({"action": action.action} if action.action else {}),
+            **({"related": _reference(action.related)} if action.related is not None else {}),
             "reason": action.reason,
             "message": recorded.message,
             "type": action.type,
@@ -230,6 +228,11 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
+
+
+def _reference(to: RecordEvent | Related) -> Document:
+    namespace = {"namespace": to.key.namespace} if to.key.namespace else {}
+    return {"apiVersion": to.api_version, "kind": to.kind, **namespace, "name": to.key.name, "uid": to.uid}
 
 
 def _remember(memory: dict[K, T], key: K, value: T) -> None:

@@ -59,8 +59,20 @@ class Delete:
     expected_by: str = ""
 
 
+class Related(msgspec.Struct, frozen=True):
+    """The other object of an event."""
+
+    kind: str
+    api_version: str
+    key: Key
+    uid: str
+
+
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder."""
+    """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder.
+
+    `action`: what was done; `related`: for or with which other object.
+    """
 
     kind: str
     api_version: str
@@ -69,6 +81,8 @@ class RecordEvent(msgspec.Struct, frozen=True):
     reason: str
     message: str
     type: str = "Normal"
+    action: str = ""
+    related: Related | None = None
 
 
 Action = Create | Patch | Update | Delete | RecordEvent

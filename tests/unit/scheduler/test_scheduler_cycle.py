@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import Code, PostFilterResult, Status
+from scheduler.framework.interface import Code, Status
 from scheduler.framework.runner import Enabled
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -34,7 +34,7 @@ def _five(a, cpu):
 def test_cycle_8_message_counts_reasons_over_all_nodes(heart, a):
     error = heart().nodes(*_five(a, "1")).refuse(a.pod(cpu="2"))
 
-    assert error.message == "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s)."
+    assert error.refusal == "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s)."
     assert error.diagnosis.rejectors == {"NodeResourcesFit", "TaintToleration"}
     assert error.diagnosis.unresolvable.sum() == 5
 
@@ -45,15 +45,8 @@ def test_cycle_8_nodes_that_are_merely_full_may_be_helped_by_preemption(heart, a
     assert world.refuse(a.pod(cpu="2")).diagnosis.unresolvable.sum() == 3
 
 
-def test_cycle_8_a_post_filter_plugin_adds_its_text(heart, a):
-    class NoVictims:
-        name = "DefaultPreemption"
-
-        def post_filter(self, state, pod, columns, diagnosis):
-            text = "preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (text,)))
-
-    world = heart([Enabled(NoVictims())]).nodes(*_five(a, "1"))
+def test_cycle_8_what_preemption_cannot_do_follows_after_a_blank(heart, a):
+    world = heart().nodes(*_five(a, "1"))
 
     assert world.refuse(a.pod(cpu="2")).message == (
         "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s). "
@@ -64,13 +57,13 @@ def test_cycle_8_a_post_filter_plugin_adds_its_text(heart, a):
 def test_one_node_may_contribute_several_fit_reasons_sorted_as_text(heart, a):
     error = heart().nodes(a.node(cpu="1", memory="1Gi", pods="0")).refuse(a.pod(cpu="2", memory="2Gi"))
 
-    assert error.message == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
+    assert error.refusal == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
 
 
 def test_the_detailed_taint_reason_is_a_switch(heart, a):
     error = heart(scheduler__taint_reason="detailed").nodes(a.node(taints=(GPU,))).refuse(a.pod())
 
-    assert error.message == "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."
+    assert error.refusal == "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."
 
 
 def test_without_nodes_there_is_nothing_to_explain(heart, a):
@@ -169,7 +162,7 @@ def test_room_is_kept_for_nominated_pods_of_at_least_the_same_priority(heart, a)
     world.queue.nominator.set(PodInfo(a.pod("boss", cpu="3", priority=10)), "n1")
 
     error = world.refuse(a.pod("p", cpu="2", priority=10))
-    assert error.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert error.refusal == "0/1 nodes are available: 1 Insufficient cpu."
     assert world.schedule(a.pod("king", cpu="2", priority=11)).node_name == "n1"
 
 
@@ -200,7 +193,7 @@ def test_match_fields_narrow_the_nodes_before_any_filter(heart, a):
     world = heart().nodes(a.node("n1"), a.node("n2", cpu="1"), a.node("n3"))
 
     assert world.schedule(a.pod(affinity=affinity)).node_name == "n2"
-    assert world.refuse(a.pod(cpu="2", affinity=affinity)).message == (
+    assert world.refuse(a.pod(cpu="2", affinity=affinity)).refusal == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
 
@@ -211,7 +204,7 @@ def test_host_ports_of_sidecars_conflict_and_of_plain_init_containers_do_not(hea
     init = Container(name="i", ports=port)
     world = heart().nodes(a.node("n1")).pods(a.pod("x", node="n1", port=8080, host_ip="10.0.0.1"))
 
-    assert world.refuse(a.pod(init_containers=(sidecar,))).message == (
+    assert world.refuse(a.pod(init_containers=(sidecar,))).refusal == (
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
     )
     assert world.schedule(a.pod(init_containers=(init,))).node_name == "n1"
@@ -221,7 +214,7 @@ def test_host_ports_of_sidecars_conflict_and_of_plain_init_containers_do_not(hea
 def test_an_extended_resource_nobody_has_is_out_of_reach(heart, a):
     error = heart().nodes(a.node("n1"), a.node("n2", example_com__gpu="1")).refuse(a.pod(requests={"x.io/fpga": "1"}))
 
-    assert error.message == "0/2 nodes are available: 2 Insufficient x.io/fpga."
+    assert error.refusal == "0/2 nodes are available: 2 Insufficient x.io/fpga."
     assert error.diagnosis.unresolvable.sum() == 2
 
 
@@ -262,7 +255,7 @@ def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
     assert world.schedule(a.pod()).node_name == "n5"
     assert world.schedule(a.pod()).ranking.scores["OddNodes"] == {"n1": 0, "n3": 0, "n5": 100, "n7": 0}
     world = heart(extra).nodes(a.node("n0"), a.node("n2"))
-    assert world.refuse(a.pod()).message == "0/2 nodes are available: 2 node is even."
+    assert world.refuse(a.pod()).refusal == "0/2 nodes are available: 2 node is even."
 
 
 def test_the_ranking_adds_up_to_what_decided(heart, a):

@@ -60,7 +60,7 @@ def test_unbinding_3_no_alternative_names_the_reason_until_a_pod_leaves_the_node
     world = heart().nodes(a.node("n1")).pods(other := a.pod("other", node="n1"))
     _unbind(world, a, 0.0)
     assert world.attempt(2.0) == "p!"
-    assert world.refuse(world.queue.get(a.pod("p").metadata.key).info.pod).message == (
+    assert world.refuse(world.queue.get(a.pod("p").metadata.key).info.pod).refusal == (
         f"0/1 nodes are available: 1 {REASON}."
     )
 

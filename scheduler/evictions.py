@@ -1,0 +1,264 @@
+"""Evictions, performed: the calls that make room, beside the scheduling loop or while it waits (KEP-4832).
+
+The preemptor is held back meanwhile. Each victim is marked, then deleted; one that only waits for its own bind
+is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+import structlog
+
+from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from scheduler.metrics import Histogram
+from scheduler.node_info import PodInfo
+from scheduler.preemption.marking import disruption_patch
+from scheduler.preemption.progress import Eviction, Preempting
+from scheduler.queue import SchedulingQueue
+from scheduler.room import Hearts, Wires
+from scheduler.telling import Telling
+from scheduler.waiting import WaitingPods
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.kinds.pod import Pod
+from services.api.meta import Document
+from services.api.seams import Seams, Span
+
+PARALLEL: Final = 16
+"""Victims evicted at once, upstream's parallelism."""
+IN_MEMORY: Final = " (in kube-scheduler memory)."
+VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
+SECONDS_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
+log = structlog.get_logger()
+
+
+class _Fate(Enum):
+    """What became of one victim. NEEDLESS: it was gone already, or the preemptor has no need of it any more."""
+
+    DELETED = 0
+    IN_MEMORY = 1
+    NEEDLESS = 2
+    FAILED = 3
+
+
+class Evictions:
+    """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on."""
+
+    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, preempting: Preempting,
+                 waiting: WaitingPods, wake: asyncio.Event) -> None:  # fmt: skip
+        switches = seams.switches
+        self._seams = seams
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+        self._preempting = preempting
+        self._waiting = waiting
+        self._wake = wake
+        self._activates = switches.choice("preemption.async_activate")
+        self._reverts = switches.flag("preemption.revert_nomination")
+        self._waiting_victim = switches.choice("preemption.waiting_victim")
+        self._pre_bind_victim = switches.choice("preemption.pre_bind_victim")
+        self._victims = Histogram(VICTIM_BOUNDS)
+        self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
+
+    @property
+    def _queue(self) -> SchedulingQueue:
+        return self._hearts.queue
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of preemption under upstream's names (preemption 5)."""
+        found: dict[str, float] = {"scheduler_preemption_attempts_total": self._preempting.attempts}
+        found.update(self._victims.samples("scheduler_preemption_victims"))
+        for result, seconds in self._seconds.items():
+            label = f'result="{result}"'
+            found.update(seconds.samples("scheduler_preemption_goroutines_duration_seconds", label))
+            found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count
+        found['scheduler_goroutines{operation="preemption"}'] = len(self._preempting)
+        return found
+
+    # -- beside the loop ---------------------------------------------------------------------------------
+
+    def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
+        """Start the evictions; from here on the preemptor's gate is shut. Without a call to make, nothing starts."""
+        if not eviction.pending:
+            return
+        self._victims.observe(len(eviction.victims))
+        self._preempting.begin(eviction.preemptor.uid)
+        group.create_task(self._run(eviction, parent))
+
+    async def _run(self, eviction: Eviction, parent: str) -> None:
+        clock = self._seams.clock
+        began = clock.now()
+        span = self._start_span(eviction, parent)
+        *others, last = eviction.pending
+        is_cleared = await self._clear_lesser(eviction, span)
+        fates = await self._evict_all(eviction, others, span)
+        fate = _Fate.NEEDLESS
+        if _Fate.FAILED not in fates:
+            # Failing early lets the preemptor try again early.
+            self._preempting.come_to_last(eviction.preemptor.uid, last)
+            fate = await self._evict(eviction, last, span)
+        self._preempting.end(eviction.preemptor.uid)
+        has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
+        self._seconds["error" if has_failed else "success"].observe(clock.now() - began)
+        if has_failed and self._reverts:
+            self._revert(eviction, span)
+        if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
+            self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
+        self._wake.set()
+        span.end("evictions failed" if has_failed else "")
+
+    def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
+        """Whether the preemptor may have missed the event that should have woken it."""
+        if self._activates == "always" or has_failed:
+            return True
+        return self._activates == "on-error-or-in-memory" and is_last_in_memory
+
+    def _revert(self, eviction: Eviction, span: Span) -> None:
+        nominator = self._queue.nominator
+        for pod in eviction.preemptor.pods:
+            if nominator.node_of(pod.uid) in eviction.nodes:
+                nominator.remove(pod.uid)
+                self._wires.status_writer.submit(pod.key, pod.uid, _NOT_NOMINATED, traceparent=span.traceparent)
+
+    # -- in the loop -------------------------------------------------------------------------------------
+
+    async def perform(self, eviction: Eviction, parent: str) -> str:
+        """Evict while the caller waits; return "" or what went wrong."""
+        self._victims.observe(len(eviction.victims))
+        span = self._start_span(eviction, parent)
+        fates = await self._evict_all(eviction, eviction.pending, span)
+        error = "" if _Fate.FAILED not in fates else f"not all victims on node {eviction.node} could be evicted"
+        if not error:
+            await self._clear_lesser(eviction, span)
+        span.end(error)
+        return error
+
+    # -- what both do ------------------------------------------------------------------------------------
+
+    def _start_span(self, eviction: Eviction, parent: str) -> Span:
+        pod = eviction.preemptor.pods[0]
+        return self._seams.tracer.start("evict victims", parent=parent, pod=pod.key.name,
+                                        namespace=pod.key.namespace, uid=pod.uid, node=eviction.node)  # fmt: skip
+
+    async def _clear_lesser(self, eviction: Eviction, span: Span) -> bool:
+        """Take back nominations of lower priority, which may not fit any more; say whether all was written."""
+        nominator = self._queue.nominator
+        is_ok = True
+        for node in eviction.nodes:
+            for pod in nominator.of_lower_priority(node, eviction.preemptor.priority):
+                nominator.remove(pod.uid)
+                await self._wires.status_writer.settle(pod.uid)
+                try:
+                    await self._wires.client.patch_rv("pods", pod.key, _NOT_NOMINATED, subresource="status",
+                                                      uid=pod.uid, traceparent=span.traceparent)  # fmt: skip
+                except (NotFound, Conflict):
+                    continue
+                except (ApiError, UnknownOutcome) as error:
+                    is_ok = False
+                    log.warning("nomination.not_cleared", pod=str(pod.key), node=node, reason=str(error))
+        return is_ok
+
+    async def _evict_all(self, eviction: Eviction, victims: Sequence[PodInfo], span: Span) -> list[_Fate]:
+        """Evict many, some at once; after a failure no further one is begun."""
+        fates: list[_Fate] = []
+        waiting = list(reversed(victims))
+
+        async def evict_some() -> None:
+            while waiting and _Fate.FAILED not in fates:
+                fates.append(await self._evict(eviction, waiting.pop(), span))
+
+        if len(waiting) == 1:
+            await evict_some()
+        elif waiting:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(PARALLEL, len(waiting))):
+                    group.create_task(evict_some())
+        return fates
+
+    async def _evict(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate:
+        """Evict one victim, if that is still right (K5)."""
+        live = self._wires.pods.lister.get(victim.key)
+        if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
+            return _Fate.NEEDLESS
+        if not self._is_needed(eviction, victim):
+            log.info("eviction.needless", pod=str(victim.key), node=eviction.node)
+            return _Fate.NEEDLESS
+        try:
+            fate = await self._turn_back(eviction, victim, span)
+            if fate is None:
+                fate = await self._delete(eviction, victim, live, span)
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("eviction.failed", pod=str(victim.key), node=eviction.node, reason=str(error))
+            return _Fate.FAILED
+        if fate is not _Fate.NEEDLESS:
+            self._tell(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
+        return fate
+
+    def _is_needed(self, eviction: Eviction, victim: PodInfo) -> bool:
+        """Whether the preemptor, or a member of it, still exists, waits and matters more."""
+        if victim.priority >= eviction.preemptor.priority and not eviction.preemptor.is_group:
+            return False
+        for pod in eviction.preemptor.pods:
+            live: Pod | None = self._wires.pods.lister.get(pod.key)
+            if (
+                live is not None
+                and live.metadata.uid == pod.uid
+                and live.is_active
+                and not live.spec.node_name
+                and pod.uid not in self._hearts.cache.pods
+            ):
+                return True
+        return False
+
+    async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
+        """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
+        uid, mode = victim.uid, self._waiting_victim
+        if mode == "delete" and self._waiting.is_waiting(uid):
+            return None
+        if self._pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
+            return None
+        left = self._waiting.turn_back(uid, eviction.plugin)
+        if left is None:
+            return None
+        await left
+        if mode == "backoff":
+            self._queue.move(victim.key, SCHEDULE_ATTEMPT_FAILURE, self._seams.clock.now())
+        return _Fate.IN_MEMORY
+
+    async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
+        """Mark the victim and delete it; gone already is as good."""
+        client, preemptor = self._wires.client, eviction.preemptor
+        who = preemptor.pods[0].spec.scheduler_name
+        text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
+        patch = disruption_patch(live, text, self._seams.clock.wall())
+        try:
+            if patch is not None:
+                await client.patch_rv("pods", victim.key, patch, subresource="status", patch_type="strategic",
+                                      uid=victim.uid, traceparent=span.traceparent)  # fmt: skip
+            if not self._is_needed(eviction, victim):
+                return _Fate.NEEDLESS
+            self._telling.line("sched.victim", victim, eviction.node, span, {
+                "preemptor": preemptor.pods[0].uid, "preemptor_priority": preemptor.priority,
+                "priority": victim.priority,
+                **({"group": preemptor.uid} if preemptor.is_group else {}),
+            })  # fmt: skip
+            await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
+        except (NotFound, Conflict):
+            return _Fate.NEEDLESS
+        return _Fate.DELETED
+
+    def _tell(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
+        preemptor = eviction.preemptor
+        decision = self._hearts.decisions.of(victim.key)
+        if decision is not None:
+            decision.preempted_by = str(preemptor.pods[0].key)
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"
+        self._telling.event(victim, "Preempted", note + (IN_MEMORY if is_in_memory else ""),
+                            action="Preempting", related=preemptor.pods[0], traceparent=span.traceparent)  # fmt: skip
+
+
+_NOT_NOMINATED: Final[Document] = {"status": {"nominatedNodeName": None}}

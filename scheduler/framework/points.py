@@ -1,0 +1,44 @@
+"""The extension points by their names in KubeSchedulerConfiguration, and which of them a plugin serves."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from scheduler.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    StatefulFilterPlugin,
+    VectorFilterPlugin,
+    VectorScorePlugin,
+)
+
+POINTS: Final[dict[str, tuple[Any, ...]]] = {
+    "preEnqueue": (PreEnqueuePlugin,),
+    "queueSort": (QueueSortPlugin,),
+    "preFilter": (PreFilterPlugin,),
+    "filter": (FilterPlugin, StatefulFilterPlugin, VectorFilterPlugin),
+    "postFilter": (PostFilterPlugin,),
+    "preScore": (PreScorePlugin,),
+    "score": (ScorePlugin, VectorScorePlugin),
+    "reserve": (ReservePlugin,),
+    "permit": (PermitPlugin,),
+    "preBind": (PreBindPlugin,),
+    "bind": (BindPlugin,),
+    "postBind": (PostBindPlugin,),
+}
+"""Any of the protocols serves the point; in the order of section 5."""
+
+
+def serves(plugin: Any, point: str) -> bool:
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by nobody."""
+    return isinstance(plugin, POINTS.get(point, ()))
