@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.runtime.config import CommonConfig, setting
+from services.runtime.config import setting
+from services.runtime.election import ElectingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulerConfig(CommonConfig):
+class SchedulerConfig(ElectingConfig):
     """Places pods that name this scheduler on nodes, and takes unbound pods back."""
 
     scheduler_name: str = setting("default-scheduler", "pods with this spec.schedulerName are ours")

@@ -23,6 +23,8 @@ from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import Code, Status
+from scheduler.leading import Leading, orphaned
+from scheduler.node_info import PodInfo
 from scheduler.preemption.progress import Preempting
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
@@ -60,6 +62,7 @@ class Scheduler:
         self._unbinding = seams.switches.flag("PodUnbinding")
         self._attempts_max = seams.switches.integer("unbind.max_attempts")
         self._wake = asyncio.Event()
+        self._leading = Leading(wires.elector, wires.client, wires.recorder)
         self._telling = Telling(wires.recorder, seams.events)
         self._failures = FailureHandler(hearts, wires, self._telling, seams.clock)
         self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
@@ -79,7 +82,7 @@ class Scheduler:
 
     @property
     def is_ready(self) -> bool:
-        """Whether both informers are synced and pods are being scheduled."""
+        """Whether the informers are synced and pods are being scheduled, or would be if this replica led."""
         return self._ready
 
     def metrics(self) -> dict[str, float]:
@@ -89,6 +92,7 @@ class Scheduler:
         found.update(wires.pods.metrics())
         found.update(wires.nodes.metrics())
         found.update(wires.recorder.metrics())
+        found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
         found["scheduler_status_patches_total"] = wires.status_writer.written_total
         return found
@@ -98,17 +102,13 @@ class Scheduler:
         return self.explainer.routes()
 
     async def run(self) -> None:
-        """Work until cancelled.
+        """Hear from the beginning, and work once this replica leads, until cancelled.
 
-        Raises: StartError with exit code 1 when unbinding is off and a pod changed its node, as upstream
-        exits then.
+        Raises: LeadershipLost; StartError with exit code 1 when unbinding is off and a pod changed its node, as
+        upstream exits then.
         """
         async with asyncio.TaskGroup() as group:
             self._group = group
-            group.create_task(self._wires.recorder.run())
-            if self._recording is not None:
-                group.create_task(self._recording.run())
-            group.create_task(self._wires.status_writer.run())
             group.create_task(self._wires.nodes.run())
             # Nodes first: then hardly any pod names a node that is not known yet.
             await self._wires.nodes.wait_until_synced()
@@ -122,7 +122,20 @@ class Scheduler:
                 for name in self._hearts.profiles.names:
                     group.create_task(self._advertise(name))
             self._ready = True
+            await self._lead(group)
             await self._schedule_loop(group)
+
+    async def _lead(self, group: asyncio.TaskGroup) -> None:
+        """Return when this replica leads, with everything begun that tells or writes."""
+        wires = self._wires
+        await self._leading.begin(group)
+        group.create_task(wires.recorder.run())
+        group.create_task(wires.status_writer.run())
+        if self._recording is not None:
+            group.create_task(self._recording.run())
+        # Nodes may have gone while nobody led.
+        lost = orphaned(wires.pods.lister.all(), self._hearts.cache.columns.slots, self._hearts.profiles.names)
+        self._perform([ClearNomination(PodInfo(pod)) for pod in lost], self._seams.clock.now(), "")
 
     async def _join(self) -> None:
         reached = max(self._wires.nodes.last_rv, self._wires.pods.last_rv)
@@ -163,6 +176,8 @@ class Scheduler:
             match effect:
                 case Crash():
                     self._crash = self._crash or effect.message
+                case _ if not self._leading.is_leading:
+                    continue  # the leader saw the same and acts on it
                 case Unbound():
                     self._wires.status_writer.drop(effect.pod.uid)
                     self._hearts.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)

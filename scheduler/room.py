@@ -19,6 +19,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import View
 from services.client.client import Client
 from services.client.informer import Informer
+from services.client.leases import Elector
 from services.client.recorder import Recorder
 
 
@@ -37,7 +38,10 @@ class Hearts:
 
 @dataclass(frozen=True)
 class Wires:
-    """What reaches the API server. `others`: informers of the kinds that plugins ask about."""
+    """What reaches the API server.
+
+    `others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works.
+    """
 
     client: Client
     pods: Informer[Pod]
@@ -45,3 +49,4 @@ class Wires:
     others: Mapping[type[View], Informer[Any]]
     recorder: Recorder
     status_writer: StatusWriter
+    elector: Elector | None = None

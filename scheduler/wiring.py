@@ -34,6 +34,7 @@ from services.client.recorder import Recorder
 
 V = TypeVar("V", bound=View)
 
+LEASE = "kube-scheduler"
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """A finished pod holds nothing: to the scheduler it is gone (upstream's informer selects the same)."""
 
@@ -71,6 +72,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
         status_writer=StatusWriter(client),
+        elector=config.elector(seams, LEASE),
     )
     return Scheduler(config, seams, hearts, wires, handle.preempting)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.runtime.config import CommonConfig, setting
+from services.runtime.config import setting
+from services.runtime.election import ElectingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllersConfig(CommonConfig):
+class ControllersConfig(ElectingConfig):
     """Run the workload and infrastructure controllers."""
 
     controllers: tuple[str, ...] = setting(
         ("*",), "a controller to run; * is all, -NAME leaves one out; may be repeated"
     )
-    leader_elect: bool = setting(False, "work only while holding the Lease kube-system/kube-controller-manager")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from services.api.identity import Identity, controller_identity
-from services.api.meta import Key
 from services.api.seams import Room, Seams
 from services.controllers import (
     deployment,
@@ -35,7 +34,7 @@ CONTROLLERS: dict[str, BuildController] = {
 MANAGER = Identity("system:kube-controller-manager")
 """Whom the shared informers and the leader election act as."""
 IDENTITIES: tuple[Identity, ...] = tuple(controller_identity(name) for name in CONTROLLERS)
-LEASE = Key("kube-system", "kube-controller-manager")
+LEASE = "kube-controller-manager"
 
 
 def chosen(names: tuple[str, ...]) -> list[str]:
@@ -54,4 +53,4 @@ def chosen(names: tuple[str, ...]) -> list[str]:
 def build(config: ControllersConfig, seams: Seams) -> Room:
     """Return the room that runs the chosen controllers over shared informers."""
     controllers = [CONTROLLERS[name](seams.switches) for name in chosen(config.controllers)]
-    return run_controllers(controllers, seams, config, lease=LEASE if config.leader_elect else None)
+    return run_controllers(controllers, seams, elector=config.elector(seams, LEASE))

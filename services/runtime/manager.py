@@ -11,60 +11,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
-from services.api.meta import Key, View
+from services.api.meta import View
 from services.api.seams import Seams
-from services.client.leases import Elector, Terms
+from services.client.leases import Elector
 from services.reconcile.controller import Controller
 from services.runtime.caches import Caches
 from services.runtime.controller_loop import ControllerLoop
 
 
-class ManagerConfig(Protocol):
-    """The part of a room's configuration that the manager reads."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-
-def run_controllers(
-    controllers: Sequence[Controller],
-    seams: Seams,
-    config: ManagerConfig,
-    *,
-    lease: Key | None = None,
-    terms: Terms | None = None,
-) -> Manager:
+def run_controllers(controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> Manager:
     """Return the room that runs these controllers.
 
-    `lease`: lead by this Lease before working, with every write carrying the epoch (C11).
+    `elector`: lead before working, with every write carrying the epoch (C11).
     Raises: KeyError when the transport has no credential of a controller's identity.
     """
-    return Manager(controllers, seams, config, lease=lease, terms=terms)
+    return Manager(controllers, seams, elector=elector)
 
 
 class Manager:
     """A room: informers, one `ControllerLoop` a controller, optionally an elector."""
 
-    def __init__(
-        self,
-        controllers: Sequence[Controller],
-        seams: Seams,
-        config: ManagerConfig,
-        *,
-        lease: Key | None = None,
-        terms: Terms | None = None,
-    ) -> None:
+    def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
         self._seams = seams
         self._caches = Caches(seams, _views_of(controllers))
-        main = seams.transport.api()
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
-        self._elector = (
-            Elector(main, seams.clock, seams.random, lease=lease, holder=config.name, events=seams.events, terms=terms)
-            if lease is not None
-            else None
-        )
+        self._elector = elector
 
     @property
     def is_ready(self) -> bool:

@@ -18,6 +18,7 @@ from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Qu
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
+from services.runtime.election import ElectingConfig
 from services.runtime.manager import run_controllers
 from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
 
@@ -168,10 +169,6 @@ class Events:
         self.lines.append((ev, fields))
 
 
-class Config:
-    name = "controllers"
-
-
 def seams_over(api, **switches) -> Seams:
     return Seams(
         component="controllers",
@@ -206,14 +203,14 @@ def controller(reconcile, **more) -> Controller:
     )
 
 
-def play(controllers, act, *, prepare=lambda api: None, lease=None, **switches):
+def play(controllers, act, *, prepare=lambda api: None, elector=lambda seams: None, **switches):
     """Run the controllers while `act(api, manager)` runs; return the API, the seams and what `act` returned."""
 
     async def main():
         api = DictApi()
         prepare(api)
         seams = seams_over(api, **switches)
-        manager = run_controllers(controllers, seams, Config(), lease=lease)
+        manager = run_controllers(controllers, seams, elector=elector(seams))
         task = asyncio.create_task(manager.run())
         answer = await act(api, manager)
         assert not task.done(), task.exception()
@@ -529,7 +526,7 @@ def test_with_a_lease_every_write_carries_the_epoch_and_work_begins_at_once():
         [controller(up_to_three())],
         act,
         prepare=lambda api: api.put("replicasets.apps", replica_set()),
-        lease=Key("kube-system", "controllers"),
+        elector=lambda seams: ElectingConfig(name="manager", leader_elect=True).elector(seams, "controllers"),
     )
 
     epochs = {r.lease_epoch for r in api.requests if r.resource == "pods"}
@@ -631,7 +628,7 @@ def test_an_identity_without_credential_is_refused_at_wiring():
             return DictApi()
 
         seams.transport.api = api
-        run_controllers([controller(patch_once())], seams, Config())
+        run_controllers([controller(patch_once())], seams)
 
     with pytest.raises(StartError, match="system:controller:replicaset"):
         simloop.run(main())

@@ -1,0 +1,60 @@
+"""Which of several replicas works: the one that holds the lease; the others keep their caches warm and wait.
+
+A standby hears everything and says nothing: its queue and cache are those of a leader that has not begun
+(upstream's `delayCacheUntilActive: false`). What it heard and did not act on is looked at again when it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterable
+
+from services.api.kinds.pod import Pod
+from services.client.client import Client
+from services.client.leases import Elector
+from services.client.recorder import Recorder
+
+
+class Leading:
+    """The place of one replica among the others. Without an elector it is the only one and always leads."""
+
+    def __init__(self, elector: Elector | None, client: Client, recorder: Recorder) -> None:
+        self._elector = elector
+        self._client = client
+        self._recorder = recorder
+        self.is_leading = False
+
+    async def begin(self, group: asyncio.TaskGroup) -> None:
+        """Return once this replica leads; its writes carry the epoch from then on (C11).
+
+        In the group, a loss of the lease raises LeadershipLost.
+        """
+        elector = self._elector
+        if elector is not None:
+            self._client.lead(await elector.acquire(), elector.deposed)
+            group.create_task(elector.hold())
+            self._recorder.event(
+                kind="Lease",
+                api_version="coordination.k8s.io/v1",
+                key=elector.lease,
+                uid=elector.lease_uid,
+                reason="LeaderElection",
+                message=f"{elector.holder} became leader",
+            )
+        self.is_leading = True
+
+    def metrics(self) -> dict[str, float]:
+        """Return whether this replica leads; nothing when there is no election."""
+        return self._elector.metrics() if self._elector is not None else {}
+
+
+def orphaned(pods: Iterable[Pod], nodes: Container[str], profiles: Container[str]) -> list[Pod]:
+    """Return the waiting pods of these profiles that are nominated to a node that does not exist (K4)."""
+    return [
+        pod
+        for pod in pods
+        if pod.status.nominated_node_name
+        and not pod.spec.node_name
+        and pod.status.nominated_node_name not in nodes
+        and pod.spec.scheduler_name in profiles
+    ]
