@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from services.api.errors import AlreadyExists
 from services.api.identity import node_identity
@@ -12,18 +13,10 @@ from services.api.meta import Key
 async def pod(world, name, cpu, priority=0, grace=1, **spec):
     """Create a pod of that priority, by way of a class of its own; return it."""
     rank = f"rank-{priority}".replace("--", "-minus-")
-    try:
-        await world.admin.create(
-            "priorityclasses.scheduling.k8s.io",
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": rank},
-                "value": priority,
-            },
-        )
-    except AlreadyExists:
-        pass
+    ranked = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": rank},
+              "value": priority}  # fmt: skip
+    with contextlib.suppress(AlreadyExists):
+        await world.admin.create("priorityclasses.scheduling.k8s.io", ranked)
     return await world.pod(name, cpu=cpu, priorityClassName=rank, terminationGracePeriodSeconds=grace, **spec)
 
 
