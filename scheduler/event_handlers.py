@@ -289,6 +289,9 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> Iterator[ClusterE
         if old.spec.tolerations != new.spec.tolerations:
             found = True
             yield ClusterEvent(resource, Action.UPDATE_POD_TOLERATION, f"{resource}TolerationUpdate")
+        if old.pod.status.resource_claim_statuses != new.pod.status.resource_claim_statuses:
+            found = True
+            yield ClusterEvent(resource, Action.UPDATE_POD_GENERATED_CLAIM, f"{resource}GeneratedResourceClaim")
     if not found:
         yield ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")
 

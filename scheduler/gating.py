@@ -6,7 +6,7 @@ from scheduler.dispatcher.calls import StatusPatch
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.framework.interface import ExplainsGate, Status
 from scheduler.node_info import PodInfo
-from scheduler.preenqueue_status import ReportRules, Reporter
+from scheduler.preenqueue_status import Reporter, ReportRules
 from scheduler.queue import SchedulingQueue
 from scheduler.queued_pod import QueuedPod
 from scheduler.runners import Profiles

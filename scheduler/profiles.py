@@ -26,6 +26,7 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("NodeAffinity", 2),
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
+    ("DynamicResources", 0),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("NodeRejection", NODE_REJECTION_WEIGHT),

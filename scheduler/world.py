@@ -14,6 +14,7 @@ from scheduler.framework.events import Action, ClusterEvent
 from services.api.kinds.namespace import Namespace
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.service import Service
 from services.api.meta import Key, View
 from services.api.resources import resource_of_view
@@ -25,6 +26,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     Namespace,
     PodDisruptionBudget,
     ReplicaSet,
+    ResourceClaim,
     Service,
 )
 """The kinds that are followed, besides pods and nodes."""

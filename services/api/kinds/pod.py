@@ -224,6 +224,21 @@ class Volume(View, frozen=True):
         return f"{pod_name}-{self.name}" if self.ephemeral is not None else ""
 
 
+class PodResourceClaim(View, frozen=True):
+    """A claim the pod uses: one that exists, or one made for it from a template (KEP-4381)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(View, frozen=True):
+    """What the claim controller made; no name: the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(View, frozen=True):
     """What a pod asks for."""
 
@@ -248,6 +263,7 @@ class PodSpec(View, frozen=True):
     service_account_name: str = ""
     volumes: tuple[Volume, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class ContainerStateRunning(View, frozen=True):
@@ -324,6 +340,7 @@ class PodStatus(View, frozen=True):
     binding_generation: int = 0
     unbind_count: int = 0
     unbind_history: tuple[UnbindRecord, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class Pod(View, frozen=True):

@@ -54,7 +54,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_room_comes(play):
     pod, explained, unchanged, took, notes, world = play(story)
     message = (
         "0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
 
     assert {**world.condition(pod), "lastTransitionTime": ""} == {

@@ -57,7 +57,9 @@ def test_preemption_02_equal_priority_is_safe(heart, a):
 
     attempt = Attempt(world, a.pod("p", cpu="2", priority=1000))
 
-    assert attempt.message == ("preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
+    assert attempt.message == (
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
     assert (attempt.node, attempt.victims) == ("", [])
 
 
@@ -176,7 +178,7 @@ def test_preemption_09_the_message_counts_nodes_that_were_never_tried(heart, a):
     world.pods(*(a.pod(f"v{i}", cpu="4", node=f"f{i}", priority=1000 + i) for i in range(2)))
 
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).message == (
-        "preemption: 0/5 nodes are available: 2 No preemption victims found for incoming pod, "
+        "no new claims to deallocate, preemption: 0/5 nodes are available: 2 No preemption victims found for incoming pod, "
         "3 Preemption is not helpful for scheduling."
     )
 
@@ -189,7 +191,7 @@ def test_preemption_09_a_node_that_no_eviction_frees_says_what_it_still_lacks(he
     )
 
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).message == (
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu."
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Insufficient cpu."
     )
 
 
@@ -198,7 +200,7 @@ def test_preemption_10_never_means_never(heart, a):
 
     attempt = Attempt(world, a.pod("p", cpu="2", priority=1000, preemption_policy="Never"))
 
-    assert attempt.message == "preemption: not eligible due to preemptionPolicy=Never."
+    assert attempt.message == "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
     assert (attempt.node, attempt.victims) == (None, [])
     assert world.handle.preempting.attempts == 1
 
@@ -222,7 +224,10 @@ def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
         .pods(dying(reason="PreemptionByScheduler"), a.pod("w", cpu="4", node="n2"))
     )
 
-    assert Attempt(ours, p).message == "preemption: not eligible due to a terminating pod on the nominated node."
+    assert (
+        Attempt(ours, p).message
+        == "no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node."
+    )
     assert Attempt(ours, p).node is None
     assert Attempt(users, p).node == "n1"
     assert Attempt(hopeless, p).node == "n2"

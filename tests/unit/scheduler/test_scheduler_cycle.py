@@ -50,7 +50,7 @@ def test_cycle_8_what_preemption_cannot_do_follows_after_a_blank(heart, a):
 
     assert world.refuse(a.pod(cpu="2")).message == (
         "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s). "
-        "preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
+        "no new claims to deallocate, preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
     )
 
 
