@@ -19,10 +19,11 @@ from msgspec.structs import replace
 
 from scheduler.cache import Cache
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Code, Mask
+from scheduler.framework.interface import Mask
 from scheduler.framework.runner import Runner
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.nominator import Nominator
+from scheduler.plugins.default_preemption import DefaultPreemption
 from scheduler.plugins.node_affinity import accepts
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeSelectorRequirement, PodSpec
@@ -239,18 +240,19 @@ def _ports(filters: Filters, pod: PodInfo) -> Iterator[Change]:
 
 def _priority(filters: Filters, pod: PodInfo) -> Iterator[Change]:
     """Try, from the lowest, each priority that has somebody new below it."""
-    post_filter = filters.runner.plugins_by_name.get("DefaultPreemption")
-    if post_filter is None or pod.spec.preemption_policy == "Never":
+    preemption = filters.runner.plugins_by_name.get("DefaultPreemption")
+    if not isinstance(preemption, DefaultPreemption) or pod.spec.preemption_policy == "Never":
         return
     bound = [state.pod.priority for state in filters.cache.pods.values()]
     below = sorted({priority + 1 for priority in bound if priority >= pod.priority})
+    columns = filters.cache.columns
     for priority in below[:PRIORITIES_MAX]:
-        raised = with_spec(pod, replace(pod.spec, priority=priority))
-        state, columns = CycleState(filters.now), filters.cache.columns
+        raised, state = with_spec(pod, replace(pod.spec, priority=priority)), CycleState(filters.now)
         diagnosis = filters.runner.diagnose(state, raised, columns, filters.runner.filter(state, raised, columns))
-        result = post_filter.post_filter(state, raised, columns, diagnosis)
-        if result.status.code is Code.SUCCESS and result.nominated_node:
-            victims = len(getattr(result, "victims", ()) or result.actions)
-            change = f"priority {priority} preempts {victims} pod(s)" if victims else f"priority {priority} preempts"
+        result = preemption.decide(state, raised, columns, diagnosis)
+        if result.status.is_success and result.nominated_node:
+            victims = [str(victim.key) for eviction in result.actions for victim in eviction.victims]
+            more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
+            change = f"priority {priority}, which preempts {victims[0]}{more}"
             yield Change("priority", change, str(pod.priority), str(priority), (result.nominated_node,), 1)
             return

@@ -99,14 +99,15 @@ class DefaultPreemption:
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the node to wait for and whom to evict there, or why preemption does not help."""
         self._handle.preempting.attempts += 1
-        result = self._preempt(state, pod, columns, diagnosis)
+        result = self.decide(state, pod, columns, diagnosis)
         status = result.status
         if not status.message:
             return result
         text = f"preemption: {status.message}"
         return PostFilterResult(Status(status.code, (text,)), result.nominated_node, result.actions)
 
-    def _preempt(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
+    def decide(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
+        """Return the same without the prefix and without counting an attempt: what would happen."""
         if self._is_async and self._handle.preempting.is_running(pod.uid):
             return PostFilterResult(unschedulable(eligibility.IN_PROGRESS))
         why_not = self._refusal(pod, columns, diagnosis)

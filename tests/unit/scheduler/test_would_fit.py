@@ -91,6 +91,22 @@ def test_conflicting_requirements_on_one_label_have_no_answer(a):
     assert missing_labels(PodInfo(a.pod(affinity=affinity)), {}) == {}
 
 
+def test_the_lowest_priority_that_may_preempt_is_named_with_whom_it_evicts(heart, a):
+    world = heart().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="2"))
+    world.pods(a.pod("x", cpu="2", node="n1", priority=50), a.pod("y", cpu="2", node="n2", priority=10))
+
+    found = ask(world, a.pod(cpu="2", priority=5))
+
+    assert found["priority"].change == "priority 11, which preempts default/y"
+    assert found["priority"].nodes == ("n2",)
+
+
+def test_priority_does_not_help_a_pod_that_never_preempts(heart, a):
+    world = heart().nodes(a.node("n1", cpu="2")).pods(a.pod("x", cpu="2", node="n1", priority=50))
+
+    assert "priority" not in ask(world, a.pod(cpu="2", preemption_policy="Never"))
+
+
 def test_a_taken_host_port_is_named(heart, a):
     world = heart().nodes(a.node("n1")).pods(a.pod("x", port=80, node="n1"))
 

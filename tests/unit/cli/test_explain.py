@@ -1,0 +1,99 @@
+"""`keplab explain`: its document keeps the keys that scripts read (walls 10), and mistakes are named."""
+
+import json
+
+import pytest
+
+from services.cli.__main__ import run
+
+STORY = """\
+# Three pods: one runs, one is too big, one wants a label
+limit 20s
+nodes n1..n3 cpu=4 labels=disk:hdd
+pod big cpu=6
+pod ssd cpu=1 node-selector=disk:ssd
+pod fine cpu=1
+wait 5s
+"""
+KEYS = {
+    "pod", "node", "pool", "attempts", "feasible", "rejected", "scores", "final", "message", "victims", "nominated_node",
+    "wakes_on", "would_fit_if",
+}  # fmt: skip
+
+
+@pytest.fixture
+def story(tmp_path):
+    path = tmp_path / "three.txt"
+    path.write_text(STORY)
+    return str(path)
+
+
+@pytest.fixture
+def printed(capsys, story):
+    def go(*arguments):
+        try:
+            code = run([*arguments])
+        except SystemExit as end:
+            code = end.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return go
+
+
+def test_a_pending_pod_is_explained_with_what_would_make_it_fit(printed, story):
+    code, out, _ = printed("explain", "pod/big", "--run", story, "-o", "json")
+    found = json.loads(out)
+
+    assert (code, found["pool"], found["attempts"]) == (0, "unschedulable", 1)
+    assert KEYS <= found.keys()
+    assert found["rejected"] == {"NodeResourcesFit": {"Insufficient cpu": 3}}
+    assert [c["change"] for c in found["would_fit_if"]] == ["request at most 4 cpu"]
+    assert "NodeResourcesFit: Node/ADD|UPDATE_NODE_ALLOCATABLE" in found["wakes_on"]
+
+
+def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, story):
+    code, out, _ = printed("explain", "pod/fine", "--run", story, "-o", "json")
+    found = json.loads(out)
+
+    assert (code, found["phase"], found["would_fit_if"]) == (0, "Running", [])
+    assert found["final"][found["node"]] == max(found["final"].values())
+    weights = found["weights"]
+    assert found["final"]["n1"] == sum(weights[p] * of["n1"] for p, of in found["scores"].items())
+
+
+def test_the_queue_is_listed_pool_by_pool(printed, story):
+    code, out, _ = printed("explain", "scheduler/queue", "--run", story, "-o", "json")
+    found = json.loads(out)
+
+    assert (code, found["counts"]["unschedulable"]) == (0, 2)
+    assert [p["pod"] for p in found["pods"]] == ["default/big", "default/ssd"]
+
+
+def test_people_get_sentences_and_tables(printed, story):
+    code, out, _ = printed("explain", "pod/ssd", "--run", story)
+
+    assert code == 0
+    assert "has no node: unschedulable" in out
+    assert "label node n1 disk=ssd" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("explain", "node/n1"), 2, "want pod/NAME or scheduler/queue"),
+        (("explain", "pod/"), 2, "want pod/NAME or scheduler/queue"),
+        (("explain", "pod/x", "--data", "nowhere"), 1, "no mesh runs on nowhere"),
+        (("explain", "pod/x", "--run", "no-such-file.txt"), 2, "no-such-file.txt"),
+    ],
+)
+def test_mistakes_are_named_and_end_with_their_code(printed, arguments, code, says):
+    found, _, err = printed(*arguments)
+
+    assert (found, says in err) == (code, True)
+
+
+def test_a_pod_nobody_knows_is_a_failure(printed, story):
+    code, _, err = printed("explain", "pod/none", "--run", story)
+
+    assert (code, "no scheduler knows pod default/none" in err) == (1, True)
