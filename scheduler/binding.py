@@ -7,13 +7,13 @@ up by a timer (K2). Source: section 4.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import msgspec
 import structlog
 
 from scheduler.binding_cycle import BindResult, Outcome, read_back, refused
 from scheduler.cache import Assumption
+from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.failing import FailureHandler
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import BindCall, Code, Status
@@ -26,7 +26,6 @@ from services.api.meta import Document
 from services.api.seams import Seams, Span
 from services.client.client import Backoff
 
-NOMINATED: Final = "nominatedNodeName"
 log = structlog.get_logger()
 
 
@@ -65,20 +64,19 @@ class Binder:
             status = await self._prepare(assumption, waits, span)
             self._hearts.queue.done(info.uid)
             if not status.is_success:
-                self._undo(queued, assumption, status.message, status, span)
+                await self._undo(queued, assumption, status.message, status, span)
                 return
             answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
             if not isinstance(answer, BindCall):
-                self._undo(queued, assumption, answer.message, answer, span)
+                await self._undo(queued, assumption, answer.message, answer, span)
                 return
-            await self._wires.status_writer.settle(info.uid)
             result = await self._bind(assumption, answer, span)
             now = self._seams.clock.now()
             self._hearts.metrics.bind_seconds.observe(now - began)
             if result.outcome is Outcome.OK:
                 self._bound(queued, assumption, now, span)
             else:
-                self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
+                await self._undo(queued, assumption, result.message, Status(Code.ERROR, (result.message,)), span)
         finally:
             self.waiting.leave(info.uid)
             self.in_flight -= 1
@@ -91,12 +89,8 @@ class Binder:
         runner = self._hearts.profiles.runner_of(info)
         has_work = runner.has_pre_bind_work(assumption.state, info, node)
         if waits or has_work:
-            patch: Document = {"status": {NOMINATED: node}}
-            try:
-                await self._wires.client.patch_rv("pods", info.key, patch, subresource="status", uid=info.uid,
-                                                  traceparent=span.traceparent)  # fmt: skip
-            except (ApiError, UnknownOutcome) as error:
-                return Status(Code.ERROR, (f"cannot write nominatedNodeName: {error}",))
+            # Whether it could be written or not: a hint that is missing is no reason to stop the binding.
+            await self._wires.dispatcher.say(status_patch(info.pod, nomination=node, traceparent=span.traceparent))
         if waits:
             began = self._seams.clock.now()
             status = await self.waiting.wait(info, waits)
@@ -112,13 +106,9 @@ class Binder:
         info = assumption.pod
         self._telling.line("sched.bind_call", info, call.node_name, span, {"unbind_count": info.unbind_count})
         try:
-            rv = await self._wires.client.bind(
-                info.key,
-                info.uid,
-                call.node_name,
-                expected_unbind_count=call.expected_unbind_count,
-                traceparent=span.traceparent,
-            )
+            binding = PodBinding(key=info.key, uid=info.uid, node=call.node_name, causes=(span.traceparent,),
+                                 expected_unbind_count=call.expected_unbind_count)  # fmt: skip
+            rv = await self._wires.dispatcher.bind(binding)
             result = BindResult(Outcome.OK, rv=rv)
         except ApiError as error:
             result = refused(error)
@@ -165,7 +155,8 @@ class Binder:
             self._hearts.queue.bound(queued)
         span.end()
 
-    def _undo(self, queued: QueuedPod, assumption: Assumption, message: str, status: Status, span: Span) -> None:
+    async def _undo(self, queued: QueuedPod, assumption: Assumption, message: str, status: Status,
+                    span: Span) -> None:  # fmt: skip
         """Give up a choice that could not be made true; its room may help others."""
         hearts, info, node = self._hearts, assumption.pod, assumption.node_name
         if assumption.is_obsolete or assumption.is_confirmed:
@@ -178,4 +169,4 @@ class Binder:
         hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
         reason = "rejected" if status.code.is_rejected else "error"
         hearts.metrics.count(f'scheduler_binding_failures_total{{reason="{reason}"}}')
-        self._failures.fail_with(queued, status, message, now, span)
+        await self._failures.fail_with(queued, status, message, now, span)

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from scheduler.metrics import Histogram
 from scheduler.node_info import PodInfo
@@ -24,7 +25,6 @@ from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
-from services.api.meta import Document
 from services.api.seams import Seams, Span
 
 PARALLEL: Final = 16
@@ -82,12 +82,18 @@ class Evictions:
     # -- beside the loop ---------------------------------------------------------------------------------
 
     def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
-        """Start the evictions; from here on the preemptor's gate is shut. Without a call to make, nothing starts."""
+        """Start the evictions; from here on the preemptor's gate is shut. With nobody to evict it stays open."""
         if not eviction.pending:
+            group.create_task(self._only_clear(eviction, parent))
             return
         self._victims.observe(len(eviction.victims))
         self._preempting.begin(eviction.preemptor.uid)
         group.create_task(self._run(eviction, parent))
+
+    async def _only_clear(self, eviction: Eviction, parent: str) -> None:
+        span = self._start_span(eviction, parent)
+        await self._clear_lesser(eviction, span)
+        span.end()
 
     async def _run(self, eviction: Eviction, parent: str) -> None:
         clock = self._seams.clock
@@ -122,7 +128,7 @@ class Evictions:
         for pod in eviction.preemptor.pods:
             if nominator.node_of(pod.uid) in eviction.nodes:
                 nominator.remove(pod.uid)
-                self._wires.status_writer.submit(pod.key, pod.uid, _NOT_NOMINATED, traceparent=span.traceparent)
+                self._wires.dispatcher.later(clear_nomination(pod.pod, span.traceparent))
 
     # -- in the loop -------------------------------------------------------------------------------------
 
@@ -151,15 +157,7 @@ class Evictions:
         for node in eviction.nodes:
             for pod in nominator.of_lower_priority(node, eviction.preemptor.priority):
                 nominator.remove(pod.uid)
-                await self._wires.status_writer.settle(pod.uid)
-                try:
-                    await self._wires.client.patch_rv("pods", pod.key, _NOT_NOMINATED, subresource="status",
-                                                      uid=pod.uid, traceparent=span.traceparent)  # fmt: skip
-                except (NotFound, Conflict):
-                    continue
-                except (ApiError, UnknownOutcome) as error:
-                    is_ok = False
-                    log.warning("nomination.not_cleared", pod=str(pod.key), node=node, reason=str(error))
+                is_ok = await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
         return is_ok
 
     async def _evict_all(self, eviction: Eviction, victims: Sequence[PodInfo], span: Span) -> list[_Fate]:
@@ -259,6 +257,3 @@ class Evictions:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"
         self._telling.event(victim, "Preempted", note + (IN_MEMORY if is_in_memory else ""),
                             action="Preempting", related=preemptor.pods[0], traceparent=span.traceparent)  # fmt: skip
-
-
-_NOT_NOMINATED: Final[Document] = {"status": {"nominatedNodeName": None}}

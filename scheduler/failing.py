@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, failure_patch
+from scheduler.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.calls import SetCondition, status_patch
 from scheduler.framework.interface import Status
 from scheduler.queue import QueuedPod
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
-from services.api.seams import Clock, Span
+from services.api.seams import Span
 
 FAILED: Final = "FailedScheduling"
 
@@ -18,16 +19,18 @@ FAILED: Final = "FailedScheduling"
 class FailureHandler:
     """What follows a failed attempt."""
 
-    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling, clock: Clock) -> None:
+    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling) -> None:
         self._hearts = hearts
         self._wires = wires
         self._telling = telling
-        self._clock = clock
 
-    def fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
-             rejectors: Iterable[str] = (), pending: Iterable[str] = (),
-             nominated: str | None = "") -> None:  # fmt: skip
-        """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is."""
+    async def fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
+                   rejectors: Iterable[str] = (), pending: Iterable[str] = (),
+                   nominated: str | None = "") -> None:  # fmt: skip
+        """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is.
+
+        Without asynchronous API calls it returns when the condition is written, as upstream's does.
+        """
         hearts, info = self._hearts, queued.info
         self._telling.line("sched.attempt", info, "", span, {
             "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
@@ -48,13 +51,14 @@ class FailureHandler:
         if nominated:
             self._telling.line("sched.nominate", info, nominated, span, {})
         self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
-        patch = failure_patch(live, reason, message, nominated, self._clock.wall())
-        if patch is not None:
-            self._wires.status_writer.submit(info.key, info.uid, patch, traceparent=span.traceparent)
+        condition = SetCondition(reason, message)
+        await self._wires.dispatcher.say(
+            status_patch(live, condition, nomination=nominated, traceparent=span.traceparent)
+        )
         span.end(message if reason == SCHEDULER_ERROR else "")
 
-    def fail_with(self, queued: QueuedPod, status: Status, message: str, now: float, span: Span) -> None:
+    async def fail_with(self, queued: QueuedPod, status: Status, message: str, now: float, span: Span) -> None:
         """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
         is_rejected = status.code.is_rejected
-        self.fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
-                  rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip
+        await self.fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
+                        rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip

@@ -13,19 +13,22 @@ from typing import Any, Final
 import structlog
 
 from scheduler import capability
-from scheduler.binding import NOMINATED, Binder
+from scheduler.binding import Binder
 from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
 from scheduler.decisions import Decision
+from scheduler.dispatcher.calls import clear_nomination
 from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
 from scheduler.evictions import Evictions
 from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import Code, Status
+from scheduler.gating import Gating
 from scheduler.leading import Leading, orphaned
 from scheduler.node_info import PodInfo
 from scheduler.preemption.progress import Preempting
+from scheduler.preenqueue_status import rules_of
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
 from scheduler.room import Hearts, Wires
@@ -64,7 +67,9 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._leading = Leading(wires.elector, wires.client, wires.recorder)
         self._telling = Telling(wires.recorder, seams.events)
-        self._failures = FailureHandler(hearts, wires, self._telling, seams.clock)
+        rules = rules_of(seams.switches)
+        self._gating = Gating(rules, hearts.profiles, hearts.queue, wires.dispatcher, self._telling)
+        self._failures = FailureHandler(hearts, wires, self._telling)
         self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
         self._evictions = Evictions(seams, hearts, wires, self._telling, preempting, self._binder.waiting, self._wake)
         wants_record = seams.switches.choice("scheduler.record") == "annotations"
@@ -94,7 +99,7 @@ class Scheduler:
         found.update(wires.recorder.metrics())
         found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
-        found["scheduler_status_patches_total"] = wires.status_writer.written_total
+        found.update(wires.dispatcher.metrics())
         return found
 
     def http_routes(self) -> list[tuple[str, Any]]:
@@ -130,7 +135,7 @@ class Scheduler:
         wires = self._wires
         await self._leading.begin(group)
         group.create_task(wires.recorder.run())
-        group.create_task(wires.status_writer.run())
+        group.create_task(wires.dispatcher.run())
         if self._recording is not None:
             group.create_task(self._recording.run())
         # Nodes may have gone while nobody led.
@@ -151,13 +156,15 @@ class Scheduler:
         now = self._seams.clock.now()
         effects = self._hearts.handlers.on_pod(change.old, change.new, now, change.traceparent)
         if change.new is None or change.new.spec.node_name:
-            self._wires.status_writer.drop(change.object.metadata.uid)
+            self._wires.dispatcher.drop(change.object.metadata.uid)
             if (
                 self._recording is not None
                 and change.new is not None
                 and not (change.old and change.old.spec.node_name)
             ):
                 self._recording.bound(change.new.metadata.key, change.new.metadata.uid)
+        else:
+            self._wires.dispatcher.sync(change.new)
         self._perform(effects, now, change.traceparent)
         self._wake.set()
 
@@ -179,7 +186,7 @@ class Scheduler:
                 case _ if not self._leading.is_leading:
                     continue  # the leader saw the same and acts on it
                 case Unbound():
-                    self._wires.status_writer.drop(effect.pod.uid)
+                    self._wires.dispatcher.drop(effect.pod.uid)
                     self._hearts.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
                     self._telling.event(
                         effect.pod,
@@ -191,9 +198,7 @@ class Scheduler:
                     log.info("pod.unbound", pod=str(effect.pod.key), node=effect.node_name, reason=effect.reason,
                              attempt=effect.attempt, requeue_after_s=round(effect.delay_s, 3))  # fmt: skip
                 case ClearNomination():
-                    self._wires.status_writer.submit(
-                        effect.pod.key, effect.pod.uid, {"status": {NOMINATED: None}}, traceparent=traceparent
-                    )
+                    self._wires.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
 
     # -- scheduling ----------------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ class Scheduler:
     async def _schedule_one(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one scheduling cycle; on success the binding cycle goes its own way.
 
-        It waits for nothing, unless evictions are to be made and are not asynchronous.
+        It waits for nothing, unless evictions or status patches are to be made and are not asynchronous.
         """
         hearts, info = self._hearts, queued.info
         if info.metadata.deletion_timestamp is not None:
@@ -261,7 +266,7 @@ class Scheduler:
             self._recording.note(info, hearts.profiles.runner_of(info), result, now)
         match result:
             case ScheduleResult():
-                self._assume(queued, result, now, took_s, span, group)
+                await self._assume(queued, result, now, took_s, span, group)
             case Unschedulable():
                 hearts.metrics.attempted("unschedulable", took_s)
                 await self._no_node(queued, result, now, span, group)
@@ -275,7 +280,7 @@ class Scheduler:
                 # Without any node nobody rejected the pod, and upstream would retry by the clock; blaming the
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
-                self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
+                await self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
 
     async def _no_node(self, queued: QueuedPod, result: Unschedulable, now: float, span: Span,
                        group: asyncio.TaskGroup) -> None:  # fmt: skip
@@ -298,11 +303,12 @@ class Scheduler:
                      evaluated=diagnosis.node_count, rejected=diagnosis.rejected, nominated_node=nominated or "",
                      victims=tuple(victims)),
         )  # fmt: skip
-        self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span, rejectors=diagnosis.rejectors,
-                            pending=diagnosis.pending, nominated=nominated)  # fmt: skip
+        await self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span,
+                                  rejectors=diagnosis.rejectors, pending=diagnosis.pending,
+                                  nominated=nominated)  # fmt: skip
 
-    def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
-                group: asyncio.TaskGroup) -> None:  # fmt: skip
+    async def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
+                      group: asyncio.TaskGroup) -> None:  # fmt: skip
         """Charge the pod to its node, reserve, ask for permission, and start the binding cycle."""
         hearts, info, node = self._hearts, queued.info, result.node_name
         runner = hearts.profiles.runner_of(info)
@@ -315,7 +321,7 @@ class Scheduler:
         if not status.is_success and status.code is not Code.WAIT:
             runner.unreserve(result.state, info, node)
             hearts.cache.forget(info.uid)
-            self._reject(queued, status, now, span, took_s)
+            await self._reject(queued, status, now, span, took_s)
             return
         if queued.is_rescued:
             self._telling.line("sched.flush_rescue", info, node, span, {"moved_by": queued.moved_by})
@@ -332,12 +338,12 @@ class Scheduler:
         hearts.metrics.attempted("scheduled", took_s)
         self._binder.start(queued, assumption, waits, span, group)
 
-    def _reject(self, queued: QueuedPod, status: Status, now: float, span: Span, took_s: float) -> None:
+    async def _reject(self, queued: QueuedPod, status: Status, now: float, span: Span, took_s: float) -> None:
         """Handle a no from Reserve or Permit: an ordinary rejection, or an error."""
         is_rejected = status.code.is_rejected
         self._hearts.metrics.attempted("unschedulable" if is_rejected else "error", took_s)
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
-        self._failures.fail_with(queued, status, message, now, span)
+        await self._failures.fail_with(queued, status, message, now, span)
 
     # -- the capability lease --------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from scheduler.cache import Cache
 from scheduler.decisions import Decisions
+from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.metrics import Metrics
 from scheduler.queue import SchedulingQueue
 from scheduler.runners import Profiles
-from scheduler.status_writer import StatusWriter
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -48,5 +48,5 @@ class Wires:
     nodes: Informer[Node]
     others: Mapping[type[View], Informer[Any]]
     recorder: Recorder
-    status_writer: StatusWriter
+    dispatcher: Dispatcher
     elector: Elector | None = None

@@ -8,6 +8,11 @@ from typing import Any, TypeVar
 from scheduler.cache import Cache
 from scheduler.config import SchedulerConfig
 from scheduler.decisions import Decisions
+from scheduler.dispatcher.call_queue import CallQueue
+from scheduler.dispatcher.calls import RELEVANCES
+from scheduler.dispatcher.dispatch import Dispatcher
+from scheduler.dispatcher.limited_client import LimitedClient
+from scheduler.dispatcher.limits import Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.framework.handle import Handle
@@ -17,12 +22,12 @@ from scheduler.metrics import Metrics
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.preemption.progress import Preempting
+from scheduler.preenqueue_status import missing_gate
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.room import Hearts, Wires
 from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import Rotation, SchedulingCycle
-from scheduler.status_writer import StatusWriter
 from scheduler.world import WORLD_KINDS, ListedWorld
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -31,6 +36,7 @@ from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
+from services.runtime.config import StartError
 
 V = TypeVar("V", bound=View)
 
@@ -40,8 +46,10 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
-    """Return the room, ready to run."""
+    """Return the room, ready to run. Raises: StartError when feature gates contradict each other."""
     switches, clock, random = seams.switches, seams.clock, seams.random
+    if problem := missing_gate(switches):
+        raise StartError(problem)
     cache, exclusions = Cache(), Exclusions()
     nominator = Nominator()
     api = seams.transport.api()
@@ -64,17 +72,32 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         preempting=Preempting(partial(_is_staying, pods)),
     )
     hearts = hearts_of(handle)
-    client = Client(api, clock, random, field_manager=config.scheduler_name)
+    client = _client(config, seams)
     wires = Wires(
         client=client,
         pods=pods,
         nodes=informer(Node),
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
-        status_writer=StatusWriter(client),
+        dispatcher=Dispatcher(
+            client,
+            seams,
+            CallQueue(RELEVANCES, ends_running_early=switches.flag("async_api.inflight_overwrite_bug")),
+            is_asynchronous=switches.flag("SchedulerAsyncAPICalls"),
+            parallelism=switches.integer("async_api.parallelism"),
+        ),
         elector=config.elector(seams, LEASE),
     )
     return Scheduler(config, seams, hearts, wires, handle.preempting)
+
+
+def _client(config: SchedulerConfig, seams: Seams) -> Client:
+    switches, api = seams.switches, seams.transport.api()
+    qps = switches.number("async_api.qps")
+    if not qps:
+        return Client(api, seams.clock, seams.random, field_manager=config.scheduler_name)
+    limits = Limits(qps, switches.integer("async_api.burst"), Sharing(switches.choice("async_api.client")))
+    return LimitedClient(api, seams.clock, seams.random, limits, field_manager=config.scheduler_name)
 
 
 def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:

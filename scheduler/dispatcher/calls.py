@@ -80,15 +80,15 @@ Wish = SetCondition | ClearCondition
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     """`PATCH pods/status`: wishes for conditions and, perhaps, the nomination.
 
-    `conditions`, `nominated_node` and `rv` are the status it starts from. `nomination`: None leaves it alone,
-    "" clears it. `event`: reason and message of an Event told when, and only if, the call is made. `causes`:
-    traceparents of the decisions that asked for it, the newest first.
+    `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
+    it alone, "" clears it. `event`: reason and message of an Event told when, and only if, the call is made.
+    `causes`: traceparents of the decisions that asked for it, the newest first.
     """
 
     key: Key
     uid: str
     conditions: tuple[Condition, ...] = ()
-    nominated_node: str = ""
+    nominated_node: str | None = ""
     rv: int = 0
     wishes: tuple[Wish, ...] = ()
     nomination: str | None = None
@@ -183,6 +183,11 @@ def status_patch(
         event=event,
         causes=(traceparent,) if traceparent else (),
     )
+
+
+def clear_nomination(pod: Pod, traceparent: str = "") -> StatusPatch:
+    """Return the call that takes the pod's nomination back, whether or not the pod as known shows one."""
+    return replace(status_patch(pod, nomination="", traceparent=traceparent), nominated_node=None)
 
 
 class PodBinding(msgspec.Struct, frozen=True, kw_only=True):

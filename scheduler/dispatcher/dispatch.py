@@ -17,7 +17,7 @@ import structlog
 from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
 from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
 from scheduler.metrics import SLI_BOUNDS, Histogram
-from services.api.errors import ApiError, UnknownOutcome
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams
 from services.api.wire import Request
@@ -61,12 +61,18 @@ class Dispatcher:
 
     # -- wishes ------------------------------------------------------------------------------------------
 
-    async def say(self, call: StatusPatch) -> None:
-        """Have the patch made; returns at once with the feature gate, and with the answer without it."""
+    async def say(self, call: StatusPatch) -> bool:
+        """Have the patch made; returns at once with the feature gate, and with the answer without it.
+
+        False: it could not be written, although the pod may be there.
+        """
         if self.is_asynchronous:
             self.later(call)
-        elif not call.is_noop:
-            await self._make(call)
+            return True
+        if call.is_noop:
+            return True
+        outcome = await self._make(call)
+        return outcome.ending is Ending.DONE or isinstance(outcome.error, NotFound | Conflict)
 
     def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
         """Have the patch made in `delay_s` seconds at the earliest; never waits."""

@@ -21,7 +21,7 @@ SHELLS = {
         "writer",
     },
     "kubelet": {"host", "journal", "loops"},
-    "scheduler": {"binding", "evictions", "leading", "loops", "recording", "status_writer", "waiting"},
+    "scheduler": {"binding", "evictions", "leading", "loops", "recording", "waiting"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
