@@ -47,16 +47,16 @@ class PodState:
 
 
 class Cache:
-    """Nodes, their pods, and the columns made of them."""
+    """Nodes, their pods, and the columns made of them. `by_zone`: visit zones in turn, as upstream's node tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_zone: bool = True) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self.columns = Columns()
         self.pods: dict[str, PodState] = {}
         self.assumed_count = 0
         self.claim_users: dict[Key, int] = {}
         """How many pods with a node use each volume claim."""
-        self._tree = NodeTree()
+        self._tree = NodeTree(by_zone=by_zone)
         self._order: NDArray[np.intp] = np.zeros(0, np.intp)
         self._order_version = -1
 

@@ -50,7 +50,8 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
     switches, clock, random = seams.switches, seams.clock, seams.random
     if problem := missing_gate(switches):
         raise StartError(problem)
-    cache, exclusions = Cache(), Exclusions()
+    cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
+    exclusions = Exclusions()
     nominator = Nominator()
     api = seams.transport.api()
 
