@@ -25,6 +25,13 @@ class NodeInfo(View, frozen=True):
     kubelet_session: str = ""
 
 
+class ContainerImage(View, frozen=True):
+    """An image that is on the node, by all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(View, frozen=True):
     """What the kubelet reports. Quantities as text."""
 
@@ -32,6 +39,7 @@ class NodeStatus(View, frozen=True):
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
+    images: tuple[ContainerImage, ...] = ()
 
 
 class Node(View, frozen=True):
