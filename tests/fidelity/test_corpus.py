@@ -126,7 +126,9 @@ class World:
             self.cache.set_node(node_of(short))
         for i, short in enumerate(case.get("pods", ())):
             assert short.get("node"), f"pod {short.get('name', i)} of `pods` has no node"
-            self.cache.add_pod(PodInfo(pod_of(short, f"p{i}")), short["node"])
+            for copy in range(short.get("count", 1)):
+                one = {key: value for key, value in short.items() if key != "count"}
+                self.cache.add_pod(PodInfo(pod_of(one, f"p{i}-{copy}")), short["node"])
         self.exclusions = self.handle.exclusions
         self.exclusions.learn(self.pod.pod, 0.0)
         self.runner = Runner(self.enabled)
