@@ -11,11 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from scheduler.framework.events import Action, ClusterEvent
+from services.api.kinds.csidriver import CSIDriver
+from services.api.kinds.csinode import CSINode
+from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.namespace import Namespace
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.service import Service
+from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Key, View
 from services.api.resources import resource_of_view
 from services.reconcile.controller import Change
@@ -23,11 +29,17 @@ from services.reconcile.controller import Change
 V = TypeVar("V", bound=View)
 
 WORLD_KINDS: Final[tuple[type[View], ...]] = (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
     Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
     PodDisruptionBudget,
     ReplicaSet,
     ResourceClaim,
     Service,
+    StorageClass,
 )
 """The kinds that are followed, besides pods and nodes."""
 

@@ -10,6 +10,7 @@ from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
 from scheduler.nominator import Nominator
 from scheduler.preemption.progress import Preempting
+from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.world import World
 from services.api.seams import Random
 from services.api.switches import Switches
@@ -30,3 +31,4 @@ class Handle:
     wall: Callable[[], float]
     profile: str = DEFAULT_SCHEDULER
     preempting: Preempting = field(default_factory=Preempting)
+    volumes: AssumedVolumes = field(default_factory=AssumedVolumes)

@@ -23,6 +23,7 @@ SHELLS = {
     "kubelet": {"host", "journal", "loops"},
     "scheduler": {"binding", "evictions", "leading", "loops", "recording", "waiting"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
+    "scheduler.volumes": {"binding"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",

@@ -14,7 +14,6 @@ class CSIDriverSpec(View, frozen=True):
 
     attach_required: bool = True
     storage_capacity: bool = False
-    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CSIDriver(View, frozen=True):

@@ -1,0 +1,267 @@
+"""PreFilter, Filter: how many volumes of each driver a node can still attach.
+
+What a node can attach is in its CSINode; what it has attached are the volumes of the pods on it, each once. A
+volume that is not made yet counts for the driver of its class. Volumes of drivers that once were part of
+Kubernetes count for the driver that took over, on nodes that say so.
+Source: upstream `plugins/nodevolumelimits/csi.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    SKIP,
+    SUCCESS,
+    Code,
+    Mask,
+    PreFilterResult,
+    Refusal,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.node_info import NodeInfo, PodInfo, volume_claims
+from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.pod import Pod, Volume
+from services.api.kinds.storageclass import StorageClass
+from services.api.meta import Key, View
+from services.reconcile.controller import Change
+
+NAME: Final = "NodeVolumeLimits"
+REASON: Final = "node(s) exceed max volume count"
+DRIVER_OF: Final = {
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+"""Plugins that once were part of Kubernetes, and the drivers that took over."""
+
+
+class Attachable(NamedTuple):
+    """A volume that a driver attaches. `plugin` is set when it counts only on nodes that migrated the plugin."""
+
+    driver: str
+    handle: str
+    plugin: str = ""
+
+
+@dataclass
+class _Notes:
+    """What a cycle learns: what the pod would attach, and a claim that does not exist."""
+
+    wanted: list[Attachable]
+    missing: str = ""
+
+
+class _Limits(NamedTuple):
+    by_driver: dict[str, int]
+    migrated: frozenset[str]
+
+
+def limits_of(node: CSINode) -> dict[str, int]:
+    """Return how many volumes each driver can attach on the node; a driver without a limit is left out."""
+    return {
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+class NodeVolumeLimits:
+    """Keeps the limits of all nodes at hand; a node without any is never refused."""
+
+    name = NAME
+
+    def __init__(self, handle: Handle) -> None:
+        self._world = handle.world
+        self._limits: dict[str, _Limits] = {}
+        for node in handle.world.all(CSINode):
+            self._csi_node_changed(Change(None, node))
+        handle.world.on_change(CSINode, self._csi_node_changed)
+
+    def _csi_node_changed(self, change: Change[CSINode]) -> None:
+        node, name = change.new, change.object.metadata.name
+        by_driver = limits_of(node) if node is not None else {}
+        if node is None or not by_driver:
+            self._limits.pop(name, None)
+            return
+        plugins = node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
+        self._limits[name] = _Limits(by_driver, frozenset(plugins) & frozenset(DRIVER_OF))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Skip pods that attach nothing."""
+        if not pod.spec.volumes:
+            return SKIP
+        notes = _Notes(_inline(pod.spec.volumes))
+        for key in pod.claims:
+            claim = self._world.get(PersistentVolumeClaim, key)
+            if claim is not None:
+                notes.wanted += self._of_claim(claim)
+            else:
+                notes.missing = f'looking up PVC {key}: persistentvolumeclaim "{key.name}" not found'
+        if not notes.wanted and not notes.missing:
+            return SKIP
+        state.data[NAME] = notes
+        return SUCCESS
+
+    def _of_claim(self, claim: PersistentVolumeClaim) -> list[Attachable]:
+        name = claim.spec.volume_name
+        volume = self._world.get(PersistentVolume, Key("", name)) if name else None
+        if volume is not None:
+            return _of_volume(volume)
+        storage_class = self._world.get(StorageClass, Key("", claim.storage_class)) if claim.storage_class else None
+        if storage_class is None:
+            return []
+        # Not made yet: its claim stands for it, and cannot be mistaken for a handle, which the driver chooses.
+        provisioner, handle = storage_class.provisioner, f"claim/{claim.metadata.key}"
+        if provisioner in DRIVER_OF:
+            return [Attachable(DRIVER_OF[provisioner], handle, provisioner)]
+        return [Attachable(provisioner, handle)]
+
+    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no where a driver would have to attach more than it can."""
+        notes: _Notes = state.data[NAME]
+        if notes.missing:
+            return unresolvable(notes.missing)
+        limits = self._limits.get(node.name)
+        if limits is None or self._fits(notes.wanted, node, limits):
+            return SUCCESS
+        return unschedulable(REASON)
+
+    def _fits(self, wanted: Iterable[Attachable], node: NodeInfo, limits: _Limits) -> bool:
+        attached = self._attached(node, limits.migrated)
+        count: dict[str, int] = {}
+        for each in attached:
+            count[each.driver] = count.get(each.driver, 0) + 1
+        for each in dict.fromkeys(wanted):
+            if each in attached or (each.plugin and each.plugin not in limits.migrated):
+                continue
+            count[each.driver] = count.get(each.driver, 0) + 1
+            if count[each.driver] > limits.by_driver.get(each.driver, count[each.driver]):
+                return False
+        return True
+
+    def _attached(self, node: NodeInfo, migrated: frozenset[str]) -> dict[Attachable, None]:
+        found: dict[Attachable, None] = {}
+        for key in node.claims:
+            claim = self._world.get(PersistentVolumeClaim, key)
+            if claim is not None:
+                found.update(dict.fromkeys(self._of_claim(claim)))
+        if migrated:
+            for pod in node.pods.values():
+                if pod.spec.volumes:
+                    found.update(dict.fromkeys(_inline(pod.spec.volumes)))
+        return {each: None for each in found if not each.plugin or each.plugin in migrated}
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows that can attach all of it; only those are counted that come near a limit."""
+        notes: _Notes = state.data[NAME]
+        if notes.missing:
+            return columns.full(False)
+        wanted = notes.wanted
+        drivers = dict.fromkeys(each.driver for each in wanted)
+        refused: list[int] = []
+        used = columns.claim_count
+        for name, limits in self._limits.items():
+            row = columns.slots.get(name)
+            lowest = min((limits.by_driver[driver] for driver in drivers if driver in limits.by_driver), default=None)
+            if row is None or lowest is None or (not limits.migrated and used[row] + len(wanted) <= lowest):
+                continue
+            node = columns.nodes[row]
+            if node is not None and not self._fits(wanted, node, limits):
+                refused.append(row)
+        if not refused:
+            return None
+        mask = columns.full(True)
+        mask[np.array(refused, np.intp)] = False
+        return mask
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """A claim that does not exist is no matter of room."""
+        notes: _Notes = state.data[NAME]
+        if notes.missing:
+            return [Refusal(notes.missing, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
+        return [Refusal(REASON, refused)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A pod with volumes may go, a node attach more, or the claim come."""
+        return (
+            Registration(ClusterEvent("CSINode", Action.ADD | Action.UPDATE), _limit_raised),
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
+            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD), _claim_added),
+        )
+
+
+def _of_volume(volume: PersistentVolume) -> list[Attachable]:
+    spec = volume.spec
+    if spec.csi is not None:
+        return [Attachable(spec.csi.driver, spec.csi.volume_handle)]
+    sources: dict[str, str] = {}
+    if spec.gce_persistent_disk is not None:
+        sources["kubernetes.io/gce-pd"] = spec.gce_persistent_disk.pd_name
+    if spec.aws_elastic_block_store is not None:
+        sources["kubernetes.io/aws-ebs"] = spec.aws_elastic_block_store.volume_id
+    if spec.azure_disk is not None:
+        sources["kubernetes.io/azure-disk"] = spec.azure_disk.disk_uri
+    if spec.cinder is not None:
+        sources["kubernetes.io/cinder"] = spec.cinder.volume_id
+    if spec.vsphere_volume is not None:
+        sources["kubernetes.io/vsphere-volume"] = spec.vsphere_volume.volume_path
+    return _migratable(sources)
+
+
+def _inline(volumes: Iterable[Volume]) -> list[Attachable]:
+    """Return what pods attach without a claim."""
+    found: list[Attachable] = []
+    for each in volumes:
+        sources: dict[str, str] = {}
+        if each.gce_persistent_disk is not None:
+            sources["kubernetes.io/gce-pd"] = each.gce_persistent_disk.pd_name
+        if each.aws_elastic_block_store is not None:
+            sources["kubernetes.io/aws-ebs"] = each.aws_elastic_block_store.volume_id
+        if each.azure_disk is not None:
+            sources["kubernetes.io/azure-disk"] = each.azure_disk.disk_uri
+        found += _migratable(sources)
+    return found
+
+
+def _migratable(sources: Mapping[str, str]) -> list[Attachable]:
+    return [Attachable(DRIVER_OF[plugin], handle, plugin) for plugin, handle in sources.items()]
+
+
+def _limit_raised(pod: PodInfo, old: CSINode | None, new: CSINode | None) -> Hint:
+    if old is None or new is None:
+        return Hint.QUEUE
+    before, after = limits_of(old), limits_of(new)
+    return Hint.QUEUE if any(name not in after or after[name] > before[name] for name in before) else Hint.SKIP
+
+
+def _pod_gone(pod: PodInfo, old: Pod | None, new: View | None) -> Hint:
+    if old is None or not old.spec.volumes:
+        return Hint.SKIP
+    return Hint.QUEUE if volume_claims(old) or _inline(old.spec.volumes) else Hint.SKIP
+
+
+def _claim_added(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
+
+
+def _make(args: Args, handle: Handle) -> NodeVolumeLimits:
+    return NodeVolumeLimits(handle)
+
+
+PLUGIN = PluginEntry(NAME, _make)

@@ -1,0 +1,245 @@
+"""PreFilter, Filter, Score, Reserve, PreBind: nodes where a pod's volume claims are, or can be, satisfied.
+
+Claims that wait for their first consumer get their volume here: an existing one is reserved, or the node is
+written into the claim and somebody makes a volume that this node can reach. The pod is bound only after that.
+Source: section 6; upstream `plugins/volumebinding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    SKIP,
+    SUCCESS,
+    Code,
+    Mask,
+    PreFilterResult,
+    Refusal,
+    Scores,
+    Status,
+    failed,
+    unresolvable,
+)
+from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.plugins.node_resources_fit import ShapePoint
+from scheduler.volumes.binding import VolumeBinder
+from scheduler.volumes.claims import ClaimReader, PodClaims
+from scheduler.volumes.finding import Everywhere, find, find_everywhere
+from scheduler.volumes.reserving import Reserved, reserve, revert
+from scheduler.volumes.scoring import score_of
+from services.api.kinds.csidriver import CSIDriver
+from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
+from services.api.kinds.csistoragecapacity import CSIStorageCapacity
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.storageclass import StorageClass
+from services.api.meta import View
+from services.api.switches import Switches
+
+NAME: Final = "VolumeBinding"
+
+
+class UtilizationShapePoint(Args, frozen=True):
+    """At `utilization` (0 to 100) the score is `score` (0 to 10)."""
+
+    utilization: int = 0
+    score: int = 0
+
+
+class VolumeBindingArgs(Args, frozen=True):
+    """`shape` counts with the gate StorageCapacityScoring alone; by default the emptiest storage is best."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+_SHAPE: Final = (UtilizationShapePoint(utilization=0, score=10), UtilizationShapePoint(utilization=100, score=0))
+
+
+@dataclass
+class _Notes:
+    """What a cycle learns. `everywhere`: asked once; `feasible`: the rows to score; `reserved`: what was promised."""
+
+    claims: PodClaims
+    everywhere: Everywhere | None = None
+    feasible: Mask | None = None
+    reserved: Reserved | None = None
+
+
+class VolumeBinding:
+    """`shape` None: volumes do not count in scoring."""
+
+    name = NAME
+
+    def __init__(
+        self, handle: Handle, *, timeout_s: float = 600.0, shape: tuple[ShapePoint, ...] | None = None
+    ) -> None:
+        self._handle = handle
+        self._assumed = handle.volumes
+        self._reader = ClaimReader(handle.world, self._assumed)
+        self._shape = shape
+        self._binder = VolumeBinder(handle.world, handle.cache, timeout_s)
+        handle.world.on_change(PersistentVolume, self._assumed.volumes.heard)
+        handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.heard)
+
+    # -- where
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Skip pods without claims; refuse those whose claims cannot be used yet."""
+        if not pod.claims:
+            return SKIP
+        claims = self._reader.of_pod(pod)
+        if isinstance(claims, Status):
+            return claims
+        state.data[NAME] = _Notes(claims)
+        return SUCCESS
+
+    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no where a bound volume cannot be reached and where a waiting claim gets none."""
+        if node.node is None:
+            return SUCCESS
+        reasons = find(_notes(state).claims, node.node).reasons
+        return unresolvable(*reasons) if reasons else SUCCESS
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where all claims are satisfied."""
+        notes = _notes(state)
+        notes.everywhere = find_everywhere(notes.claims, columns)
+        return notes.everywhere.passed if notes.everywhere.refused else None
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """A node may be refused for several reasons."""
+        everywhere = _notes(state).everywhere or find_everywhere(_notes(state).claims, columns)
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return [Refusal(reason, refused & mask, code) for reason, mask in everywhere.refused.items()]
+
+    # -- which is best
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip unless storage counts and the pod has claims that wait."""
+        notes = state.data.get(NAME)
+        if self._shape is None or notes is None or not notes.claims.waiting:
+            return SKIP
+        notes.feasible = feasible
+        return SUCCESS
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return how well the storage of each feasible row would be used."""
+        notes, scores = _notes(state), np.zeros(columns.capacity)
+        if self._shape is None or notes.feasible is None:
+            return 0
+        for row in np.flatnonzero(notes.feasible):
+            node = columns.nodes[row]
+            if node is not None and node.node is not None:
+                scores[row] = score_of(notes.claims, node.node, self._shape)
+        return scores
+
+    # -- making it so
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Promise the pod the volumes found for it, and the node to claims that a volume is made for."""
+        notes = state.data.get(NAME)
+        if notes is None or not notes.claims.waiting:
+            return SUCCESS
+        info = self._handle.cache.nodes.get(node_name)
+        if info is None or info.node is None:
+            return failed(f'node "{node_name}" not found')
+        notes.reserved = reserve(find(notes.claims, info.node), node_name, self._assumed)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Take the promises back, and have PreBind give up if it still waits."""
+        notes = state.data.get(NAME)
+        if notes is not None and notes.reserved is not None:
+            revert(notes.reserved, self._assumed)
+            self._binder.cancel(notes.reserved)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Skip when every claim is bound already (KEP-5278)."""
+        notes = state.data.get(NAME)
+        return SKIP if notes is None or notes.reserved is None else SUCCESS
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
+        """Write the promises and return once all claims are bound, or why they will not be."""
+        reserved = _notes(state).reserved
+        assert reserved is not None, f"{pod.key}: PreBind without Reserve"
+        return await self._binder.bind(pod, node_name, reserved, client)
+
+    # -- what may help
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Storage appears or becomes usable, or a node does that can reach it."""
+        add, change = Action.ADD, Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent("StorageClass", change), _class_changed),
+            Registration(ClusterEvent("PersistentVolumeClaim", change), _claim_changed),
+            Registration(ClusterEvent("PersistentVolume", change)),
+            Registration(ClusterEvent(NODE, add | Action.UPDATE_NODE_LABEL)),
+            Registration(ClusterEvent("CSINode", change), _csi_node_changed),
+            Registration(ClusterEvent("CSIDriver", Action.UPDATE), _driver_changed),
+            Registration(ClusterEvent("CSIStorageCapacity", change), _capacity_changed),
+        )
+
+
+def _notes(state: CycleState) -> _Notes:
+    notes: _Notes = state.data[NAME]
+    return notes
+
+
+def _queue_if(helps: bool) -> Hint:
+    return Hint.QUEUE if helps else Hint.SKIP
+
+
+def _class_changed(pod: PodInfo, old: StorageClass | None, new: StorageClass | None) -> Hint:
+    return _queue_if(old is None or (new is not None and new.allowed_topologies != old.allowed_topologies))
+
+
+def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    return _queue_if(new is not None and new.metadata.key in pod.claims)
+
+
+def _csi_node_changed(pod: PodInfo, old: CSINode | None, new: CSINode | None) -> Hint:
+    if old is None or new is None:
+        return _queue_if(old is None)
+    before, after = (each.metadata.annotations.get(MIGRATED_PLUGINS) for each in (old, new))
+    return _queue_if(before != after)
+
+
+def _driver_changed(pod: PodInfo, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
+    """Only inline volumes are looked at, as upstream does; others wait for a change of capacity or claim."""
+    if old is None or new is None:
+        return Hint.SKIP
+    is_freed = old.spec.storage_capacity and not new.spec.storage_capacity
+    name = new.metadata.name
+    return _queue_if(is_freed and any(v.csi is not None and v.csi.driver == name for v in pod.spec.volumes))
+
+
+def _capacity_changed(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> Hint:
+    if old is None or new is None:
+        return _queue_if(old is None)
+    before, after = old.limit_bytes, new.limit_bytes
+    return _queue_if(after is not None and (before is None or after > before))
+
+
+def _default_args(switches: Switches) -> VolumeBindingArgs:
+    return VolumeBindingArgs(shape=_SHAPE if switches.flag("StorageCapacityScoring") else ())
+
+
+def _make(args: VolumeBindingArgs, handle: Handle) -> VolumeBinding:
+    shape: tuple[ShapePoint, ...] | None = None
+    if handle.switches.flag("StorageCapacityScoring"):
+        shape = tuple(ShapePoint(each.utilization, each.score) for each in args.shape or _SHAPE)
+    return VolumeBinding(handle, timeout_s=float(args.bind_timeout_seconds), shape=shape)
+
+
+PLUGIN = PluginEntry(NAME, _make, args=VolumeBindingArgs, default_args=_default_args)

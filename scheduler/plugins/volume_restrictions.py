@@ -1,0 +1,183 @@
+"""PreFilter, Filter: disks that only one pod of a node may mount, and claims that only one pod may use at all.
+
+Both noes end when the other pod goes, so preemption may help.
+Source: upstream `plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.cache import Cache
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    SKIP,
+    SUCCESS,
+    Mask,
+    PreFilterResult,
+    Refusal,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.node_info import NodeInfo, PodInfo, volume_claims
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.pod import Pod, Volume
+from services.api.meta import Key, View
+
+NAME: Final = "VolumeRestrictions"
+DISK_CONFLICT: Final = "node(s) had no available disk"
+CLAIM_CONFLICT: Final = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+ONE_POD: Final = "ReadWriteOncePod"
+
+
+def is_restricted(volume: Volume) -> bool:
+    """Whether two pods of a node may be unable to share what the volume names."""
+    return any((volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.rbd, volume.iscsi))
+
+
+def in_conflict(wanted: Volume, existing: Volume) -> bool:
+    """Whether both name one disk that they cannot share: all but Amazon's may be shared when both only read."""
+    if wanted.gce_persistent_disk is not None and existing.gce_persistent_disk is not None:
+        disk, held = wanted.gce_persistent_disk, existing.gce_persistent_disk
+        return disk.pd_name == held.pd_name and not (disk.read_only and held.read_only)
+    if wanted.aws_elastic_block_store is not None and existing.aws_elastic_block_store is not None:
+        return wanted.aws_elastic_block_store.volume_id == existing.aws_elastic_block_store.volume_id
+    if wanted.iscsi is not None and existing.iscsi is not None:
+        target, used = wanted.iscsi, existing.iscsi
+        return target.iqn == used.iqn and not (target.read_only and used.read_only)
+    if wanted.rbd is not None and existing.rbd is not None:
+        image, mapped = wanted.rbd, existing.rbd
+        is_same = (image.pool, image.image) == (mapped.pool, mapped.image)
+        is_near = any(monitor in mapped.monitors for monitor in image.monitors)
+        return is_same and is_near and not (image.read_only and mapped.read_only)
+    return False
+
+
+@dataclass
+class _Notes:
+    """`exclusive`: the pod's claims for one pod alone; `others`: uses of them by other pods, anywhere."""
+
+    exclusive: tuple[Key, ...]
+    others: int
+    disks: tuple[Volume, ...]
+
+    def clone(self) -> _Notes:
+        return _Notes(self.exclusive, self.others, self.disks)
+
+    def uses(self, pod: PodInfo) -> int:
+        """How many of the exclusive claims another pod uses."""
+        return sum(claim in pod.claims for claim in self.exclusive)
+
+
+class VolumeRestrictions:
+    """Counts users of exclusive claims in the whole cluster: where they run makes no difference."""
+
+    name = NAME
+
+    def __init__(self, handle: Handle) -> None:
+        self._world = handle.world
+        self._cache: Cache = handle.cache
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Skip pods that can share all their volumes."""
+        if not pod.spec.volumes:
+            return SKIP
+        disks = tuple(volume for volume in pod.spec.volumes if is_restricted(volume))
+        exclusive: dict[Key, None] = {}
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            key = Key(pod.key.namespace, volume.persistent_volume_claim.claim_name)
+            claim = self._world.get(PersistentVolumeClaim, key)
+            if claim is None:
+                return unresolvable(f'persistentvolumeclaim "{key.name}" not found')
+            if ONE_POD in claim.spec.access_modes:
+                exclusive[key] = None
+        others = sum(self._cache.claim_users.get(claim, 0) > 0 for claim in exclusive)
+        if not disks and not others:
+            return SKIP
+        state.data[NAME] = _Notes(tuple(exclusive), others, disks)
+        return SUCCESS
+
+    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no to a disk that is in use on the node, and to an exclusive claim in use anywhere."""
+        notes: _Notes = state.data[NAME]
+        if notes.disks and _has_conflict(notes.disks, node):
+            return unschedulable(DISK_CONFLICT)
+        return unschedulable(CLAIM_CONFLICT) if notes.others > 0 else SUCCESS
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows whose disks are free, or none at all while an exclusive claim is in use."""
+        notes: _Notes = state.data[NAME]
+        if notes.others > 0:
+            return columns.full(False)
+        return ~_conflicts(notes.disks, columns) if notes.disks else None
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """Disks are looked at first."""
+        notes: _Notes = state.data[NAME]
+        disks = _conflicts(notes.disks, columns) if notes.disks else columns.full(False)
+        return [Refusal(DISK_CONFLICT, refused & disks), Refusal(CLAIM_CONFLICT, refused & ~disks)]
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count the exclusive claims that one more pod uses."""
+        notes: _Notes = state.data[NAME]
+        notes.others += notes.uses(added)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Count off the exclusive claims that one pod less uses."""
+        notes: _Notes = state.data[NAME]
+        notes.others -= notes.uses(removed)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """The other pod may go, a node may come, or the claim."""
+        return (
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
+            Registration(ClusterEvent(NODE, Action.ADD)),
+            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD | Action.UPDATE), _claim_changed),
+        )
+
+
+def _has_conflict(disks: Sequence[Volume], node: NodeInfo) -> bool:
+    return any(
+        in_conflict(disk, existing)
+        for other in node.pods.values()
+        if other.spec.volumes
+        for existing in other.spec.volumes
+        for disk in disks
+    )
+
+
+def _conflicts(disks: Sequence[Volume], columns: Columns) -> Mask:
+    found = [node is not None and _has_conflict(disks, node) for node in columns.nodes]
+    return np.fromiter(found, bool, count=columns.capacity)
+
+
+def _pod_gone(pod: PodInfo, old: Pod | None, new: View | None) -> Hint:
+    if old is None or not old.spec.volumes:
+        return Hint.SKIP
+    claims = volume_claims(old)
+    helps = any(claim in pod.claims for claim in claims) or any(
+        in_conflict(wanted, existing) for wanted in pod.spec.volumes for existing in old.spec.volumes
+    )
+    return Hint.QUEUE if helps else Hint.SKIP
+
+
+def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
+
+
+def _make(args: Args, handle: Handle) -> VolumeRestrictions:
+    return VolumeRestrictions(handle)
+
+
+PLUGIN = PluginEntry(NAME, _make)

@@ -1,0 +1,171 @@
+"""PreFilter, Filter: volumes that say by label in which zone or region they are keep their pods there.
+
+Labels are how volumes said it before they had node affinity; both spellings of the keys count.
+Source: upstream `plugins/volumezone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from scheduler.columns import Columns
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    SKIP,
+    SUCCESS,
+    Code,
+    Mask,
+    PreFilterResult,
+    Refusal,
+    Status,
+    unresolvable,
+)
+from scheduler.node_info import NodeInfo, PodInfo
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.storageclass import StorageClass
+from services.api.meta import Key, View
+
+NAME: Final = "VolumeZone"
+REASON: Final = "node(s) had no available volume zone"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+GA_OF: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    ZONE: ZONE,
+    REGION: REGION,
+}
+"""The keys that count, each with its present spelling."""
+SEPARATOR: Final = "__"
+"""Between the zones of a volume that is in several."""
+
+Place = tuple[str, frozenset[str]]
+"""A label key and its allowed values."""
+
+
+def places_of(volume: PersistentVolume) -> list[Place]:
+    """Return where the volume says it is; a label that makes no sense counts for nothing."""
+    found: list[Place] = []
+    for key in GA_OF:
+        text = volume.metadata.labels.get(key)
+        zones = [zone.strip() for zone in text.split(SEPARATOR)] if text is not None else []
+        if zones and all(zones):
+            found.append((key, frozenset(zones)))
+    return found
+
+
+class VolumeZone:
+    """Looks at claims that are bound; those that wait for a node have no zone yet."""
+
+    name = NAME
+
+    def __init__(self, handle: Handle) -> None:
+        self._world = handle.world
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
+        """Skip pods whose volumes are nowhere in particular; refuse those whose volumes do not exist."""
+        if not pod.claims:
+            return SKIP
+        places: list[Place] = []
+        for each in pod.spec.volumes:
+            if each.persistent_volume_claim is None:
+                continue
+            found = self._places(Key(pod.key.namespace, each.persistent_volume_claim.claim_name))
+            if isinstance(found, Status):
+                return found
+            places += found
+        if not places:
+            return SKIP
+        state.data[NAME] = places
+        return SUCCESS
+
+    def _places(self, key: Key) -> list[Place] | Status:
+        claim = self._world.get(PersistentVolumeClaim, key)
+        if claim is None:
+            return unresolvable(f'persistentvolumeclaim "{key.name}" not found')
+        if not claim.spec.volume_name:
+            return self._unbound(claim)
+        volume = self._world.get(PersistentVolume, Key("", claim.spec.volume_name))
+        if volume is None:
+            return unresolvable(f'persistentvolume "{claim.spec.volume_name}" not found')
+        return places_of(volume)
+
+    def _unbound(self, claim: PersistentVolumeClaim) -> list[Place] | Status:
+        name = claim.storage_class
+        if not name:
+            return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+        storage_class = self._world.get(StorageClass, Key("", name))
+        if storage_class is None:
+            return unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
+        return [] if storage_class.is_waiting else unresolvable("PersistentVolume had no name")
+
+    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no where the node is in another zone; a node that is in none at all may take every volume."""
+        labels = node.labels
+        if not any(key in labels for key in GA_OF):
+            return SUCCESS
+        places: list[Place] = state.data[NAME]
+        for key, values in places:
+            value = labels.get(key, labels.get(GA_OF[key]))
+            if value is None or value not in values:
+                return unresolvable(REASON)
+        return SUCCESS
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows of the right zones, and those in none."""
+        places: list[Place] = state.data[NAME]
+        mask = columns.full(True)
+        for key, values in places:
+            allowed = columns.label_mask(key, partial(_is_among, values))
+            if GA_OF[key] != key:
+                without = columns.label_ids(key)[0] == 0
+                allowed |= without & columns.label_mask(GA_OF[key], partial(_is_among, values))
+            mask &= allowed
+        nowhere = columns.full(True)
+        for key in GA_OF:
+            nowhere &= columns.label_ids(key)[0] == 0
+        return mask | nowhere
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """All for the one reason."""
+        return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """A claim, its volume or a node in the right zone may come."""
+        change = Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent("StorageClass", Action.ADD), _class_added),
+            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            Registration(ClusterEvent("PersistentVolumeClaim", change), _claim_changed),
+            Registration(ClusterEvent("PersistentVolume", change), _volume_changed),
+        )
+
+
+def _is_among(values: frozenset[str], value: str | None) -> bool:
+    return value is not None and value in values
+
+
+def _class_added(pod: PodInfo, old: View | None, new: StorageClass | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.is_waiting else Hint.SKIP
+
+
+def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
+
+
+def _volume_changed(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
+    if old is None or new is None:
+        return Hint.QUEUE
+    return Hint.QUEUE if places_of(old) != places_of(new) else Hint.SKIP
+
+
+def _make(args: Args, handle: Handle) -> VolumeZone:
+    return VolumeZone(handle)
+
+
+PLUGIN = PluginEntry(NAME, _make)
