@@ -15,7 +15,7 @@ from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.entry import PluginEntry
-from scheduler.framework.events import POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -66,8 +66,10 @@ class DynamicResources:
         return PostFilterResult(unschedulable(STILL_NOT if has_usable_claims else NOTHING_TO_DEALLOCATE))
 
     def events_to_register(self) -> Sequence[Registration]:
-        """A claim that comes or changes, and the pod's status that names a generated one."""
+        """A claim that comes or changes, the pod's status that names a generated one, and, as upstream, nodes."""
+        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return (
+            Registration(ClusterEvent(NODE, nodes)),
             Registration(ClusterEvent("ResourceClaim", Action.ADD | Action.UPDATE), self._after_claim_change),
             Registration(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_CLAIM), self._after_pod_change),
         )

@@ -63,7 +63,7 @@ def test_users_are_told_of_a_missing_claim_but_not_of_one_on_its_way(a):
 def test_only_the_claim_the_pod_waits_for_wakes_it(a):
     world = FixedWorld()
     plugin = DynamicResources(world)
-    after_claim = plugin.events_to_register()[0].hint
+    after_claim = plugin.events_to_register()[1].hint
     waiting, other, own = pod(a, DIRECT), claim("d"), claim("c")
     world.put(other)
     assert after_claim(waiting, None, other) is Hint.SKIP
