@@ -33,7 +33,7 @@ class Binder:
     """Makes choices true. `in_flight`: binding cycles under way; `wake` is set when one ends."""
 
     def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
-                 wake: asyncio.Event) -> None:  # fmt: skip
+                 waiting: WaitingPods, wake: asyncio.Event) -> None:  # fmt: skip
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
@@ -41,7 +41,7 @@ class Binder:
         self._failures = failures
         self._wake = wake
         self.in_flight = 0
-        self.waiting = WaitingPods()
+        self.waiting = waiting
 
     def start(self, queued: QueuedPod, assumption: Assumption, waits: dict[str, float], span: Span,
               group: asyncio.TaskGroup) -> None:  # fmt: skip
@@ -62,10 +62,10 @@ class Binder:
         schedule_span.end()
         try:
             status = await self._prepare(assumption, waits, span)
-            self._hearts.queue.done(info.uid)
             if not status.is_success:
                 await self._undo(queued, assumption, status.message, status, span)
                 return
+            self._hearts.queue.done(info.uid)
             answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
             if not isinstance(answer, BindCall):
                 await self._undo(queued, assumption, answer.message, answer, span)
@@ -166,7 +166,12 @@ class Binder:
         hearts.profiles.runner_of(info).unreserve(assumption.state, info, node)
         hearts.cache.forget(info.uid)
         freed = msgspec.structs.replace(info.pod, spec=msgspec.structs.replace(info.spec, node_name=node))
+        if status.code.is_rejected:
+            # Its own room is no reason to try a rejected pod again: the others hear of it when it is back.
+            hearts.metrics.count('scheduler_binding_failures_total{reason="rejected"}')
+            await self._failures.fail_with(queued, status, message, now, span)
+            hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now, only=lambda other: other.uid != info.uid)
+            return
+        hearts.metrics.count('scheduler_binding_failures_total{reason="error"}')
         hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
-        reason = "rejected" if status.code.is_rejected else "error"
-        hearts.metrics.count(f'scheduler_binding_failures_total{{reason="{reason}"}}')
         await self._failures.fail_with(queued, status, message, now, span)

@@ -29,6 +29,8 @@ from services.api.seams import Seams, Span
 
 PARALLEL: Final = 16
 """Victims evicted at once, upstream's parallelism."""
+DELETED_MAX: Final = 1024
+"""Acknowledged deletions remembered before those that the watch has shown are forgotten."""
 IN_MEMORY: Final = " (in kube-scheduler memory)."
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 SECONDS_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
@@ -62,6 +64,8 @@ class Evictions:
         self._waiting_victim = switches.choice("preemption.waiting_victim")
         self._pre_bind_victim = switches.choice("preemption.pre_bind_victim")
         self._victims = Histogram(VICTIM_BOUNDS)
+        self._deleted: dict[str, PodInfo] = {}
+        """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
 
     @property
@@ -111,7 +115,7 @@ class Evictions:
         has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
         self._seconds["error" if has_failed else "success"].observe(clock.now() - began)
         if has_failed and self._reverts:
-            self._revert(eviction, span)
+            await self._revert(eviction, span)
         if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
             self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
         self._wake.set()
@@ -123,12 +127,12 @@ class Evictions:
             return True
         return self._activates == "on-error-or-in-memory" and is_last_in_memory
 
-    def _revert(self, eviction: Eviction, span: Span) -> None:
+    async def _revert(self, eviction: Eviction, span: Span) -> None:
         nominator = self._queue.nominator
         for pod in eviction.preemptor.pods:
             if nominator.node_of(pod.uid) in eviction.nodes:
                 nominator.remove(pod.uid)
-                self._wires.dispatcher.later(clear_nomination(pod.pod, span.traceparent))
+                await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
 
     # -- in the loop -------------------------------------------------------------------------------------
 
@@ -179,8 +183,8 @@ class Evictions:
 
     async def _evict(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate:
         """Evict one victim, if that is still right (K5)."""
-        live = self._wires.pods.lister.get(victim.key)
-        if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
+        live = self._staying(victim)
+        if live is None or victim.uid in self._deleted:
             return _Fate.NEEDLESS
         if not self._is_needed(eviction, victim):
             log.info("eviction.needless", pod=str(victim.key), node=eviction.node)
@@ -195,6 +199,13 @@ class Evictions:
         if fate is not _Fate.NEEDLESS:
             self._tell(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
+
+    def _staying(self, victim: PodInfo) -> Pod | None:
+        """Return the victim as the watch shows it, unless it is gone or going."""
+        live: Pod | None = self._wires.pods.lister.get(victim.key)
+        if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
+            return None
+        return live
 
     def _is_needed(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the preemptor, or a member of it, still exists, waits and matters more."""
@@ -247,6 +258,9 @@ class Evictions:
             await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
         except (NotFound, Conflict):
             return _Fate.NEEDLESS
+        if len(self._deleted) >= DELETED_MAX:
+            self._deleted = {uid: pod for uid, pod in self._deleted.items() if self._staying(pod) is not None}
+        self._deleted[victim.uid] = victim
         return _Fate.DELETED
 
     def _tell(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:

@@ -126,8 +126,8 @@ class DefaultPreemption:
         return PostFilterResult(SUCCESS, nominated_node=chosen.node, actions=(eviction,))
 
     def _refusal(self, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> str:
-        # What was decided here counts before the API server has heard of it.
-        name = self._handle.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        # What was decided here counts, before the API server has heard of it.
+        name = self._handle.nominator.node_of(pod.uid)
         node = self._handle.cache.nodes.get(name)
         row = columns.slots.get(name, -1)
         return eligibility.refusal(pod, node, is_hopeless=row < 0 or bool(diagnosis.unresolvable[row]))

@@ -215,7 +215,7 @@ def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
             status=replace(pod.status, conditions=marks),
         )
 
-    p = a.pod("p", cpu="2", priority=1000, nominated="n1")
+    p = a.pod("p", cpu="2", priority=1000)
     ours = heart().nodes(a.node("n1")).pods(dying(reason="PreemptionByScheduler"))
     users = heart().nodes(a.node("n1")).pods(dying(reason="EvictionByEvictionAPI"))
     hopeless = (
@@ -223,6 +223,8 @@ def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
         .nodes(a.node("n1", unschedulable=True), a.node("n2"))
         .pods(dying(reason="PreemptionByScheduler"), a.pod("w", cpu="4", node="n2"))
     )
+    for world in (ours, users, hopeless):
+        world.handle.nominator.set(PodInfo(p), "n1")
 
     assert (
         Attempt(ours, p).message
