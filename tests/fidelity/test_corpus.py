@@ -105,7 +105,7 @@ def pod_of(short: dict[str, Any], name: str) -> Pod:
 
 def object_of(document: dict[str, Any]) -> View:
     """Return the typed view of a whole manifest."""
-    found = next((r for r in resources().values() if (r.kind, r.api_version) == (document["kind"], document["apiVersion"])), None)  # fmt: skip  # noqa: E501
+    found = next((r for r in resources().values() if (r.kind, r.api_version) == (document["kind"], document["apiVersion"])), None)  # fmt: skip
     assert found is not None, f"no kind {document['apiVersion']} {document['kind']}"
     return msgspec.convert({k: v for k, v in document.items() if k not in ("apiVersion", "kind")}, found.view)
 
@@ -142,7 +142,7 @@ class World:
         found = []
         for entry in entries:
             plugin = known[entry["name"]]
-            args = msgspec.convert(entry["args"], plugin.args) if "args" in entry else plugin.default_args(self.handle.switches)  # fmt: skip  # noqa: E501
+            args = msgspec.convert(entry["args"], plugin.args) if "args" in entry else plugin.default_args(self.handle.switches)  # fmt: skip
             found.append(Enabled(plugin.make(args, self.handle), entry.get("weight", weights.get(entry["name"], 1))))
         return found
 
@@ -166,7 +166,6 @@ def verdict(code: Code, reasons: list[str]) -> str:
 def both_forms(world: World, plugin: Any, state: CycleState) -> dict[str, str]:
     """Return node to verdict after holding the plugin's two forms against each other."""
     columns, pod = world.cache.columns, world.pod
-    state.alive = columns.valid.copy()
     one_by_one = {}
     if hasattr(plugin, "filter") or hasattr(plugin, "filter_in"):
         for name, row in world.rows.items():
@@ -237,6 +236,7 @@ def test_case(case):
 def _check_plugins(world: World, expect: dict[str, Any]) -> None:
     columns, pod, state = world.cache.columns, world.pod, CycleState()
     feasible = world.runner.filter(CycleState(), pod, columns).mask
+    state.alive = columns.valid.copy()
     verdicts: dict[str, dict[str, str]] = {}
     scores: dict[str, dict[str, int] | None] = {}
     for enabled in world.enabled:
@@ -248,13 +248,14 @@ def _check_plugins(world: World, expect: dict[str, Any]) -> None:
         if plugin.name in expect.get("pre_filter", {}):
             said = "Skip" if status.code is Code.SKIP else verdict(status.code, list(status.reasons))
             assert said == expect["pre_filter"][plugin.name]
-        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter") or hasattr(plugin, "filter_in")):  # fmt: skip  # noqa: E501
-            verdicts[plugin.name] = both_forms(world, plugin, state)
+        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter") or hasattr(plugin, "filter_in")):  # fmt: skip
+            said = verdicts[plugin.name] = both_forms(world, plugin, state)
+            state.alive &= columns.mask_of([name for name, answer in said.items() if answer == PASSES])
         if isinstance(plugin, VectorScorePlugin) or hasattr(plugin, "score") or hasattr(plugin, "score_in"):
             scored = CycleState()
             if isinstance(plugin, PreFilterPlugin):
                 plugin.pre_filter(scored, pod, columns)
-            scores[plugin.name] = scores_of(world, plugin, scored, feasible) if feasible.any() and "message" not in expect else None  # fmt: skip  # noqa: E501
+            scores[plugin.name] = scores_of(world, plugin, scored, feasible) if feasible.any() and "message" not in expect else None  # fmt: skip
     for name, wanted in expect.get("filter", {}).items():
         said = verdicts.get(name, dict.fromkeys(world.rows, PASSES))
         assert said == {**dict.fromkeys(world.rows, PASSES), **wanted}, name
