@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
 from scheduler.node_info import PodInfo
+
+LOG_MAX: Final = 65536
 
 
 class Nominator:
@@ -17,7 +19,8 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_by_uid: dict[str, str] = {}
         self._generations: dict[str, int] = {}
-        self._changes = 0
+        self._log: list[str] = []
+        self._log_start = 0
 
     def __len__(self) -> int:
         return len(self._node_by_uid)
@@ -61,8 +64,29 @@ class Nominator:
                 del self._generations[node]
 
     def _note(self, node: str) -> None:
-        self._changes += 1
-        self._generations[node] = self._changes
+        self._log.append(node)
+        self._generations[node] = self.changes
+        if len(self._log) > LOG_MAX:
+            half = len(self._log) // 2
+            self._log_start += half
+            del self._log[:half]
+
+    @property
+    def changes(self) -> int:
+        """How many changes there have been."""
+        return self._log_start + len(self._log)
+
+    def changed_since(self, changes: int) -> list[str] | None:
+        """Return the nodes concerned by what came after so many changes; None when nobody remembers."""
+        return None if changes < self._log_start else self._log[changes - self._log_start :]
+
+    def nodes(self) -> list[str]:
+        """Return the nodes that pods are nominated to."""
+        return list(self._by_node)
+
+    def at_least(self, node: str, priority: int) -> list[PodInfo]:
+        """Return the pods of at least this priority that are nominated to the node."""
+        return [p for p in self._by_node.get(node, {}).values() if p.priority >= priority]
 
     def rivals(self, node: str, pod: PodInfo) -> list[PodInfo]:
         """Return the other pods of at least this priority that are nominated to the node."""
@@ -70,13 +94,6 @@ class Nominator:
         if not pods:
             return []
         return [p for p in pods.values() if p.priority >= pod.priority and p.uid != pod.uid]
-
-    def competitors(self, pod: PodInfo) -> Iterable[tuple[str, list[PodInfo]]]:
-        """Yield each node with the other pods of at least this priority nominated there."""
-        for node in self._by_node:
-            rivals = self.rivals(node, pod)
-            if rivals:
-                yield node, rivals
 
     def of_lower_priority(self, node: str, priority: int) -> list[PodInfo]:
         """Return pods nominated to the node with a priority below this one."""

@@ -115,13 +115,7 @@ class SchedulingCycle:
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
-        nominated: list[tuple[int, list[PodInfo]]] = []
-        if len(self._nominator):
-            for node, pods in self._nominator.competitors(pod):
-                row = columns.slots.get(node)
-                if row is not None:
-                    nominated.append((row, pods))
-        found = runner.filter(state, pod, columns, nominated)
+        found = runner.filter(state, pod, columns, self._nominator)
         evaluated = columns.count
         own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
         if own >= 0 and found.mask[own]:

@@ -63,10 +63,7 @@ class Filters:
 
     def fitting(self, pod: PodInfo) -> Mask:
         """Return the rows where the pod fits now, pods nominated there included."""
-        columns = self.cache.columns
-        slots = columns.slots
-        rivals = [(slots[node], pods) for node, pods in self.nominator.competitors(pod) if node in slots]
-        return self.runner.filter(CycleState(self.now), pod, columns, rivals).mask
+        return self.runner.filter(CycleState(self.now), pod, self.cache.columns, self.nominator).mask
 
     def fits_node(self, pod: PodInfo, node: NodeInfo) -> bool:
         """Whether the pod fits a node that may differ from the one in the cache."""

@@ -5,7 +5,7 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.columns import Columns
+from scheduler.framework.crowding import Crowd, Crowding
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import Registration
@@ -37,6 +38,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.points import serves
 from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.nominator import Nominator
 
 PERMIT_WAIT_MAX_S: Final = 900.0
 
@@ -67,14 +69,15 @@ class Feasible:
     node_names: tuple[str, ...] | None = None
     node_names_by: tuple[str, ...] = ()
     refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
-    nominated: tuple[tuple[int, list[PodInfo]], ...] = ()
+    crowd: Crowd | None = None
+    """Rows that nominations take away; None when there are none."""
 
 
 class Runner:
     """The plugins of one profile, sorted by what they serve.
 
-    `nominated`: `(row, pods of at least that priority nominated there, other than the pod)`, for the rows
-    where that is not empty; such rows are filtered again as if those pods ran there.
+    A row with pods of at least that priority nominated there, other than the pod, is filtered again as if those
+    pods ran there.
 
     `points`: who runs where, names in their order, by extension point; None: every plugin wherever it serves.
     """
@@ -121,6 +124,7 @@ class Runner:
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
         row_pure = [p for p in plugins if isinstance(p, RowPure)]
         self._forms = Forms(plugins)
+        self._crowding = Crowding(self._filter_crowded)
         self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
         for plugin in plugins:
             if isinstance(plugin, UsesFilters):
@@ -150,7 +154,7 @@ class Runner:
     # -- PreFilter and Filter --------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, columns: Columns,
-               nominated: Iterable[tuple[int, list[PodInfo]]] = ()) -> Feasible:  # fmt: skip
+               nominator: Nominator | None = None) -> Feasible:  # fmt: skip
         """Return the rows where every filter says yes."""
         names: set[str] | None = None
         named_by: list[str] = []
@@ -178,17 +182,15 @@ class Runner:
             found.refusals.append((other, passed))
             if passed is not None:
                 mask = mask & passed
-        found.nominated = tuple(nominated)
-        for row, pods in found.nominated:
-            if mask[row] and not self._fits_beside(state, pod, columns.nodes[row], pods):
-                mask = mask.copy() if mask is remembered.mask else mask
-                mask[row] = False
+        if nominator is not None and len(nominator):
+            is_local = self.has_only_row_filters(state)
+            asked = remembered.mask if is_local else mask
+            crowd = found.crowd = self._crowding.of(state, pod, columns, nominator, asked, is_local=is_local)
+            if crowd:
+                mask = mask & crowd.free
         found.is_narrowed = mask is not remembered.mask
         found.mask = mask
         return found
-
-    def _fits_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo | None, nominated: list[PodInfo]) -> bool:
-        return node is not None and self._filter_crowded(state, pod, node, nominated).is_success
 
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
         """Return the first no for one node, both with the pods nominated there and without them, or success.
@@ -277,12 +279,20 @@ class Runner:
             if refused.any():
                 self._explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
-        for row, pods in found.nominated:
+        for status, rows in found.crowd.noes.items() if found.crowd is not None else ():
             # What is still alive would fit but for the pods nominated there.
-            node = columns.nodes[row]
-            if node is not None and alive[row]:
-                self._blame_node(diagnosis, self._filter_crowded(state, pod, node, pods), row)
+            self._blame_nodes(diagnosis, status, rows & alive)
         return diagnosis
+
+    def _blame_nodes(self, diagnosis: Diagnosis, status: Status, rows: Mask) -> None:
+        nodes = int(np.count_nonzero(rows))
+        if not nodes:
+            return
+        for reason in status.reasons:
+            diagnosis.count(status.plugin, reason, nodes)
+        _blame(diagnosis, status.plugin, status.code)
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            diagnosis.unresolvable |= rows
 
     def _blame_node(self, diagnosis: Diagnosis, status: Status, row: int) -> None:
         for reason in status.reasons:

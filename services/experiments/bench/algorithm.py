@@ -177,7 +177,7 @@ def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, .
     took_s, cpu_s = play.measure(step)
     latencies = play.algorithm.latencies_s
     rss = rss_mib(os.getpid())
-    unschedulable = play.algorithm.unschedulable_total
+    unschedulable, evicted = play.algorithm.unschedulable_total, play.algorithm.evicted_total
     del play
     gc.unfreeze()
     where = where_the_time_goes(workload, size, switches, progress)
@@ -194,6 +194,7 @@ def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, .
         p99_ms=milliseconds(latencies, 0.99),
         rss_mib={"algorithm": round(rss, 1)},
         unschedulable_attempts=unschedulable,
+        evicted=evicted,
         by_plugin=where.by_plugin,
         by_extension_point=where.by_extension_point,
         by_part=where.by_part,

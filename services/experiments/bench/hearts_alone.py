@@ -57,6 +57,7 @@ class Algorithm:
         self.hearts = hearts_of(self.handle)
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
+        self.evicted_total = 0
         self.latencies_s: list[float] = []
         self._skipped_s = self._skipped_at_bind_s = 0.0
         self._agenda: list[tuple[float, int, Callable[[], float | None]]] = []
@@ -173,11 +174,10 @@ class Algorithm:
             return
         if post.nominated_node is not None:
             hearts.queue.nominator.set(queued.info, post.nominated_node)
-        for victim in _victims(post):
-            state = hearts.cache.pods.get(victim)
-            if state is not None:
-                self.delete_pod(state.pod.pod)
-
-
-def _victims(post: Any) -> list[str]:
-    return [action.uid for action in post.actions if getattr(action, "uid", "")]
+        for eviction in post.actions:
+            for node in eviction.nodes:
+                for lesser in hearts.queue.nominator.of_lower_priority(node, eviction.preemptor.priority - 1):
+                    hearts.queue.nominator.remove(lesser.uid)
+            for victim in eviction.pending:
+                self.evicted_total += 1
+                self.delete_pod(victim.pod)

@@ -35,6 +35,7 @@ class SchedulerBench:
     p99_ms: float
     rss_mib: dict[str, float]
     unschedulable_attempts: int = 0
+    evicted: int = 0
     by_plugin: dict[str, float] = field(default_factory=dict)
     by_extension_point: dict[str, float] = field(default_factory=dict)
     by_part: dict[str, float] = field(default_factory=dict)
