@@ -12,5 +12,7 @@ from services.runtime.election import ElectingConfig
 class SchedulerConfig(ElectingConfig):
     """Places pods that name this scheduler on nodes, and takes unbound pods back."""
 
+    config: str = setting("", "KubeSchedulerConfiguration file: profiles, plugins and their arguments, extenders")
+    plugin: tuple[str, ...] = setting((), "a plugin that --config may name, module:ATTRIBUTE; may be repeated")
     scheduler_name: str = setting("default-scheduler", "pods with this spec.schedulerName are ours")
     binds_in_flight_max: int = setting(512, "binds on their way at once; further cycles wait")

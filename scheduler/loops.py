@@ -14,8 +14,10 @@ import structlog
 
 from scheduler import capability
 from scheduler.binding import Binder
+from scheduler.cache import Assumption
 from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
+from scheduler.configuration.file import Configured
 from scheduler.decisions import Decision
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
@@ -23,17 +25,20 @@ from scheduler.evictions import Evictions
 from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import Code, Status
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
 from scheduler.gating import Gating
+from scheduler.group_loop import GroupLoop
 from scheduler.leading import Leading, orphaned
 from scheduler.node_info import PodInfo
-from scheduler.preemption.progress import Preempting
+from scheduler.pod_groups.entity import GroupInfo
 from scheduler.preenqueue_status import rules_of
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
 from scheduler.room import Hearts, Wires
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.telling import Telling
+from scheduler.waiting import WaitingPods
 from scheduler.world import world_event
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
@@ -56,9 +61,11 @@ class Scheduler:
     """The room."""
 
     def __init__(
-        self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires, preempting: Preempting
-    ) -> None:
+        self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires, handle: Handle,
+        waiting: WaitingPods, configured: Configured,
+    ) -> None:  # fmt: skip
         self._config = config
+        self._configured = configured
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
@@ -70,8 +77,10 @@ class Scheduler:
         rules = rules_of(seams.switches)
         self._gating = Gating(rules, hearts.profiles, hearts.queue, wires.dispatcher, self._telling)
         self._failures = FailureHandler(hearts, wires, self._telling)
-        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, self._wake)
-        self._evictions = Evictions(seams, hearts, wires, self._telling, preempting, self._binder.waiting, self._wake)
+        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake)
+        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake)
+        self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
+                                 self._permit_and_bind, handle)  # fmt: skip
         wants_record = seams.switches.choice("scheduler.record") == "annotations"
         self._recording = Recording(hearts, wires.client) if wants_record else None
         self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
@@ -99,8 +108,14 @@ class Scheduler:
         found.update(wires.recorder.metrics())
         found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
+        if hearts.group_cycle is not None:
+            found.update(self._groups.metrics())
         found.update(wires.dispatcher.metrics())
         return found
+
+    def configz(self) -> dict[str, Any]:
+        """Return the configuration in force, under upstream's name."""
+        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles)}
 
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
@@ -243,6 +258,9 @@ class Scheduler:
         It waits for nothing, unless evictions or status patches are to be made and are not asynchronous.
         """
         hearts, info = self._hearts, queued.info
+        if isinstance(info, GroupInfo):
+            await self._groups.schedule(queued, now, group)
+            return
         if info.metadata.deletion_timestamp is not None:
             hearts.queue.bound(queued)
             self._telling.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
@@ -268,7 +286,7 @@ class Scheduler:
             case ScheduleResult():
                 await self._assume(queued, result, now, took_s, span, group)
             case Unschedulable():
-                hearts.metrics.attempted("unschedulable", took_s)
+                hearts.metrics.attempted("unschedulable", took_s, info.spec.scheduler_name)
                 await self._no_node(queued, result, now, span, group)
             case CycleError():
                 reason = UNSCHEDULABLE if result.is_rejection else SCHEDULER_ERROR
@@ -276,7 +294,7 @@ class Scheduler:
                 hearts.decisions.keep(
                     info.key, Decision(info.uid, queued.attempts, now, outcome, message=result.message)
                 )
-                hearts.metrics.attempted(outcome, took_s)
+                hearts.metrics.attempted(outcome, took_s, info.spec.scheduler_name)
                 # Without any node nobody rejected the pod, and upstream would retry by the clock; blaming the
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
@@ -290,6 +308,7 @@ class Scheduler:
         victims: list[str] = []
         for eviction in post.actions if post is not None else ():
             victims += [str(victim.key) for victim in eviction.victims]
+            self._groups.tell_disrupted(eviction, span, group)
             if eviction.is_async:
                 self._evictions.begin(eviction, span.traceparent, group)
                 continue
@@ -309,22 +328,34 @@ class Scheduler:
 
     async def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
                       group: asyncio.TaskGroup) -> None:  # fmt: skip
-        """Charge the pod to its node, reserve, ask for permission, and start the binding cycle."""
+        """Charge the pod to its node and reserve; then go on as far as Permit lets it."""
         hearts, info, node = self._hearts, queued.info, result.node_name
-        runner = hearts.profiles.runner_of(info)
         assumption = hearts.cache.assume(info, node, result.state)
         hearts.queue.nominator.remove(info.uid)
-        status = runner.reserve(result.state, info, node)
-        waits: dict[str, float] = {}
+        status = hearts.profiles.runner_of(info).reserve(result.state, info, node)
         if status.is_success:
-            status, waits = runner.permit(result.state, info, node)
+            await self._permit_and_bind(queued, assumption, result, now, took_s, span, group)
+            return
+        # The runner has undone the reservations already.
+        hearts.cache.forget(info.uid)
+        await self._reject(queued, status, now, span, took_s)
+
+    async def _permit_and_bind(self, queued: QueuedPod, assumption: Assumption, result: ScheduleResult, now: float,
+                               took_s: float, span: Span, group: asyncio.TaskGroup) -> None:  # fmt: skip
+        """Ask permission for a pod that is assumed and reserved, and start its binding cycle."""
+        hearts, info, node = self._hearts, queued.info, result.node_name
+        runner = hearts.profiles.runner_of(info)
+        status, waits = runner.permit(result.state, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             runner.unreserve(result.state, info, node)
             hearts.cache.forget(info.uid)
             await self._reject(queued, status, now, span, took_s)
             return
+        hearts.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), now)
         if queued.is_rescued:
-            self._telling.line("sched.flush_rescue", info, node, span, {"moved_by": queued.moved_by})
+            self._telling.line("sched.flush_rescue", info, node, span, {
+                "moved_by": queued.moved_by, "plugins": list(queued.rescued_from),
+            })  # fmt: skip
         self._telling.line("sched.attempt", info, node, span, {
             "outcome": "scheduled", "attempt": queued.attempts, "feasible": result.feasible,
             "evaluated": result.evaluated, "unbind_count": info.unbind_count,
@@ -335,13 +366,14 @@ class Scheduler:
             Decision(info.uid, queued.attempts, now, "scheduled", node=node, feasible_count=result.feasible,
                      evaluated=result.evaluated, ranking=result.ranking),
         )  # fmt: skip
-        hearts.metrics.attempted("scheduled", took_s)
+        hearts.metrics.attempted("scheduled", took_s, info.spec.scheduler_name)
         self._binder.start(queued, assumption, waits, span, group)
 
     async def _reject(self, queued: QueuedPod, status: Status, now: float, span: Span, took_s: float) -> None:
         """Handle a no from Reserve or Permit: an ordinary rejection, or an error."""
         is_rejected = status.code.is_rejected
-        self._hearts.metrics.attempted("unschedulable" if is_rejected else "error", took_s)
+        result = "unschedulable" if is_rejected else "error"
+        self._hearts.metrics.attempted(result, took_s, queued.info.spec.scheduler_name)
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
         await self._failures.fail_with(queued, status, message, now, span)
 

@@ -51,7 +51,7 @@ class Metrics:
     def __init__(self, profile: str) -> None:
         self._profile = profile
         self.counters: dict[str, float] = {}
-        self._attempt_seconds: dict[str, Histogram] = {}
+        self._attempt_seconds: dict[tuple[str, str], Histogram] = {}
         self.algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self.bind_seconds = Histogram(SLI_BOUNDS)
         self._sli_seconds: dict[int, Histogram] = {}
@@ -65,13 +65,14 @@ class Metrics:
         """Add to a counter; labels are part of the name."""
         self.counters[name] = self.counters.get(name, 0) + by
 
-    def attempted(self, result: str, algorithm_s: float) -> None:
-        """Note one scheduling attempt: scheduled, unschedulable or error."""
-        self.count(f'scheduler_schedule_attempts_total{{profile="{self._profile}",result="{result}"}}')
+    def attempted(self, result: str, algorithm_s: float, profile: str = "") -> None:
+        """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error."""
+        profile = profile or self._profile
+        self.count(f'scheduler_schedule_attempts_total{{profile="{profile}",result="{result}"}}')
         self.algorithm_seconds.observe(algorithm_s)
-        histogram = self._attempt_seconds.get(result)
+        histogram = self._attempt_seconds.get((profile, result))
         if histogram is None:
-            histogram = self._attempt_seconds[result] = Histogram(ATTEMPT_BOUNDS)
+            histogram = self._attempt_seconds[profile, result] = Histogram(ATTEMPT_BOUNDS)
         histogram.observe(algorithm_s)
 
     def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float) -> None:
@@ -114,8 +115,8 @@ class Metrics:
         found['scheduler_goroutines{operation="binding"}'] = self.binding
         found["scheduler_node_exclusions"] = len(exclusions)
         profile = f'profile="{self._profile}"'
-        for result, histogram in self._attempt_seconds.items():
-            labels = f'{profile},result="{result}"'
+        for (of, result), histogram in self._attempt_seconds.items():
+            labels = f'profile="{of}",result="{result}"'
             found.update(histogram.samples("scheduler_scheduling_attempt_duration_seconds", labels))
         for attempts, histogram in self._sli_seconds.items():
             labels = f'attempts="{attempts if attempts < 16 else "16+"}"'

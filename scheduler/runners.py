@@ -7,7 +7,8 @@ A pod belongs to the profile whose name is its `spec.schedulerName`, for life. S
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from scheduler.framework.events import Registration
 from scheduler.framework.interface import Status
@@ -18,11 +19,12 @@ from scheduler.scheduling_cycle import SchedulingCycle
 
 @dataclass(frozen=True)
 class Profile:
-    """One way of scheduling. `name`: the schedulerName of its pods."""
+    """One way of scheduling. `name`: the schedulerName of its pods; `points`: who runs where."""
 
     name: str
     runner: Runner
     cycle: SchedulingCycle
+    points: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Profiles:
@@ -44,6 +46,16 @@ class Profiles:
     def runner_of(self, pod: PodInfo) -> Runner:
         """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
         return self._by_name[pod.spec.scheduler_name].runner
+
+    def lineup(self, name: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        """Return who runs where in the profile of that name, as KubeSchedulerConfiguration writes it."""
+        profile = self._by_name[name]
+        weights = profile.runner.weights
+        return {
+            point: {"enabled": [{"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})}
+                                for plugin in plugins]}
+            for point, plugins in profile.points.items()
+        }  # fmt: skip
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
         """Return what the pod's own profile says at PreEnqueue."""

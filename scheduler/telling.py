@@ -30,6 +30,8 @@ class Telling:
             type="Warning" if is_warning else "Normal",
             action=action,
             related=Related("Pod", "v1", related.key, related.uid) if related is not None else None,
+            # What happens to a victim, the profile of the pod for whose sake says.
+            reporter=(related or info).spec.scheduler_name,
             traceparent=traceparent,
         )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from scheduler.cache import Cache
 from scheduler.config import SchedulerConfig
+from scheduler.configuration.file import Configured
+from scheduler.configuration.making import MadeProfile
 from scheduler.decisions import Decisions
 from scheduler.dispatcher.call_queue import CallQueue
 from scheduler.dispatcher.calls import RELEVANCES
@@ -16,11 +20,15 @@ from scheduler.dispatcher.limits import Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.framework.handle import Handle
+from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.loops import Scheduler
 from scheduler.metrics import Metrics
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
+from scheduler.pod_groups.cycle import GroupCycle
+from scheduler.pod_groups.membership import PodGroups
+from scheduler.pod_groups.queue import GroupedQueue, GroupQueueing
 from scheduler.preemption.progress import Preempting
 from scheduler.preenqueue_status import missing_gate
 from scheduler.profiles import default_profile
@@ -28,6 +36,7 @@ from scheduler.queue import SchedulingQueue
 from scheduler.room import Hearts, Wires
 from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import Rotation, SchedulingCycle
+from scheduler.waiting import WaitingPods
 from scheduler.world import WORLD_KINDS, ListedWorld
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -50,6 +59,8 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
     switches, clock, random = seams.switches, seams.clock, seams.random
     if problem := missing_gate(switches):
         raise StartError(problem)
+    configured = Configured.read(config.config, config.scheduler_name, switches)
+    config = replace(config, **configured.election())
     cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
     exclusions = Exclusions()
     nominator = Nominator()
@@ -59,7 +70,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         return Informer(api, view, clock=clock, random=random, field_selector=field_selector, keep_documents=False,
                         events=seams.events)  # fmt: skip
 
-    pods = informer(Pod, LIVE_PODS)
+    pods, waiting = informer(Pod, LIVE_PODS), WaitingPods()
     others: dict[type[View], Informer[Any]] = {view: informer(view) for view in WORLD_KINDS}
     handle = Handle(
         switches=switches,
@@ -71,8 +82,10 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         wall=clock.wall,
         profile=config.scheduler_name,
         preempting=Preempting(partial(_is_staying, pods)),
+        groups=PodGroups(is_on=switches.flag("GenericWorkload")),
+        waiting=waiting,
     )
-    hearts = hearts_of(handle)
+    hearts = hearts_of(handle, configured, configured.profiles(config.plugin, handle))
     client = _client(config, seams)
     wires = Wires(
         client=client,
@@ -89,7 +102,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
         ),
         elector=config.elector(seams, LEASE),
     )
-    return Scheduler(config, seams, hearts, wires, handle.preempting)
+    return Scheduler(config, seams, hearts, wires, handle, waiting, configured)
 
 
 def _client(config: SchedulerConfig, seams: Seams) -> Client:
@@ -106,17 +119,33 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
     return live is not None and live.metadata.uid == victim.uid and live.metadata.deletion_timestamp is None
 
 
-def hearts_of(handle: Handle) -> Hearts:
-    """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them."""
+def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = ()) -> Hearts:
+    """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them.
+
+    Without profiles that were made there is one, the default profile, called `handle.profile`.
+    """
     switches = handle.switches
-    profiles = Profiles([_profile(handle, Rotation())])
-    queue = SchedulingQueue(
+    configured = configured or Configured(switches)
+    made = made or [MadeProfile(handle.profile, None, tuple(default_profile(handle)), None)]
+    rotation = Rotation()
+    profiles = Profiles([_profile(handle, each, configured.percentage(each.percentage), rotation) for each in made])
+    generation = switches.choice("gang.generation")
+    make_queue = SchedulingQueue
+    if handle.groups.is_on:
+        make_queue = partial(GroupedQueue, GroupQueueing(  # type: ignore[assignment]
+            handle.groups,
+            handle.world,
+            one_by_one=generation in ("W0", "off"),
+            hints=switches.choice("gang.retry") == "hints",
+            backoff_max_s=switches.number("gang.backoff_max_s"),
+        ))  # fmt: skip
+    queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
         pre_enqueue=profiles.pre_enqueue,
         registrations_by_profile=profiles.registrations(),
-        backoff_initial_s=switches.number("scheduler.backoff_initial_s"),
-        backoff_max_s=switches.number("scheduler.backoff_max_s"),
+        backoff_initial_s=configured.backoff_initial_s,
+        backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
     )
     return Hearts(
@@ -132,15 +161,17 @@ def hearts_of(handle: Handle) -> Hearts:
             handle.random,
             unbinding=switches.flag("PodUnbinding"),
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
+            groups=handle.groups if handle.groups.is_on else None,
         ),
         decisions=Decisions(),
-        metrics=Metrics(handle.profile),
+        metrics=Metrics(profiles.names[0]),
+        group_cycle=GroupCycle(handle, profiles) if handle.groups.is_on else None,
     )
 
 
-def _profile(handle: Handle, rotation: Rotation) -> Profile:
-    runner = Runner(default_profile(handle))
-    percentage = handle.switches.integer("scheduler.percentage_of_nodes_to_score")
+def _profile(handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation) -> Profile:
+    points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
+    runner = Runner(made.plugins, points)
     cycle = SchedulingCycle(handle.cache, runner, handle.nominator, handle.random, percentage=percentage,
                             rotation=rotation)  # fmt: skip
-    return Profile(handle.profile, runner, cycle)
+    return Profile(made.name, runner, cycle, points)

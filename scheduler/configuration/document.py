@@ -65,9 +65,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class LeaderElection(Part, frozen=True):
-    """Who schedules when several schedulers run."""
+    """Who schedules when several schedulers run. `leader_elect` None: as the process's flag says."""
 
-    leader_elect: bool = True
+    leader_elect: bool | None = None
     lease_duration: Duration = Duration(15)
     renew_deadline: Duration = Duration(10)
     retry_period: Duration = Duration(2)

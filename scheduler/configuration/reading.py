@@ -86,6 +86,8 @@ def decode(kind: type[T], value: Any, path: str) -> T:
             # Without it, the next one shows itself.
             del _at(rest, below)[name]
         else:
+            # Views of API objects pass over what they do not know; here that is somebody's mistake, too.
+            problems += _overlooked(decoded, rest, path)
             if problems:
                 break
             return decoded
@@ -101,6 +103,20 @@ def _place(text: str) -> tuple[str, str]:
     """Return what is wrong and where, below the value: `.profiles[0]`."""
     what, _, path = text.rstrip("`").partition(" - at `$")
     return what if path else text, path
+
+
+def _overlooked(decoded: Any, value: Any, path: str) -> Iterator[str]:
+    if isinstance(decoded, msgspec.Struct) and isinstance(value, dict):
+        fields = dict(zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True))
+        for name, each in value.items():
+            here = join(path, f".{name}")
+            if name not in fields:
+                yield f"{here}: unknown field"
+            else:
+                yield from _overlooked(getattr(decoded, fields[name]), each, here)
+    elif isinstance(decoded, tuple) and isinstance(value, list):
+        for index, (one, each) in enumerate(zip(decoded, value, strict=True)):
+            yield from _overlooked(one, each, f"{path}[{index}]")
 
 
 def _misfit(path: str, what: str) -> str:
@@ -160,5 +176,5 @@ def completed(configuration: KubeSchedulerConfiguration, scheduler_name: str) ->
 def _filled(given: P, default: P) -> P:
     """Return what is given, with defaults for zeros and empty texts; false is meant."""
     found = msgspec.structs.asdict(given)
-    empty = [name for name, value in found.items() if not value and not isinstance(value, bool)]
+    empty = [name for name, value in found.items() if not value and value is not False]
     return replace(given, **{name: getattr(default, name) for name in empty})

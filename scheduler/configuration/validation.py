@@ -22,6 +22,7 @@ from scheduler.configuration.document import (
 )
 from scheduler.configuration.problems import duplicate, invalid, required
 
+NAMESPACE: Final = "kube-system"
 BACKOFF_INITIAL_S: Final = 1
 BACKOFF_MAX_S: Final = 10
 REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
@@ -47,7 +48,7 @@ def _of_client(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
 
 
 def _of_leader_election(given: LeaderElection) -> Iterator[str]:
-    if not given.leader_elect:
+    if given.leader_elect is False:
         return
     at = "leaderElection"
     for name, value in (
@@ -61,6 +62,8 @@ def _of_leader_election(given: LeaderElection) -> Iterator[str]:
         yield invalid(f"{at}.leaseDuration", given.renew_deadline.text, "must be greater than `RenewDeadline`")
     if given.resource_lock != "leases":
         yield invalid(f"{at}.resourceLock", given.resource_lock, 'resourceLock value must be "leases"')
+    if given.resource_namespace != NAMESPACE:
+        yield invalid(f"{at}.resourceNamespace", given.resource_namespace, f"only {NAMESPACE} is supported here")
 
 
 def _of_numbers(configuration: KubeSchedulerConfiguration) -> Iterator[str]:

@@ -9,8 +9,9 @@ import numpy as np
 
 from scheduler.columns import NAME_FIELD, Columns
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import PluginEntry
+from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -284,4 +285,14 @@ def terms_mask(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
     return mask
 
 
-PLUGIN = PluginEntry("NodeAffinity", lambda args, handle: NodeAffinity())
+class NodeAffinityArgs(Args, frozen=True):
+    """`added_affinity` holds for all pods, besides their own."""
+
+    added_affinity: NodeAffinitySpec | None = None
+
+
+def _make(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
+    return NodeAffinity(added=args.added_affinity)
+
+
+PLUGIN = PluginEntry("NodeAffinity", _make, args=NodeAffinityArgs, default_args=lambda switches: NodeAffinityArgs())

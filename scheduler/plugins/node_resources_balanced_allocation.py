@@ -144,8 +144,27 @@ def _half_difference(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
     return np.abs(difference / 2)
 
 
-def _make(args: Args, handle: Handle) -> NodeResourcesBalancedAllocation:
-    return NodeResourcesBalancedAllocation(formula=handle.switches.choice("balanced.formula"))
+class ResourceSpec(Args, frozen=True):
+    """A resource that counts; all have the weight 1."""
+
+    name: str
+    weight: int = 1
 
 
-PLUGIN = PluginEntry("NodeResourcesBalancedAllocation", _make)
+class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """Which resources are to be in balance."""
+
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec("cpu"), ResourceSpec("memory"))
+
+
+def _make(args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> NodeResourcesBalancedAllocation:
+    names = tuple(resource.name for resource in args.resources) or ("cpu", "memory")
+    return NodeResourcesBalancedAllocation(formula=handle.switches.choice("balanced.formula"), resources=names)
+
+
+PLUGIN = PluginEntry(
+    "NodeResourcesBalancedAllocation",
+    _make,
+    args=NodeResourcesBalancedAllocationArgs,
+    default_args=lambda switches: NodeResourcesBalancedAllocationArgs(),
+)

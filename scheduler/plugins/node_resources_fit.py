@@ -29,6 +29,7 @@ from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount
+from services.api.switches import Switches
 
 TOO_MANY_PODS: Final = "Too many pods"
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -265,8 +266,57 @@ def _frees_room(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.QUEUE if old is not None and (old.spec.node_name or old.status.nominated_node_name) else Hint.SKIP
 
 
-def _make(args: Args, handle: Handle) -> NodeResourcesFit:
-    return NodeResourcesFit(strategy=ScoringStrategy(type=handle.switches.choice("scheduler.scoring_strategy")))
+class ResourceArgs(Args, frozen=True):
+    """A resource that scores, and its weight; 0 is 1."""
+
+    name: str
+    weight: int = 1
 
 
-PLUGIN = PluginEntry("NodeResourcesFit", _make)
+class PointArgs(Args, frozen=True):
+    """A point of the shape: `utilization` 0 to 100, `score` 0 to 10."""
+
+    utilization: int
+    score: int
+
+
+class RatioArgs(Args, frozen=True):
+    """The shape that RequestedToCapacityRatio follows."""
+
+    shape: tuple[PointArgs, ...] = (PointArgs(0, 0), PointArgs(100, 10))
+
+
+class StrategyArgs(Args, frozen=True):
+    """How nodes are scored."""
+
+    type: str = "LeastAllocated"
+    resources: tuple[ResourceArgs, ...] = ()
+    requested_to_capacity_ratio: RatioArgs | None = None
+
+
+class NodeResourcesFitArgs(Args, frozen=True):
+    """`ignored_*`: extended resources, or their prefixes, that the filter passes over; scoring does not."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: StrategyArgs = StrategyArgs()
+
+
+def _default_args(switches: Switches) -> NodeResourcesFitArgs:
+    return NodeResourcesFitArgs(scoring_strategy=StrategyArgs(type=switches.choice("scheduler.scoring_strategy")))
+
+
+def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
+    given, standard = args.scoring_strategy, ScoringStrategy()
+    ratio = given.requested_to_capacity_ratio
+    strategy = ScoringStrategy(
+        type=given.type,
+        resources=tuple((each.name, each.weight or 1) for each in given.resources) or standard.resources,
+        shape=tuple(ShapePoint(p.utilization, p.score) for p in ratio.shape) if ratio else standard.shape,
+    )
+    return NodeResourcesFit(
+        strategy=strategy, ignored=args.ignored_resources, ignored_groups=args.ignored_resource_groups
+    )
+
+
+PLUGIN = PluginEntry("NodeResourcesFit", _make, args=NodeResourcesFitArgs, default_args=_default_args)

@@ -279,6 +279,10 @@ class Switches(Mapping[str, Value]):
         """Return an integer."""
         return int(self._values[name])
 
+    def is_set(self, name: str) -> bool:
+        """Whether somebody assigned it, even its default."""
+        return name in self._set
+
     @property
     def assignments(self) -> tuple[str, ...]:
         """The `NAME=VALUE` texts of what was set, sorted."""

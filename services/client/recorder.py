@@ -136,10 +136,12 @@ class Recorder:
         type: str = "Normal",  # noqa: A002  the field's name
         action: str = "",
         related: Related | None = None,
+        reporter: str = "",
         traceparent: str = "",
     ) -> None:
-        """Record one event; returns at once."""
-        self.record(RecordEvent(kind, api_version, key, uid, reason, message, type, action, related), traceparent)
+        """Record one event; returns at once. `reporter`: who says it, if not this component."""
+        told = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
+        self.record(told, traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
         """Record one event given as an action; returns at once."""
@@ -210,7 +212,8 @@ class Recorder:
 
     def _document(self, recorded: Recorded, key: Key) -> Document:
         action = recorded.action
-        source = {"component": self._component, **({"host": self._host} if self._host else {})}
+        reporter = action.reporter or self._component
+        source = {"component": reporter, **({"host": self._host} if self._host else {})}
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -225,7 +228,7 @@ class Recorder:
             "firstTimestamp": format_time(recorded.first_s),
             "lastTimestamp": format_time(recorded.last_s),
             "source": source,
-            "reportingComponent": self._component,
+            "reportingComponent": reporter,
             "reportingInstance": self._host,
         }
 

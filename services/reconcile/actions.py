@@ -71,7 +71,8 @@ class Related(msgspec.Struct, frozen=True):
 class RecordEvent(msgspec.Struct, frozen=True):
     """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder.
 
-    `action`: what was done; `related`: for or with which other object.
+    `action`: what was done; `related`: for or with which other object; `reporter`: who says it, if not the
+    component that the recorder is for.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
     type: str = "Normal"
     action: str = ""
     related: Related | None = None
+    reporter: str = ""
 
 
 Action = Create | Patch | Update | Delete | RecordEvent

@@ -217,7 +217,7 @@ class _Process:
         health = HealthServer(
             is_ready=lambda: room.is_ready,
             metrics=lambda: self._metrics(room),
-            configuration=self._configuration,
+            configuration=lambda: {**self._configuration(), **getattr(room, "configz", dict)()},
             routes=getattr(room, "http_routes", list)(),
         )
         if config.health_port >= 0:

@@ -1,0 +1,113 @@
+"""The configuration file as wiring needs it: read, made into profiles, and told apart from switches and flags.
+
+Who wins: a switch that somebody set, then the file, then the switch's default. So an arm of a comparison differs
+from another in what it sets, whatever file both share. Plugin arguments are the exception: there the file wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
+from scheduler.configuration.making import MadeProfile, make_profiles
+from scheduler.configuration.reading import ConfigurationError, completed, read
+from scheduler.framework.handle import Handle
+from scheduler.plugin_sources import PluginSourceError, known_plugins
+from scheduler.profiles import defaults
+from scheduler.runners import Profiles
+from services.api.switches import Switches
+from services.runtime.config import StartError
+
+PERCENTAGE = "scheduler.percentage_of_nodes_to_score"
+BACKOFF_INITIAL = "scheduler.backoff_initial_s"
+BACKOFF_MAX = "scheduler.backoff_max_s"
+NOTHING = KubeSchedulerConfiguration()
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What a configuration means under these switches; `path` is empty when there is no file."""
+
+    switches: Switches
+    path: str = ""
+    configuration: KubeSchedulerConfiguration = NOTHING
+
+    @classmethod
+    def read(cls, path: str, scheduler_name: str, switches: Switches) -> Configured:
+        """Return the file's configuration, or without one the default. Raises: StartError naming every problem."""
+        if not path:
+            return cls(switches, "", completed(KubeSchedulerConfiguration(), scheduler_name))
+        try:
+            return cls(switches, path, completed(read(Path(path).read_text(encoding="utf-8")), scheduler_name))
+        except OSError as error:
+            raise StartError(f"--config {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise StartError(f"--config {path}: not UTF-8") from None
+        except ConfigurationError as error:
+            raise StartError(f"--config {path}: {error}") from None
+
+    def profiles(self, named: Sequence[str], handle: Handle) -> list[MadeProfile]:
+        """Return the file's profiles, none without a file. Raises: StartError that names every problem.
+
+        `named`: plugins besides those of the folder and of installed packages, as `--plugin` gives them.
+        """
+        if not self.path:
+            return []
+        try:
+            return make_profiles(self.configuration, known_plugins(named), defaults(handle.switches), handle)
+        except ConfigurationError as error:
+            raise StartError(f"--config {self.path}: {error}") from None
+        except PluginSourceError as error:
+            raise StartError(str(error)) from None
+
+    def election(self) -> dict[str, Any]:
+        """Return the process's settings about who leads that the file gives; its flags give the rest."""
+        given = self.configuration.leader_election
+        if given.leader_elect is None:
+            return {}
+        return {
+            "leader_elect": given.leader_elect,
+            "leader_elect_resource_name": given.resource_name,
+            "leader_elect_lease_duration_s": round(given.lease_duration),
+            "leader_elect_renew_deadline_s": float(given.renew_deadline),
+            "leader_elect_retry_period_s": float(given.retry_period),
+        }
+
+    def percentage(self, own: int | None = None) -> int:
+        """Return the percentage of nodes to score of a profile that may have its own."""
+        given = own if own is not None else self.configuration.percentage_of_nodes_to_score
+        return int(self._chosen(PERCENTAGE, given))
+
+    @property
+    def backoff_initial_s(self) -> float:
+        """A pod's first back-off."""
+        return float(self._chosen(BACKOFF_INITIAL, self.configuration.pod_initial_backoff_seconds))
+
+    @property
+    def backoff_max_s(self) -> float:
+        """A pod's longest back-off."""
+        return float(self._chosen(BACKOFF_MAX, self.configuration.pod_max_backoff_seconds))
+
+    @property
+    def extenders(self) -> tuple[Extender, ...]:
+        """The extenders in the order in which they are asked: those that may be ignored come last."""
+        return tuple(sorted(self.configuration.extenders, key=lambda extender: extender.ignorable))
+
+    def document(self, profiles: Profiles) -> dict[str, Any]:
+        """Return the configuration in force, for `/configz`: with defaults and switches, and who really runs where."""
+        found: dict[str, Any] = as_json(self.configuration)
+        for given, name in zip(found["profiles"], profiles.names, strict=True):
+            given["percentageOfNodesToScore"] = self.percentage(given["percentageOfNodesToScore"])
+            given["plugins"] = profiles.lineup(name)
+        found["percentageOfNodesToScore"] = self.percentage()
+        found["podInitialBackoffSeconds"] = self.backoff_initial_s
+        found["podMaxBackoffSeconds"] = self.backoff_max_s
+        return found
+
+    def _chosen(self, switch: str, given: float | None) -> float:
+        if given is None or self.switches.is_set(switch):
+            return self.switches.number(switch)
+        return given
