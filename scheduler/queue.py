@@ -345,6 +345,7 @@ class SchedulingQueue:
         ]
         for queued in late:
             queued.is_rescued = True
+            queued.rescued_from = tuple(sorted(queued.rejectors))
             self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT, now)
 
     # -- moving --------------------------------------------------------------------------------------------------

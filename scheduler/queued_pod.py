@@ -28,8 +28,9 @@ class QueuedPod:
     `timestamp`: when it was added or last came back from an attempt. `initial_attempt`: when it was first ready.
     `unschedulable_count` and `consecutive_errors` drive the back-off. `not_before`: no attempt before this time,
     whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that last moved it, `is_rescued` that it
-    was the periodic flush. `reported`: the PreEnqueue rejection that the pod's status tells, or soon will (KEP-5501);
-    `gate_told`: the plugin and message that the event log told last.
+    was the periodic flush, `rescued_from` which plugins had rejected it before. `reported`: the PreEnqueue rejection
+    that the pod's status tells, or soon will (KEP-5501); `gate_told`: the plugin and message that the event log told
+    last.
     """
 
     info: PodInfo
@@ -47,6 +48,7 @@ class QueuedPod:
     ticket: int = 0
     moved_by: str = ""
     is_rescued: bool = False
+    rescued_from: tuple[str, ...] = ()
     traceparent: str = ""
     reported: str = ""
     gate_told: tuple[str, str] = ("", "")

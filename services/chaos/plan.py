@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.api.seams import Random
+from services.runtime.rooms import room_of
 
 KINDS = ("kill", "cut", "slow", "delay", "loss", "duplicate", "power")
 EVERYTHING = "*"
@@ -80,7 +81,7 @@ def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault
     down_s = duration * random.choice((0.0, 0.0, 1.0))
     if random.random() >= AIMED:
         return Fault(at_s, "kill", component, down_s)
-    site = random.choice(_SITES[component.partition("/")[0]])
+    site = random.choice(_SITES[room_of(component)])
     count = random.choice((1, 1, 2, 3, 5, 8, 13))
     after_s = random.choice((0.0, random.uniform(0.0, 0.003)))
     # Most of what a story does, it does early.

@@ -173,7 +173,7 @@ class Elector:
                 reason = await self._renew()
         except (ApiError, UnknownOutcome, TimeoutError) as error:
             if self._clock.now() >= deadline_s:
-                return renewed_s, f"not renewed for {self._terms.renew_deadline_s:g} s: {error}"
+                return renewed_s, f"not renewed for {self._terms.renew_deadline_s:g} s: {str(error) or 'no answer'}"
             log.warning("lease.failed", lease=str(self.lease), reason=str(error))
             return renewed_s, ""
         return self._clock.now(), reason

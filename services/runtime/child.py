@@ -15,6 +15,7 @@ import msgspec
 from services.api.seams import Clock
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
 from services.runtime.process import PARENT_VARIABLE
+from services.runtime.rooms import room_of
 from services.telemetry import logs
 
 STOP_MAX_S = 12.0
@@ -54,7 +55,8 @@ class Child:
     async def spawn(self, clock: Clock) -> None:
         """Begin a new life of the process, which is not ready yet."""
         self.ready_file.unlink(missing_ok=True)
-        module = _MODULES.get(self.name, self.name.partition("/")[0])
+        room = room_of(self.name)
+        module = _MODULES.get(room, room)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.

@@ -9,6 +9,7 @@ system's randomness raise while a simulated task runs (guarantees T-SIM).
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import heapq
 import os
@@ -24,6 +25,10 @@ T = TypeVar("T")
 
 TIMERS_CANCELLED_MAX = 100
 """Cancelled timers kept before the heap is cleared of them."""
+
+
+OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+"""Whose callbacks run in a context: tasks and timers inherit it from who made them."""
 
 
 class Deadlock(RuntimeError):
@@ -70,6 +75,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.callbacks = 0
         self._clock_resolution = 0.0
         self._births = 0
+        self._frozen: dict[str, list[asyncio.Handle]] = {}
+        """Callbacks of stopped owners that have become ready meanwhile."""
         self._timer_cancelled_count: int = 0
         self.set_task_factory(lambda loop, coro, **kwargs: _SimTask(coro, loop=self, **kwargs))
 
@@ -85,6 +92,21 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return virtual seconds since the loop was made."""
         return self._virtual_now
+
+    def freeze(self, owner: str) -> None:
+        """Run nothing of that owner until `thaw`, as SIGSTOP does; what it waits for goes on happening."""
+        self._frozen.setdefault(owner, [])
+
+    def thaw(self, owner: str) -> None:
+        """Let the owner go on, at once with all that became ready meanwhile. Without a freeze it does nothing."""
+        self._ready.extend(self._frozen.pop(owner, ()))  # type: ignore[attr-defined]
+
+    def _is_held(self, handle: asyncio.Handle) -> bool:
+        held = self._frozen.get(handle._context.get(OWNER, ""))  # type: ignore[attr-defined]
+        if held is None:
+            return False
+        held.append(handle)
+        return True
 
     def _run_once(self) -> None:
         ready = self._ready  # type: ignore[attr-defined]
@@ -116,7 +138,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if len(batch) > 1:
             self._order.shuffle(batch)
         for handle in batch:
-            if not handle._cancelled:
+            if not handle._cancelled and not (self._frozen and self._is_held(handle)):
                 self.callbacks += 1
                 handle._run()
 

@@ -25,6 +25,7 @@ from services.runtime.child import POLL_S, Child
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
+from services.runtime.rooms import Schedulers, room_of
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
@@ -41,8 +42,8 @@ class MeshOptions:
     `nodes`: number of equal nodes dealt out to `hosts` kubelet processes (0: at most three), or
     `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
-    for every host. `identities`: who else gets a token, beside the processes and the administrator.
-    `without`: processes not to start, so that somebody else can run them.
+    for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
+    processes and the administrator. `without`: processes not to start, so that somebody else can run them.
     """
 
     data_dir: Path
@@ -58,6 +59,7 @@ class MeshOptions:
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     without: frozenset[str] = frozenset()
+    schedulers: Schedulers = field(default_factory=Schedulers)
 
 
 def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
@@ -96,7 +98,11 @@ class Supervisor:
             apiserver.arguments += ["--grpc-port", str(apiserver.ports["grpc"])]
             apiserver.arguments += ["--rest-port", str(apiserver.ports["rest"])]
             self._write_kubeconfig()
-            rest = [self._add(name, ["--token-file", self._token_file(name)]) for name in ("scheduler", "controllers")]
+            rest = [
+                self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
+                for each in self._options.schedulers.processes()
+            ]
+            rest.append(self._add("controllers", ["--token-file", self._token_file("controllers")]))
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
             await self._start_all([child for child in rest if child.name not in self._options.without])
             self._is_ready = True
@@ -300,7 +306,7 @@ class Supervisor:
             common += ["--seed", str(self._options.seed)]
         for assignment in self._options.switches:
             common += ["--set", assignment]
-        extra = [*self._options.arguments.get(name.partition("/")[0], ()), *self._options.arguments.get(name, ())]
+        extra = [flag for key in dict.fromkeys((room_of(name), name)) for flag in self._options.arguments.get(key, ())]
         child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
             self._children[name] = child

@@ -15,6 +15,7 @@ from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identit
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
+from services.runtime.rooms import Schedulers
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
@@ -39,6 +40,7 @@ class MeshPlan:
     engine: str = "sqlite"
     seed: int = 0
     traced: bool = False
+    schedulers: Schedulers = field(default_factory=Schedulers)
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""
@@ -80,8 +82,12 @@ class Mesh(Protocol):
         """SIGKILL; it comes back after `down_s`, or when its supervisor restarts it."""
         ...
 
-    async def pause(self, component: str, duration_s: float) -> None:
-        """SIGSTOP, and SIGCONT after the duration."""
+    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
+        """SIGSTOP, and SIGCONT after the duration.
+
+        `site`: strike in the middle of what the component's next event line of that name tells of.
+        Raises: NotPossible for a site of real processes.
+        """
         ...
 
     def link(

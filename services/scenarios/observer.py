@@ -18,7 +18,10 @@ from services.client.informer import Informer
 from services.reconcile.controller import Change
 from services.scenarios.history import History
 
-RESOURCES = tuple(name for name in resources() if name not in ("secrets", "leases.coordination.k8s.io"))
+LEASES = "leases.coordination.k8s.io"
+RESOURCES = tuple(name for name in resources() if name != "secrets")
+NAMESPACES = {LEASES: "kube-system"}
+"""What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
 
 
 class Observer:
@@ -34,7 +37,8 @@ class Observer:
         self._handlers: list[Callable[[str], None]] = []
         for name in RESOURCES:
             view: type[View] = Pod if name == "pods" else AnyObject
-            informer: Informer[Any] = Informer(api, view, clock=clock, random=random, resource=name)
+            place = NAMESPACES.get(name, "")
+            informer: Informer[Any] = Informer(api, view, clock=clock, random=random, resource=name, namespace=place)
             informer.on_change(self._handler(name))
             self._informers[name] = informer
 

@@ -58,6 +58,7 @@ class ProcessMesh:
                     "kubelet": [word for text in plan.latencies for word in ("--latency", text)],
                 },
                 identities=tuple(identities),
+                schedulers=plan.schedulers,
                 log_level="warning",
             )
         )
@@ -119,8 +120,10 @@ class ProcessMesh:
         """SIGKILL one process."""
         self._supervisor.kill(self._name(component), signal.SIGKILL, down_s=down_s)
 
-    async def pause(self, component: str, duration_s: float) -> None:
-        """SIGSTOP, wait, SIGCONT."""
+    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
+        """SIGSTOP, wait, SIGCONT. Raises: NotPossible for a site."""
+        if site:
+            raise NotPossible("`pause … at=` needs the simulation; run this story without --processes")
         name = self._name(component)
         self._supervisor.kill(name, signal.SIGSTOP)
         try:

@@ -126,7 +126,13 @@ def plan_of(
                 raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
     switches = Switches.parse(story.switches).replace(overrides or {})
     return MeshPlan(
-        nodes=tuple(nodes), switches=switches, latencies=story.latencies, seed=seed, traced=traced, engine=engine
+        nodes=tuple(nodes),
+        switches=switches,
+        latencies=story.latencies,
+        seed=seed,
+        traced=traced,
+        engine=engine,
+        schedulers=story.schedulers,
     )
 
 

@@ -5,6 +5,8 @@
     limit 120s                            no story outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
+    schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
+    scheduler second                      a scheduler beside it, for pods with that schedulerName
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
@@ -16,12 +18,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
-SETUP = frozenset({"set", "limit", "latency", "node", "nodes"})
+SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers"})
 
 
 class ScriptError(ValueError):
@@ -63,6 +66,7 @@ class Story:
     nodes: tuple[NodeLine, ...]
     steps: tuple[Step, ...]
     limit_s: float = 600.0
+    schedulers: Schedulers = field(default_factory=Schedulers)
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -129,6 +133,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
     nodes: list[NodeLine] = []
     steps: list[Step] = []
     limit_s = 600.0
+    schedulers = Schedulers()
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
         if not line or line.startswith("#"):
@@ -143,6 +148,8 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                     switches += shlex.split(rest)
                 case "latency":
                     latencies += shlex.split(rest)
+                case "schedulers" | "scheduler":
+                    schedulers = _schedulers(schedulers, verb, *_split(rest))
                 case "limit":
                     limit_s = parse_duration(rest)
                 case "node" | "nodes":
@@ -171,5 +178,18 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                 raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
             seen[name] = declared.line
     return Story(
-        PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s
-    )
+        PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
+        schedulers,
+    )  # fmt: skip
+
+
+def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:
+    """Return the schedulers with those of one more line. Raises: ValueError."""
+    if len(args) != 1:
+        raise ValueError("want a number: schedulers 2" if verb == "schedulers" else "want a name: scheduler second")
+    if verb == "scheduler":
+        return replace(known, others=(*known.others, args[0]))
+    elect = options.get("elect", "on")
+    if elect not in ("on", "off") or not args[0].isdecimal():
+        raise ValueError(f"want for example schedulers 2 or schedulers 2 elect=off, not {' '.join(args)} elect={elect}")
+    return replace(known, replicas=int(args[0]), elect=elect == "on")

@@ -12,6 +12,7 @@ disk, the wire or the event log, even if its `finally` blocks still run.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -131,15 +132,18 @@ class Network:
         self._server_life: Lifetime | None = None
         self._server_gone: asyncio.Future[None] | None = None
         self._answers: dict[Answer, None] = {}
+        self.server_context: contextvars.Context | None = None
+        self.context = contextvars.copy_context()
+        """Whose time messages take: nobody's, so that they arrive even while their sender is stopped."""
         self.messages = 0
 
     def profile(self, component: str) -> LinkProfile:
         """Return the (changeable) behaviour of a component's link."""
         return self.profiles.setdefault(component, LinkProfile())
 
-    def open(self, server: Server, life: Lifetime) -> None:
-        """Let this incarnation of the API server answer."""
-        self._server, self._server_life = server, life
+    def open(self, server: Server, life: Lifetime, context: contextvars.Context | None = None) -> None:
+        """Let this incarnation of the API server answer; `context` is whose time its handlers run in."""
+        self._server, self._server_life, self.server_context = server, life, context
         self._server_gone = asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
@@ -188,10 +192,11 @@ class Network:
             return
         loop = asyncio.get_running_loop()
         link = self.profile(transport.life.component)
-        loop.call_later(self.delay(transport.up, transport), self._arrive, transport, identity, request, answer)
+        delay_s = self.delay(transport.up, transport)
+        loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
         if link.duplicate and self.random.random() < link.duplicate:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
-            loop.call_later(late_s, self._arrive, transport, identity, request, None)
+            loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
     def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
         current = self.current()
@@ -202,7 +207,8 @@ class Network:
         server, life, _ = current
         if answer is not None:
             self._answers[answer] = None
-        life.adopt(asyncio.create_task(self._serve(transport, server.door(identity), request, answer)))
+        work = self._serve(transport, server.door(identity), request, answer)
+        life.adopt(asyncio.create_task(work, context=self.server_context))
 
     async def _serve(self, transport: SimTransport, door: Api, request: Request, answer: Answer | None) -> None:
         response = await _guarded(door, request)
@@ -213,7 +219,7 @@ class Network:
             self._answers.pop(answer, None)
             return
         loop = asyncio.get_running_loop()
-        loop.call_later(self.delay(transport.down, transport), self._deliver, answer, response)
+        loop.call_later(self.delay(transport.down, transport), self._deliver, answer, response, context=self.context)
 
     def _deliver(self, answer: Answer, response: Response) -> None:
         self._answers.pop(answer, None)
@@ -291,7 +297,8 @@ class SimApi:
             raise UnknownOutcome("connection refused")
         server, life, gone = current
         pipe = _WatchPipe(self._network, self._transport, gone)
-        pump = asyncio.create_task(pipe.pump(server.door(self._identity).watch(request)))
+        served = pipe.pump(server.door(self._identity).watch(request))
+        pump = asyncio.create_task(served, context=self._network.server_context)
         life.adopt(pump)
         witness, mine = self._network.witness, self._transport.life
         number = witness.opened(mine.component, mine.incarnation, self._identity.user, request) if witness else 0
@@ -359,7 +366,7 @@ class _WatchPipe:
         self._network.messages += 1
         arrival = self._stream.arrival(now, delay)
         self._queue.append((arrival, item))
-        self._loop.call_at(arrival, self._wake)
+        self._loop.call_at(arrival, self._wake, context=self._network.context)
 
     def _wake(self, _: object = None) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -7,8 +7,10 @@ incarnation. A supervisor restarts what ended, after the back-off of guarantees 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
@@ -19,9 +21,12 @@ from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity
 from services.api.seams import Room, Seams
 from services.api.wire import Api
+from services.client.leases import LeadershipLost
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
+from services.runtime.rooms import room_of
+from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.mesh import MeshPlan
 from services.scenarios.simulated import (
     Lifetime,
@@ -69,6 +74,8 @@ class SimMesh:
         self, plan: MeshPlan, *, on_line: Callable[[Line], None] | None = None, witness: Witness | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"
+        self._loop = loop
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
         self._handlers: list[Callable[[Line], None]] = [on_line] if on_line is not None else []
@@ -89,8 +96,11 @@ class SimMesh:
         switches = self.plan.switches.assignments
         api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches)
         self._add(_Process("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver")))
-        scheduler = SchedulerConfig(name="scheduler", set=switches)
-        self._add(_Process("scheduler", lambda seams: build_scheduler(scheduler, seams), SCHEDULER))
+        for each in self.plan.schedulers.processes():
+            scheduler = SchedulerConfig(
+                name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, set=switches
+            )
+            self._add(_Process(each.name, partial(build_scheduler, scheduler), SCHEDULER))
         manager = ControllersConfig(name="controllers", set=switches)
         identity = Identity("system:kube-controller-manager")
         self._add(
@@ -179,7 +189,7 @@ class SimMesh:
             transport=transport,
             events=events,
             tracer=Tracer(
-                process.name.partition("/")[0],
+                room_of(process.name),
                 clock=self.clock,
                 random=random.Random(f"trace/{seed}"),
                 instance=f"{process.name}-{incarnation}",
@@ -188,10 +198,12 @@ class SimMesh:
             switches=self.plan.switches,
         )
         events.write("proc.start", data={"switches": list(self.plan.switches.assignments)})
-        process.room = process.build(seams)
+        context = contextvars.copy_context()
+        context.run(OWNER.set, process.name)
+        process.room = context.run(process.build, seams)
         if process.name == "apiserver" and not life.is_over:
-            self._network.open(process.room.server, life)  # type: ignore[attr-defined]
-        process.task = asyncio.create_task(process.room.run())
+            self._network.open(process.room.server, life, context)  # type: ignore[attr-defined]
+        process.task = asyncio.create_task(process.room.run(), context=context)
         life.adopt(process.task)
 
     def _bury(self, process: _Process) -> None:
@@ -202,7 +214,8 @@ class SimMesh:
             self._network.close()
         if not process.life.is_over and not process.task.cancelled():
             error = process.task.exception()
-            self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
+            if not _is_deposed(error):
+                self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
         process.life.end()
         process.room = None
 
@@ -221,6 +234,7 @@ class SimMesh:
         if process.name == "apiserver":
             self._network.close()
         process.life.end()
+        self._loop.thaw(process.name)  # also what is stopped dies at once
 
     def on_line(self, handler: Callable[[Line], None]) -> None:
         """Call `handler` with every line of the event log, before what it tells of is disclosed."""
@@ -230,12 +244,37 @@ class SimMesh:
         for handler in self._handlers:
             handler(line)
 
-    async def pause(self, component: str, duration_s: float) -> None:
-        """Hold everything the component says and hears for a while: to its peers it is frozen."""
-        process = self._process(component)
-        self.link(process.name, cut="both")
-        await asyncio.sleep(duration_s)
-        self.link(process.name)
+    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
+        """Stop the component in the middle of whatever it does, and let it go on later as if no time had passed."""
+        name = self._process(component).name
+        if site:
+            await self._stopped_at(name, site)
+        else:
+            self._freeze(name)
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            self._loop.thaw(name)
+            self._chaos.write("fault.heal", data={"target": name, "what": "pause"})
+
+    async def _stopped_at(self, name: str, site: str) -> None:
+        """Return once the component is stopped, right after its next line of that name."""
+        reached = self._loop.create_future()
+
+        def strike(line: Line) -> None:
+            if line.comp == name and line.ev == site and not reached.done():
+                reached.set_result(None)
+                self._freeze(name)
+
+        self._handlers.append(strike)
+        try:
+            await reached
+        finally:
+            self._handlers.remove(strike)
+
+    def _freeze(self, name: str) -> None:
+        self._chaos.write("fault.inject", data={"target": name, "what": "pause"})
+        self._loop.freeze(name)
 
     def link(
         self,
@@ -271,5 +310,11 @@ class SimMesh:
                 process.keeper.cancel()
             if process.life is not None:
                 process.life.end()
+            self._loop.thaw(process.name)
         self._network.close()
         await asyncio.sleep(0)
+
+
+def _is_deposed(error: BaseException | None) -> bool:
+    """Whether a process ended because another leads: that is how it should end."""
+    return isinstance(error, BaseExceptionGroup) and error.split(LeadershipLost)[1] is None

@@ -179,10 +179,10 @@ async def wait(telling: Telling, step: Step) -> None:
 async def kill(telling: Telling, step: Step) -> None:
     """`kill COMPONENT [down=5s]`: SIGKILL; its supervisor brings it back, at the earliest after `down`.
 
-    A glob kills all that match in one instant: `kill *` is a power cut.
+    A glob kills all that match in one instant: `kill *` is a power cut. `$NAME` is what `remember` remembered.
     """
     down = step.options.get("down")
-    component = _one(step, "a component")
+    component = _substitute(telling, _one(step, "a component"))
     matching = [name for name in telling.mesh.components() if fnmatchcase(name, component)]
     await asyncio.gather(
         *(telling.mesh.kill(name, parse_duration(down) if down else None) for name in matching or [component])
@@ -190,9 +190,17 @@ async def kill(telling: Telling, step: Step) -> None:
 
 
 async def pause(telling: Telling, step: Step) -> None:
-    """`pause COMPONENT for=5s`: frozen meanwhile; the story goes on."""
-    component, duration = _one(step, "a component"), parse_duration(step.options["for"])
-    telling.background.append(asyncio.create_task(telling.mesh.pause(component, duration)))
+    """`pause COMPONENT for=5s [at=EVENT]`: stopped meanwhile, the story goes on.
+
+    With `at` it is stopped in the middle of what its next event line of that name tells of.
+    """
+    component = _substitute(telling, _one(step, "a component"))
+    duration = parse_duration(step.options["for"])
+    stopped = asyncio.create_task(telling.mesh.pause(component, duration, step.options.get("at", "")))
+    telling.background.append(stopped)
+    await asyncio.sleep(0)
+    if stopped.done():
+        stopped.result()  # what cannot be done is a mistake of the story
 
 
 async def link(telling: Telling, step: Step) -> None:
@@ -204,7 +212,7 @@ async def link(telling: Telling, step: Step) -> None:
     if unknown := [name for name in step.options if name not in known]:
         raise ValueError(f"link has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
     telling.mesh.link(
-        _one(step, "a component"),
+        _substitute(telling, _one(step, "a component")),
         cut=step.options.get("cut", ""),
         slow_s=parse_duration(step.options.get("slow", "0s")),
         watch_delay_s=parse_duration(step.options.get("watch-delay", "0s")),

@@ -16,7 +16,9 @@ from kubelet.admission import Ledger
 from kubelet.pod_worker import PodWorker
 from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
+from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.node_info import PodInfo
+from scheduler.queue import SchedulingQueue
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
@@ -125,6 +127,29 @@ OWN_WRITES = """
 nodes n1 cpu=16
 replicaset web replicas=3 cpu=1
 expect within 10s count pods phase=Running == 3
+wait 45s
+"""
+PREEMPTION = """
+nodes n1 cpu=4
+pod small cpu=3 grace=0
+expect within 10s each pods name=small phase == Running
+pod big cpu=3 priority-class=system-cluster-critical
+wait 340s
+"""
+TWO_SCHEDULERS = """
+schedulers 2
+nodes n1 cpu=8
+replicaset web replicas=4 cpu=1
+wait 5s
+"""
+FROZEN_LEADER = """
+schedulers 2
+nodes n1 cpu=8
+pod first cpu=1
+expect within 10s each pods name=first phase == Running
+remember leader lease/kube-system/kube-scheduler spec.holderIdentity
+pause $leader for=30s at=sched.assume
+pod second cpu=1
 wait 45s
 """
 
@@ -239,6 +264,15 @@ def m15_keeps_the_nomination_of_a_bound_pod(monkeypatch):
     monkeypatch.setattr(binding, "_bound", keeps)
 
 
+def m16_preemptors_do_not_hear_of_their_victims_end(monkeypatch):
+    move_all = SchedulingQueue.move_all
+
+    def deaf(self, event, *rest, **more):
+        return 0 if event is ASSIGNED_POD_DELETE else move_all(self, event, *rest, **more)
+
+    monkeypatch.setattr(SchedulingQueue, "move_all", deaf)
+
+
 def m22_lets_a_node_own_itself(monkeypatch):
     monkeypatch.setattr(node_authorization, "_admit_own_node", lambda node, old, new: True)
 
@@ -257,6 +291,14 @@ def m24_late_replies_overwrite_newer_state(monkeypatch):
             lister.put(key, reply.rv, reply.body)
 
     monkeypatch.setattr(Informer, "happened", with_a_late_reply)
+
+
+def m26_leader_writes_without_epoch(monkeypatch):
+    monkeypatch.setattr(Client, "lead", lambda self, epoch, deposed: None)
+
+
+def m26b_server_does_not_look_at_epochs(monkeypatch):
+    monkeypatch.setattr(registry, "fenced", lambda plan, text: plan)
 
 
 def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
@@ -333,8 +375,11 @@ MUTANTS = [
     (m12_binds_whatever_has_the_name, SAME_NAME, "I3"),
     (m12b_scheduler_forgets_how_often_a_pod_was_unbound, RUNAWAY, "I3"),
     (m15_keeps_the_nomination_of_a_bound_pod, NOMINATED, "I17"),
+    (m16_preemptors_do_not_hear_of_their_victims_end, PREEMPTION, "I29"),
     (m22_lets_a_node_own_itself, NODE_OWNER, "I24"),
     (m24_late_replies_overwrite_newer_state, OWN_WRITES, "I16"),
+    (m26_leader_writes_without_epoch, TWO_SCHEDULERS, "I25"),
+    (m26b_server_does_not_look_at_epochs, FROZEN_LEADER, "I25"),
     (m29_does_not_ask_whose_pod_is_unbound, FOREIGN, "I24"),
     (m31_starts_containers_before_the_checkpoint, OWN_WRITES, "I4"),
     (m32_takes_a_status_of_an_older_binding, STALE_STATUS, "I24"),

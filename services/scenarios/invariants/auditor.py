@@ -29,10 +29,8 @@ ELSEWHERE: dict[str, str] = {
     "I10": "there are no resource claims",
     "I19": "there is no Job controller",
     "I20": "judged at rest, by chaos runs",
-    "I25": "commit lines carry no lease epoch",
     "I26": "there are no gangs",
     "I28": "judged at rest, by chaos runs",
-    "I29": "a flush that rescues is measured, not failed",
     "I30": "there are no device drivers",
     "I31": "metrics are held against the state by tests of each room",
 }

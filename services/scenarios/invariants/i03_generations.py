@@ -10,7 +10,8 @@ from services.telemetry.eventlog import Line
 class BindingGenerations(Check):
     """I3: generations grow with each bind, one unbind lies between two binds, unbindCount counts them.
 
-    Also K1 and K2: what the scheduler reports of a bind, ok or failed, is what became of it.
+    Also K1 and K2: what the scheduler reports of a bind, ok or failed, is what became of it. When several
+    schedulers ask for the same binding, one of them gets it and the log does not say which: then only the store counts.
     """
 
     id = "I3"
@@ -22,6 +23,8 @@ class BindingGenerations(Check):
         self._state: dict[str, tuple[int, int, bool]] = {}
         self._bound_once: dict[str, dict[int, None]] = {}
         self._given_up: dict[str, dict[tuple[int, str], None]] = {}
+        self._callers: dict[str, dict[tuple[int, str], str]] = {}
+        """Which scheduler asked for which binding; "*" for several."""
         self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
@@ -38,6 +41,7 @@ class BindingGenerations(Check):
             forgotten = self._departed.add(uid)
             self._bound_once.pop(forgotten, None)
             self._given_up.pop(forgotten, None)
+            self._callers.pop(forgotten, None)
             return
         if commit.type == "ADDED" and commit.content.node:
             self._state[uid] = (0, 0, True)
@@ -81,8 +85,12 @@ class BindingGenerations(Check):
     def _take_scheduler(self, line: Line, report: Report) -> None:
         uid, count = uid_of(line), int(line.data.get("unbind_count", 0))
         outcome = line.data.get("outcome")
+        binding, callers = (count, line.node), self._callers.setdefault(uid, {})
         if line.ev == "sched.bind_call":
-            self._given_up.get(uid, {}).pop((count, line.node), None)
+            self._given_up.get(uid, {}).pop(binding, None)
+            callers[binding] = line.comp if callers.get(binding, line.comp) == line.comp else "*"
+        elif callers.get(binding) == "*":
+            return
         elif outcome == "ok":
             counts = self._bound_once.setdefault(uid, {})
             if count in counts:

@@ -65,6 +65,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     req_id: str
     has_facts: bool
     is_replayed: bool
+    lease_epoch: str = ""
 
     @property
     def kind(self) -> str:
@@ -209,6 +210,7 @@ class View:
             line.req_id,
             "node" in data or line.obj["kind"] != "Pod",
             is_replayed,
+            str(data.get("lease_epoch", "")),
         )
         table.add(commit)
         self._by_rv[rv] = commit

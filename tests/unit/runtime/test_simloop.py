@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from services.runtime.simloop import Deadlock, RealityLeak, run
+from services.runtime.simloop import OWNER, Deadlock, RealityLeak, run
 
 
 async def _three_sleepers(days):
@@ -74,3 +74,28 @@ def test_a_timeout_fires_at_its_virtual_time():
             return asyncio.get_running_loop().time()
 
     assert run(late()) == 5.0
+
+
+def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
+    async def ticking(name, log):
+        OWNER.set(name)
+        while True:
+            await asyncio.sleep(1)
+            log.append((name, asyncio.get_running_loop().time()))
+
+    async def main():
+        loop, log = asyncio.get_running_loop(), []
+        tasks = [asyncio.create_task(ticking(name, log)) for name in "ab"]
+        await asyncio.sleep(1.5)
+        loop.freeze("a")
+        await asyncio.sleep(3)
+        loop.thaw("a")
+        await asyncio.sleep(1.5)
+        for task in tasks:
+            task.cancel()
+        return log
+
+    log = run(main())
+
+    assert [at for name, at in log if name == "a"] == [1, 4.5, 5.5]
+    assert [at for name, at in log if name == "b"] == [1, 2, 3, 4, 5]

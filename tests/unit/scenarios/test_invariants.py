@@ -16,12 +16,12 @@ class Log:
     """Numbers lines, so that a test shows only what matters to it."""
 
     def __init__(self):
-        self.lines, self._seq, self._rv = [], 0, 0
+        self.lines, self._seqs, self._rv = [], {}, 0
 
-    def add(self, ev, *, obj=None, seq=None, at_s=None, **fields):
-        self._seq = seq or self._seq + 1
-        at_ns = self._seq * 1000 if at_s is None else int(at_s * 1e9)
-        self.lines.append(Line(1, self._seq, at_ns, "", "c", "i", ev, obj=obj or POD, **fields))
+    def add(self, ev, *, obj=None, seq=None, at_s=None, comp="c", **fields):
+        number = self._seqs[comp] = seq or self._seqs.get(comp, 0) + 1
+        at_ns = (len(self.lines) + 1) * 1000 if at_s is None else int(at_s * 1e9)
+        self.lines.append(Line(1, number, at_ns, "", comp, "i", ev, obj=obj or POD, **fields))
         return self
 
     def commit(self, *, rv=None, identity="", verb="patch", sub="", kind="MODIFIED", obj=None, asked=True, **data):
@@ -31,7 +31,7 @@ class Log:
         identity = identity or WRITERS.get(sub, "system:mesh-admin")
         verb = "create" if sub in ("binding", "unbind") else "delete" if kind == "DELETED" else verb
         if asked:
-            resource = {"Pod": "pods", "Node": "nodes"}[obj["kind"]]
+            resource = {"Pod": "pods", "Node": "nodes", "Lease": "leases.coordination.k8s.io"}[obj["kind"]]
             path = "/".join((resource, obj["ns"], obj["name"], sub)).rstrip("/")
             self.add(
                 "api.request", identity=identity, req_id=f"r{self._rv}", data={"verb": verb, "path": path, "uid": "u"}
@@ -294,7 +294,7 @@ def test_i17_a_nomination_of_a_node_that_is_gone():
         ("system:node:n2", "status", {"node": "n1"}),
         ("system:node:n1", "status", {"node": "n1", "observed": 0, "binding_generation": 2}),
         ("system:node:n1", "status", {"node": "n1", "nominated": "n3"}),
-        ("system:kube-scheduler", "", {"node": "n1"}),
+        ("system:kube-scheduler", "ephemeralcontainers", {"node": "n1"}),
         ("user:ann", "status", {"node": "n1"}),
     ],
 )
@@ -338,3 +338,52 @@ def test_i18_a_victim_nobody_announced_or_that_matters_as_much_or_whose_preempto
         verb="delete", identity="system:kube-scheduler", deletion="2026-01-01T00:00:30Z"
     )
     assert _judge(again) == {"I18"}
+
+
+LEASE = {"kind": "Lease", "ns": "kube-system", "name": "kube-scheduler", "uid": "l1"}
+
+
+def _led(transitions):
+    """A log in which the scheduler has just taken the lease for the n-th time."""
+    log = Log().commit(kind="ADDED", verb="create")
+    for number in range(transitions + 1):
+        log.commit(kind="MODIFIED" if number else "ADDED", obj=LEASE, identity="system:kube-scheduler",
+                   transitions=number)  # fmt: skip
+    return log.add("lease.acquire", data={"epoch": f"kube-system/kube-scheduler/{transitions}"})
+
+
+def _bound_under(log, epoch):
+    _bound(log) if epoch is None else log.commit(sub="binding", node="n1", binding_generation=2, lease_epoch=epoch)
+    rv = log.lines[-1].rv
+    return log.add("sched.bind_result", rv=rv, node="n1",
+                   data={"outcome": "ok", "resolved_how": "reply", "unbind_count": 0})  # fmt: skip
+
+
+def test_i25_a_commit_under_an_older_epoch_and_a_leaders_write_without_one():
+    assert _judge(_bound_under(_led(2), "kube-system/kube-scheduler/2")) == set()
+    assert _judge(_bound_under(_led(2), "kube-system/kube-scheduler/1")) == {"I25"}
+    assert _judge(_bound_under(_led(0), None)) == {"I25"}
+    assert _judge(_bound_under(_led(0).add("lease.lose"), None)) == set()
+
+
+def test_i25_what_a_controller_announced_carries_its_epoch():
+    def wrote(**epoch):
+        log = _led(1).add("ctrl.write", req_id="r4")
+        return log.commit(identity="system:controller:gc", verb="patch", rv=4, **epoch)
+
+    assert "I25" not in _judge(wrote(lease_epoch="kube-system/kube-scheduler/1"))
+    assert "I25" in _judge(wrote())
+
+
+def test_i29_a_pod_that_only_the_flush_saved():
+    assert _judge(Log().add("sched.flush_rescue", node="n1", data={"plugins": ["NodeAffinity"]})) == {"I29"}
+
+
+def test_i3_of_two_schedulers_that_ask_for_one_binding_only_one_gets_it():
+    log = Log().commit(kind="ADDED", verb="create")
+    for comp in ("scheduler-1", "scheduler-2"):
+        log.add("sched.bind_call", node="n1", comp=comp, data={"unbind_count": 0})
+    _bound(log)
+    log.add("sched.bind_result", comp="scheduler-2", node="n1", data={"outcome": "conflict", "unbind_count": 0})
+
+    assert _judge(log) == set()

@@ -44,6 +44,10 @@ def test_a_story_is_read_into_setting_and_steps():
         ("expect each pods == 1", "wants a path"),
         ("expect count pods ~~ 1", "'~~' is no comparison"),
         ("nodes n4..m9 cpu=1", "is no range"),
+        ("schedulers two", "want for example schedulers 2"),
+        ("schedulers 0", "want at least one scheduler"),
+        ("schedulers 2 elect=maybe", "elect=maybe"),
+        ("scheduler default-scheduler", "want names of their own"),
     ],
 )
 def test_a_line_that_means_nothing_is_named_with_its_place(line, message):
@@ -71,3 +75,16 @@ def test_a_node_declared_twice_is_refused_with_both_places():
 def test_names_and_durations_are_spelled_briefly():
     assert ("n08", "n09", "n10", "x") == parse_names("n08..n10,x")
     assert [0.2, 5.0, 120.0] == [parse_duration(text) for text in ("200ms", "5s", "2m")]
+
+
+def test_replicas_elect_a_leader_and_other_schedulers_stand_beside_them():
+    story = parse_story("schedulers 2\nscheduler second\npod x\n", "t.txt", VERBS)
+    unelected = parse_story("schedulers 2 elect=off\npod x\n", "t.txt", VERBS)
+
+    assert [(p.name, p.scheduler_name, p.is_elected) for p in story.schedulers.processes()] == [
+        ("scheduler-1", "default-scheduler", True),
+        ("scheduler-2", "default-scheduler", True),
+        ("scheduler-second", "second", False),
+    ]
+    assert [p.is_elected for p in unelected.schedulers.processes()] == [False, False]
+    assert [p.name for p in parse_story("pod x\n", "t.txt", VERBS).schedulers.processes()] == ["scheduler"]

@@ -1,0 +1,53 @@
+"""Processes by their names: which room a name means, and which schedulers a mesh runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def room_of(process: str) -> str:
+    """Return the room a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
+    return process.partition("/")[0].partition("-")[0]
+
+
+@dataclass(frozen=True)
+class SchedulerProcess:
+    """One scheduler: its process's name, the `spec.schedulerName` it serves, whether it must lead before it works."""
+
+    name: str
+    scheduler_name: str = DEFAULT_SCHEDULER
+    is_elected: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """Its flags."""
+        return ["--scheduler-name", self.scheduler_name, *(["--leader-elect"] if self.is_elected else [])]
+
+
+@dataclass(frozen=True)
+class Schedulers:
+    """Which schedulers there are.
+
+    `replicas` of the default scheduler elect a leader, unless `elect` is off: then all of them work, and the API
+    server's answer to the second Binding is what keeps them apart. `others`: names of further schedulers, one
+    process each, which know nothing of the default one and share its nodes.
+    """
+
+    replicas: int = 1
+    elect: bool = True
+    others: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise ValueError(f"want at least one scheduler, not {self.replicas}")
+        if len({DEFAULT_SCHEDULER, *self.others}) <= len(self.others):
+            raise ValueError(f"schedulers want names of their own, not {', '.join(self.others)}")
+
+    def processes(self) -> tuple[SchedulerProcess, ...]:
+        """Return the processes: `scheduler`, or `scheduler-1` and so on, then `scheduler-NAME` of the others."""
+        is_alone = self.replicas == 1
+        names = ["scheduler"] if is_alone else [f"scheduler-{number}" for number in range(1, self.replicas + 1)]
+        replicas = [SchedulerProcess(name, is_elected=self.elect and not is_alone) for name in names]
+        return (*replicas, *(SchedulerProcess(f"scheduler-{name}", name) for name in self.others))

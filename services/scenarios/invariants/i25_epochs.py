@@ -1,0 +1,72 @@
+"""I25: nobody writes under a leadership that is over."""
+
+from __future__ import annotations
+
+from services.api.wire import LeaseEpoch
+from services.scenarios.invariants.check import Check, Context, Report
+from services.telemetry.eventlog import Line
+
+REQUESTS_MAX = 10_000
+
+
+class LeaseEpochs(Check):
+    """I25: no commit carries a lease epoch below the stored one, and what a leader says it wrote carries its own.
+
+    A leader says so by `sched.bind_result` (the version its Binding made) and by `ctrl.write` (the id of its
+    request, before it is sent). A write without epoch would be fenced by nobody, so it counts as below all.
+    """
+
+    id = "I25"
+    events = ("lease.acquire", "lease.lose", "proc.start", "store.commit", "sched.bind_result", "ctrl.write")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._stored: dict[tuple[str, str], int] = {}
+        self._epochs: dict[str, str] = {}
+        self._promised: dict[str, str] = {}
+        """What the commit of a request is to carry, by request id."""
+
+    def take(self, line: Line, report: Report) -> None:
+        """Follow leases and leaders, and look at the epoch of each commit."""
+        match line.ev:
+            case "lease.acquire":
+                self._epochs[line.comp] = str(line.data.get("epoch", ""))
+            case "lease.lose" | "proc.start":
+                self._epochs.pop(line.comp, None)
+            case "store.commit":
+                self._take_commit(line, report)
+            case "ctrl.write" if line.comp in self._epochs and line.req_id:
+                self._promised[line.req_id] = self._epochs[line.comp]
+                if len(self._promised) > REQUESTS_MAX:
+                    del self._promised[next(iter(self._promised))]
+            case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
+                commit = self.view.at(line.rv) if line.rv else None
+                if commit is not None:
+                    self._compare(line, commit.lease_epoch, self._epochs[line.comp], report)
+
+    def _take_commit(self, line: Line, report: Report) -> None:
+        commit = self.view.commit
+        if commit is None or commit.is_replayed:
+            return
+        wanted = self._promised.pop(commit.req_id, "") if commit.req_id else ""
+        if wanted:
+            self._compare(line, commit.lease_epoch, wanted, report)
+        if commit.lease_epoch:
+            epoch = LeaseEpoch.parse(commit.lease_epoch)
+            stored = self._stored.get((epoch.namespace, epoch.name), 0)
+            if epoch.transitions < stored:
+                report(line, f"written under {commit.lease_epoch}, the lease is at {stored} transitions")
+        if commit.kind == "Lease":
+            key = (commit.content.namespace, commit.content.name)
+            if commit.type == "DELETED":
+                self._stored.pop(key, None)
+            else:
+                self._stored[key] = int(line.data.get("transitions", 0))
+
+    def _compare(self, line: Line, found: str, wanted: str, report: Report) -> None:
+        if found != wanted:
+            report(line, f"{line.comp if line.ev != 'store.commit' else 'a leader'} leads by {wanted} and wrote under "
+                         f"{found or 'no epoch'}")  # fmt: skip
+
+
+CHECK = LeaseEpochs
