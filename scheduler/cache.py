@@ -155,6 +155,15 @@ class Cache:
             self.assumed_count -= 1
         self._discharge(uid, state.node_name)
 
+    def take_out(self, uid: str) -> None:
+        """Go on as if the pod did not run, for a what-if that ends before anybody else looks; see `put_back`."""
+        self._discharge(uid, self.pods[uid].node_name)
+
+    def put_back(self, uid: str) -> None:
+        """Undo `take_out`."""
+        state = self.pods[uid]
+        self._charge(state.pod, state.node_name)
+
     def _charge(self, pod: PodInfo, node_name: str) -> None:
         info = self.nodes.get(node_name)
         if info is None:

@@ -29,6 +29,7 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.node_info import PodInfo
+from scheduler.pod_groups.membership import PodGroups
 from scheduler.queue import QueuedPod, SchedulingQueue
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
@@ -74,7 +75,8 @@ Effect = Unbound | ClearNomination | Crash
 class EventHandlers:
     """Only pods that name one of the profiles are queued; all bound pods are counted.
 
-    `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash.
+    `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups` follow
+    every pod; None when there are none.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class EventHandlers:
         *,
         unbinding: bool = True,
         unbind_backoff_max_s: float = 60.0,
+        groups: PodGroups | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -95,6 +98,7 @@ class EventHandlers:
         self._random = random
         self._unbinding = unbinding
         self._unbind_backoff_max_s = unbind_backoff_max_s
+        self._groups = groups
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -103,6 +107,8 @@ class EventHandlers:
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             # Deleted and created again between two events.
             return [*self.on_pod(old, None, now), *self.on_pod(None, new, now, traceparent)]
+        if self._groups is not None:
+            self._groups.on_pod(old, new)
         if new is None or new.is_terminal:
             gone = new if new is not None else old
             return [] if gone is None else self._gone(gone, now)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from scheduler.framework.entry import PluginEntry
 from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Enabled
+from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100
 """Above what all others together can give, so that a soft exclusion ranks last but stays possible."""
@@ -32,11 +34,15 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("VolumeZone", 0),
     ("DynamicResources", 0),
     ("DefaultPreemption", 0),
+    ("GangScheduling", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("NodeRejection", NODE_REJECTION_WEIGHT),
     ("DefaultBinder", 0),
 )
 """Names and weights in upstream's multiPoint order; NodeRejection is ours."""
+
+GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload"}
+"""Plugins that run by default only with a feature gate."""
 
 
 @cache
@@ -53,8 +59,13 @@ def plugins() -> dict[str, PluginEntry]:
     return found
 
 
+def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
+    """Return the names and weights of what runs by default with these feature gates."""
+    return tuple(each for each in DEFAULT if each[0] not in GATES or switches.flag(GATES[each[0]]))
+
+
 def default_profile(handle: Handle) -> list[Enabled]:
     """Return the default plugins, in order, made for this scheduler."""
     known = plugins()
     return [Enabled(known[name].make(known[name].default_args(handle.switches), handle), weight)
-            for name, weight in DEFAULT]  # fmt: skip
+            for name, weight in defaults(handle.switches)]  # fmt: skip

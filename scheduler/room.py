@@ -12,6 +12,7 @@ from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.metrics import Metrics
+from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.queue import SchedulingQueue
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
@@ -34,6 +35,8 @@ class Hearts:
     handlers: EventHandlers
     decisions: Decisions
     metrics: Metrics
+    group_cycle: GroupCycle | None = None
+    """Schedules groups; None while pods are scheduled one by one."""
 
 
 @dataclass(frozen=True)

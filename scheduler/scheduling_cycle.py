@@ -109,7 +109,8 @@ class SchedulingCycle:
         self._percentage = percentage
         self.rotation = rotation if rotation is not None else Rotation()
 
-    def schedule(self, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+    def schedule(self, pod: PodInfo, now: float, *,
+                 with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
         """Return the node for the pod, or why there is none. Changes nothing but the rotation."""
         columns, runner = self._cache.columns, self._runner
         if not columns.slots:
@@ -126,7 +127,7 @@ class SchedulingCycle:
         count = int(np.count_nonzero(found.mask))
         if count == 0:
             diagnosis = runner.diagnose(state, pod, columns, found)
-            post_filter = runner.post_filter(state, pod, columns, diagnosis)
+            post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
             return Unschedulable(FitError(diagnosis), state, post_filter)
         if count == 1:
             return self._only(int(np.argmax(found.mask)), found, state, evaluated)

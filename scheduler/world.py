@@ -18,6 +18,7 @@ from services.api.kinds.namespace import Namespace
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.service import Service
@@ -36,6 +37,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ResourceClaim,
     Service,

@@ -8,7 +8,9 @@ from typing import Final
 
 from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
+from scheduler.framework.interface import WaitingRoom
 from scheduler.nominator import Nominator
+from scheduler.pod_groups.membership import PodGroups
 from scheduler.preemption.progress import Preempting
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.world import World
@@ -18,9 +20,23 @@ from services.api.switches import Switches
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
+class EmptyRoom:
+    """A waiting room where nobody ever waits: of a scheduler that binds nothing."""
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """Let nobody go on."""
+
+    def reject(self, uid: str, plugin: str, message: str) -> bool:
+        """Turn nobody away."""
+        return False
+
+
 @dataclass(frozen=True)
 class Handle:
-    """`profile`: the schedulerName. `world`: kinds other than pods and nodes. `wall`: seconds since 1970."""
+    """`profile`: the schedulerName. `world`: kinds other than pods and nodes. `wall`: seconds since 1970.
+
+    `groups`: which pods belong together; `waiting`: who waits at Permit.
+    """
 
     switches: Switches
     cache: Cache
@@ -32,3 +48,5 @@ class Handle:
     profile: str = DEFAULT_SCHEDULER
     preempting: Preempting = field(default_factory=Preempting)
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    groups: PodGroups = field(default_factory=PodGroups)
+    waiting: WaitingRoom = field(default_factory=EmptyRoom)

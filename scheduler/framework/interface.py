@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Registration
 from scheduler.node_info import NodeInfo, PodInfo
+from services.api.kinds.podgroup import PodGroup
 
 if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
@@ -39,8 +40,8 @@ MAX_NODE_SCORE = 100
 class Code(IntEnum):
     """The seven answers. Unschedulable: preemption may help; UnschedulableAndUnresolvable: it may not.
 
-    Skip: this plugin has nothing to say in this cycle. Wait: only from Permit. Pending: waits for an
-    external actor, and once woken skips the back-off. Error: a bug or a refused call, never a plain no.
+    Skip: this plugin has nothing to say in this cycle. Wait: only from Permit and PlacementFeasible. Pending: waits
+    for an external actor, and once woken skips the back-off. Error: a bug or a refused call, never a plain no.
     """
 
     SUCCESS = 0
@@ -316,6 +317,39 @@ class PermitPlugin(Protocol):
     name: str
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]: ...
+
+
+PODS_TO_ACTIVATE: Final = "PodsToActivate"
+"""Where in the cycle's state a Permit plugin leaves the keys of pods that should be tried now."""
+
+
+class PlacementProgress(msgspec.Struct, frozen=True):
+    """How far a group cycle is.
+
+    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet.
+    """
+
+    scheduled: int
+    remaining: int
+
+
+@runtime_checkable
+class PlacementFeasiblePlugin(Protocol):
+    """Says after each member of a group cycle whether the group's constraint is met.
+
+    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends.
+    """
+
+    name: str
+
+    def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status: ...
+
+
+class WaitingRoom(Protocol):
+    """Pods that wait at Permit; who is not there is no mistake."""
+
+    def allow(self, uid: str, plugin: str) -> None: ...
+    def reject(self, uid: str, plugin: str, message: str) -> bool: ...
 
 
 @runtime_checkable

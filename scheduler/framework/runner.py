@@ -26,6 +26,8 @@ from scheduler.framework.interface import (
     FilterPlugin,
     Mask,
     NormalizePlugin,
+    PlacementFeasiblePlugin,
+    PlacementProgress,
     PodSetPlugin,
     PostFilterResult,
     PreFilterResult,
@@ -39,6 +41,7 @@ from scheduler.framework.points import serves
 from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.nominator import Nominator
+from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
 
@@ -116,6 +119,7 @@ class Runner:
         self._pre_bind = at("preBind")
         self._bind = at("bind")
         self._post_bind = at("postBind")
+        self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
         # Asking a protocol costs microseconds; ask once.
         self._normalizing = {p.name for p in plugins if isinstance(p, NormalizePlugin)}
         sorts = at("queueSort")
@@ -418,6 +422,14 @@ class Runner:
             elif not status.is_success:
                 return _of(status, plugin), {}
         return (Status(Code.WAIT) if waits else SUCCESS), waits
+
+    def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
+        """Return the first answer of PlacementFeasible that is not a yes, or success."""
+        for plugin in self._placement:
+            status = plugin.placement_feasible(group, progress)
+            if not status.is_success:
+                return _of(status, plugin)
+        return SUCCESS
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278)."""

@@ -1,0 +1,145 @@
+"""PreEnqueue, PlacementFeasible and Permit: a gang is bound when enough of its members can be, or not at all.
+
+How the quorum is enforced went through generations (switch `gang.generation`): W0 lets each placed member wait at
+Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit
+as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream `plugins/gangscheduling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.entry import Args, PluginEntry
+from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import (
+    PODS_TO_ACTIVATE,
+    SUCCESS,
+    Code,
+    PlacementProgress,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.node_info import PodInfo
+from scheduler.pod_groups.membership import group_of
+from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
+from services.api.meta import Key
+
+NAME: Final = "GangScheduling"
+INCOMPLETE: Final = "waiting for minCount pods from a gang to appear in scheduling queue"
+W0_WAITS: Final = "waiting for minCount pods from a gang to be waiting on permit"
+W1_WAITS: Final = "waiting for minCount pods from a gang to be scheduled"
+GIVEN_UP: Final = "another pod of the gang was rejected while waiting on permit"
+POD_GROUP: Final = "PodGroup"
+
+
+class GangScheduling:
+    """`timeout_s`: how long a member waits at Permit."""
+
+    name = NAME
+
+    def __init__(self, handle: Handle, *, generation: str, timeout_s: float) -> None:
+        self._handle = handle
+        self._generation = generation
+        self._timeout_s = timeout_s
+
+    # -- PreEnqueue ------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Hold members back until their group exists and, of a gang, enough members do."""
+        key = group_of(pod.pod)
+        if key is None or self._generation == "off":
+            return SUCCESS
+        group = self._handle.world.get(PodGroup, key)
+        if group is None:
+            return unresolvable(f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue')
+        if group.spec.is_gang and self._handle.groups.known(key) < group.spec.min_count:
+            return unresolvable(INCOMPLETE)
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Another member comes, the group comes, or it asks for fewer members."""
+        return (
+            Registration(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_of_the_group),
+            Registration(ClusterEvent(ASSIGNED_POD, Action.ADD), _is_of_the_group),
+            Registration(ClusterEvent(POD_GROUP, Action.ADD), _is_the_group),
+            Registration(ClusterEvent(POD_GROUP, Action.UPDATE_OTHER), _asks_for_fewer),
+        )
+
+    # -- PlacementFeasible -----------------------------------------------------------------------------
+
+    def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
+        """Say, after each member, whether enough are placed: yes, not yet (Wait), or never."""
+        wanted, scheduled, left = group.spec.min_count, progress.scheduled, progress.remaining
+        if scheduled >= wanted:
+            return SUCCESS
+        if self._generation == "W1":
+            return Status(Code.WAIT, (W1_WAITS,))
+        if scheduled + left < wanted:
+            return unschedulable(f"minCount ({wanted}) cannot be satisfied: {scheduled} scheduled, {left} remaining")
+        return Status(
+            Code.WAIT, (f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining",)
+        )
+
+    # -- Permit ----------------------------------------------------------------------------------------
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
+        """Let the member wait until enough of its gang have a node; whoever completes it lets all go on."""
+        key = group_of(pod.pod)
+        group = self._handle.world.get(PodGroup, key) if key is not None else None
+        if key is None or group is None or not group.spec.is_gang or self._generation in ("W3", "off"):
+            return SUCCESS, 0.0
+        if sum(1 for _ in self._with_node(key)) >= group.spec.min_count:
+            for uid in self._with_node(key):
+                self._handle.waiting.allow(uid, self.name)
+            return SUCCESS, 0.0
+        if self._generation != "W0":
+            return Status(Code.WAIT, (W1_WAITS,)), self._timeout_s
+        state.data[PODS_TO_ACTIVATE] = tuple(self._handle.groups.waiting(key, self._handle.cache.pods))
+        return Status(Code.WAIT, (W0_WAITS,)), self._timeout_s
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Reserve nothing: only its undoing matters."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Let the waiting members go when one of them has to: without it they wait in vain."""
+        key = group_of(pod.pod)
+        if key is None or self._generation != "W0":
+            return
+        for uid in self._with_node(key):
+            if uid != pod.uid:
+                self._handle.waiting.reject(uid, self.name, GIVEN_UP)
+
+    def _with_node(self, key: Key) -> Iterator[str]:
+        pods = self._handle.cache.pods
+        return (uid for uid in self._handle.groups.uids(key) if uid in pods)
+
+
+def _is_of_the_group(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    mine = group_of(pod.pod)
+    return Hint.QUEUE if mine is not None and new is not None and group_of(new) == mine else Hint.SKIP
+
+
+def _is_the_group(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
+    return Hint.QUEUE if new is not None and group_of(pod.pod) == new.metadata.key else Hint.SKIP
+
+
+def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
+    if old is None or new is None or not (old.spec.is_gang and new.spec.is_gang):
+        return Hint.SKIP
+    is_lower = new.spec.min_count < old.spec.min_count
+    return _is_the_group(pod, None, new) if is_lower else Hint.SKIP
+
+
+def _make(args: Args, handle: Handle) -> GangScheduling:
+    switches = handle.switches
+    return GangScheduling(handle, generation=switches.choice("gang.generation"),
+                          timeout_s=switches.number("gang.permit_timeout_s"))  # fmt: skip
+
+
+PLUGIN = PluginEntry(NAME, _make)

@@ -1,0 +1,196 @@
+"""A group as preemptor: one placement on a cluster emptied of everything less important, then whoever may stay stays.
+
+The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the fewest
+nor the least important that would do (preemption 7.3, "Consequences").
+Source: KEP-5710; preemption 7.3; upstream `framework/preemption/podgrouppreemption.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.cache import Cache
+from scheduler.framework.handle import Handle
+from scheduler.framework.interface import SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.runner import Runner
+from scheduler.node_info import PodInfo
+from scheduler.nominator import Nominator
+from scheduler.pod_groups.placement import Placed, Placement, Placer
+from scheduler.pod_groups.units import GroupUnits
+from scheduler.preemption import eligibility
+from scheduler.preemption.budgets import Budgets
+from scheduler.preemption.progress import Eviction, Preemptor
+from scheduler.preemption.units import TieBreak, Unit, by_uid
+from scheduler.preemption.victims import select_victims
+from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.kinds.podgroup import PodGroup
+
+CLUSTER: Final = "cluster"
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+TOPOLOGY: Final = "not supported with topology constraints"
+IN_PROGRESS: Final = "waiting for the preemption for this pod group to be finished"
+PREFIX: Final = "pod group preemption: "
+_PLUGIN: Final = "DefaultPreemption"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPreemption:
+    """`status` success: `placed` members are to be nominated and `eviction` made, if there is anybody to evict.
+
+    `units` counts what is disrupted, `violations` pods that a budget would have kept.
+    """
+
+    status: Status
+    placed: tuple[Placed, ...] = ()
+    eviction: Eviction | None = None
+    units: int = 0
+    violations: int = 0
+
+
+Place = Callable[[], Placement]
+
+
+class GroupPreemptor:
+    """Tries once for a group and leaves cache, nominations and plugins as they were."""
+
+    def __init__(self, handle: Handle, runner: Runner, placer: Placer, units: GroupUnits) -> None:
+        switches = handle.switches
+        self._handle = handle
+        self._runner = runner
+        self._placer = placer
+        self._units = units
+        self._is_async = switches.flag("SchedulerAsyncPreemption")
+        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
+        self._draws = switches.choice("preemption.victim_tie") == "random"
+        self._has_policy = switches.flag("PodGroupPreemptionPolicy")
+        self.attempts = 0
+
+    def attempt(self, group: PodGroup, members: Sequence[PodInfo], place: Place) -> GroupPreemption:
+        """Return whom to evict and who goes where; `place` runs the group's placement and leaves it assumed."""
+        self.attempts += 1
+        self._handle.preempting.attempts += 1
+        refusal = self._refusal(group, members)
+        if refusal:
+            return _no(unschedulable(refusal))
+        potential = [unit for unit in self._units.everywhere() if unit.priority < group.spec.priority]
+        if not potential:
+            return _no(unresolvable(NO_VICTIMS))
+        what_if = _ClusterWhatIf(self._handle.cache, self._handle.nominator, self._runner, self._placer, place)
+        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
+        try:
+            found = select_victims(potential, what_if, budgets, node=CLUSTER, tie=self._tie(),
+                                   is_strict=self._is_strict)  # fmt: skip
+        finally:
+            what_if.restore()
+        placed = tuple(what_if.placed)
+        if isinstance(found, Status):
+            # Everybody could stay: the placement itself was all that was missing, and waits for its next cycle.
+            is_free = found.code is Code.ERROR and bool(placed)
+            return GroupPreemption(SUCCESS, placed) if is_free else _no(found)
+        preemptor = Preemptor(group.metadata.uid, group.spec.priority, tuple(members), is_group=True)
+        nodes = tuple(dict.fromkeys(each.node_name for each in placed))
+        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._is_async)
+        return GroupPreemption(SUCCESS, placed, eviction, len(found.units), found.violations)
+
+    def _refusal(self, group: PodGroup, members: Sequence[PodInfo]) -> str:
+        constraints = group.spec.scheduling_constraints
+        if constraints is not None and constraints.topology:
+            return TOPOLOGY
+        if self._handle.preempting.is_running(group.metadata.uid):
+            return IN_PROGRESS
+        policy = group.spec.preemption_policy if self._has_policy else members[0].spec.preemption_policy
+        if policy == "Never":
+            return eligibility.NEVER_POLICY
+        for member in members:
+            name = self._handle.nominator.node_of(member.uid) or member.pod.status.nominated_node_name
+            node = self._handle.cache.nodes.get(name)
+            for other in node.pods.values() if node is not None else ():
+                if self._units.priority_of(other) < group.spec.priority and eligibility.is_terminating_by_preemption(
+                    other.pod
+                ):
+                    return eligibility.GUARDED
+        return ""
+
+    def _tie(self) -> TieBreak:
+        if not self._draws:
+            return by_uid
+        random = self._handle.random
+        return lambda unit: random.random()
+
+
+def _no(status: Status) -> GroupPreemption:
+    return GroupPreemption(Status(status.code, (PREFIX + status.message,)))
+
+
+class _ClusterWhatIf:
+    """The live cluster, changed in place and restored: nobody else looks meanwhile.
+
+    The first `fits` places the group; each later one asks the filters again about every member on its fixed node.
+    """
+
+    def __init__(self, cache: Cache, nominator: Nominator, runner: Runner, placer: Placer, place: Place) -> None:
+        self._cache = cache
+        self._nominator = nominator
+        self._runner = runner
+        self._placer = placer
+        self._place = place
+        self._out: dict[str, PodInfo] = {}
+        self._is_placed = False
+        self.placed: list[Placed] = []
+
+    def remove(self, unit: Unit) -> None:
+        """Go on as if the unit did not run."""
+        for pod in unit.pods:
+            self._cache.take_out(pod.uid)
+            self._out[pod.uid] = pod
+            self._tell(pod, self._runner.remove_pod)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back where it ran."""
+        for pod in unit.pods:
+            del self._out[pod.uid]
+            self._cache.put_back(pod.uid)
+            self._tell(pod, self._runner.add_pod)
+
+    def _tell(self, pod: PodInfo, tell: Callable[..., None]) -> None:
+        node = self._cache.nodes.get(self._cache.node_of(pod.uid))
+        for each in self.placed if node is not None else ():
+            tell(each.state, each.member.info, pod, node)
+
+    def fits(self) -> Status:
+        """Place the group, or ask whether it still fits where it was placed."""
+        if not self._is_placed:
+            self._is_placed = True
+            placement = self._place()
+            self._placer.retract(placement.placed)
+            if not placement.is_feasible:
+                status = placement.status
+                return status if status.code is not Code.WAIT else unschedulable(*status.reasons)
+            self.placed = placement.placed
+            return SUCCESS
+        seen: list[Placed] = []
+        status = SUCCESS
+        for each in self.placed:
+            info, node = each.member.info, self._cache.nodes[each.node_name]
+            rivals = [p for p in self._nominator.rivals(each.node_name, info) if not self._is_mine(p)]
+            status = self._runner.filter_beside(each.state, info, node, rivals)
+            if not status.is_success:
+                break
+            status = self._placer.assume(each)
+            if not status.is_success:
+                break
+            seen.append(each)
+        self._placer.retract(seen)
+        return status
+
+    def _is_mine(self, pod: PodInfo) -> bool:
+        return any(each.member.uid == pod.uid for each in self.placed)
+
+    def restore(self) -> None:
+        """Put back everybody who is still out."""
+        for uid in self._out:
+            self._cache.put_back(uid)
+        self._out.clear()

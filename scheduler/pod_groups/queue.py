@@ -1,0 +1,393 @@
+"""The scheduling queue with groups as entities: members wait together, are popped together, come back together.
+
+Members are in no pool one by one. The queue underneath sees one entry a group, whose gates and hints are those of
+its members: any member's no keeps the group out, any member's hint wakes it. With `one_by_one` (gangs of 1.35)
+members are queued as all pods are, and each arrival is an event for the others.
+
+Invariant: every member is in `_members`; it is in its entity's `members` exactly while it waits, not while it is
+on its way to a bind. Source: preemption 6.4; upstream `backend/queue` 1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.backoff import Backoff
+from scheduler.framework.events import (
+    FORCE_ACTIVATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    ClusterEvent,
+    Hint,
+    HintFunction,
+    Registration,
+)
+from scheduler.framework.interface import SUCCESS, Status
+from scheduler.hints import Strategy
+from scheduler.node_info import PodInfo
+from scheduler.nominator import Nominator
+from scheduler.pod_groups.entity import GroupInfo, entity_key
+from scheduler.pod_groups.membership import PodGroups
+from scheduler.queue import PARKED, GateObserver, Pool, PreEnqueue, QueuedPod, SchedulingQueue, SortKey
+from scheduler.world import World
+from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
+from services.api.meta import Key
+
+
+@dataclass(frozen=True)
+class GroupQueueing:
+    """How groups queue. `hints` False: a rejected group comes back when its back-off ends, and not before."""
+
+    groups: PodGroups
+    world: World
+    one_by_one: bool = False
+    hints: bool = True
+    backoff_max_s: float = 10.0
+
+
+class GroupedQueue(SchedulingQueue):
+    """Takes what the queue takes, and how groups queue."""
+
+    def __init__(
+        self,
+        how: GroupQueueing,
+        *,
+        sort_key: SortKey,
+        pre_enqueue: PreEnqueue,
+        registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]],
+        backoff_initial_s: float = 1.0,
+        backoff_max_s: float = 10.0,
+        pop_from_backoff: bool = True,
+        nominator: Nominator | None = None,
+    ) -> None:
+        self._how = how
+        self._members: dict[Key, QueuedPod] = {}
+        self._member_keys: dict[str, Key] = {}
+        self._ask_gates = pre_enqueue
+        super().__init__(
+            sort_key=sort_key,
+            pre_enqueue=self._pre_enqueue_all,
+            registrations_by_profile={
+                profile: {plugin: [_of_any_member(r) for r in found] for plugin, found in table.items()}
+                for profile, table in registrations_by_profile.items()
+            },
+            backoff_initial_s=backoff_initial_s,
+            backoff_max_s=backoff_max_s,
+            pop_from_backoff=pop_from_backoff,
+            nominator=nominator,
+        )
+        groups_backoff = Backoff(backoff_initial_s, how.backoff_max_s, is_in_windows=pop_from_backoff)
+        self._backoff_of = _Backoffs(backoff_initial_s, backoff_max_s, groups_backoff, is_in_windows=pop_from_backoff)
+
+    # -- gates, asked of every member ------------------------------------------------------------------
+
+    def _pre_enqueue_all(self, info: PodInfo, first: str) -> Status:
+        if not isinstance(info, GroupInfo):
+            return self._ask_gates(info, first)
+        info.follow(self._how.world.get(PodGroup, info.group))
+        for member in info.members.values():
+            status = self._ask_gates(member.info, first)
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    @property
+    def on_gate(self) -> GateObserver:
+        """Hears of every member what the gates say of the group."""
+        return self._tell_members
+
+    @on_gate.setter
+    def on_gate(self, observer: GateObserver) -> None:
+        self._observer = observer
+
+    def _tell_members(self, queued: QueuedPod, status: Status, now: float) -> None:
+        for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
+            self._observer(each, status, now)
+
+    # -- looking in ------------------------------------------------------------------------------------
+
+    def get(self, key: Key) -> QueuedPod | None:
+        """Return the queued (or in-flight) pod of that key, members too."""
+        return self._members.get(key) or super().get(key)
+
+    def all(self) -> list[QueuedPod]:
+        """Return all pods, members instead of their groups."""
+        return [*(q for q in super().all() if not isinstance(q.info, GroupInfo)), *self._members.values()]
+
+    def entities(self) -> list[QueuedPod]:
+        """Return the groups that are queued."""
+        return [q for q in super().all() if isinstance(q.info, GroupInfo)]
+
+    def by_uid(self, uid: str) -> QueuedPod | None:
+        """Return the queued pod of that uid."""
+        key = self._member_keys.get(uid)
+        return super().by_uid(uid) if key is None else self._members.get(key)
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Whether the pod, or its group, was popped and is not done."""
+        member = self.by_uid(uid) if uid in self._member_keys else None
+        return super().is_in_flight(uid) if member is None else member.pool is Pool.IN_FLIGHT
+
+    def next_attempt(self, queued: QueuedPod) -> float | None:
+        """Return when time alone makes the pod, or its group, ready."""
+        return super().next_attempt(self._entity(queued) or queued)
+
+    def wakes_on(self, queued: QueuedPod) -> list[str]:
+        """Return the events that may wake the pod, or its group."""
+        return super().wakes_on(self._entity(queued) or queued)
+
+    def _entity(self, member: QueuedPod) -> QueuedPod | None:
+        """Return the entry in which the pod waits as a member."""
+        group = self._group(member.info)
+        entity = self._pods.get(entity_key(group)) if group is not None else None
+        return entity if entity is not None and member.uid in _members_of(entity) else None
+
+    def _group(self, info: PodInfo) -> Key | None:
+        return None if self._how.one_by_one or isinstance(info, GroupInfo) else self._how.groups.group_of(info)
+
+    # -- pods come and go ------------------------------------------------------------------------------
+
+    def add(self, info: PodInfo, now: float, *, traceparent: str = "",
+            event: ClusterEvent = UNSCHEDULED_POD_ADD) -> None:  # fmt: skip
+        """Take in a pod that waits for a node; a member joins its group and makes it worth a look."""
+        if self._group(info) is None:
+            super().add(info, now, traceparent=traceparent, event=event)
+            if self._how.groups.group_of(info) is not None:
+                self.move_all(UNSCHEDULED_POD_ADD, None, info.pod, now)
+            return
+        member = QueuedPod(info, now, initial_attempt=now, attempts=info.attempts, traceparent=traceparent)
+        self._join(member, event, now)
+        self.nominator.update(None, info)
+
+    def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
+                  traceparent: str = "") -> QueuedPod:  # fmt: skip
+        """Take in a pod that must not be tried before `not_before`; its whole group waits with it."""
+        if self._group(info) is None:
+            return super().add_after(info, now, not_before, event, traceparent=traceparent)
+        member = QueuedPod(info, now, initial_attempt=now, attempts=info.attempts, not_before=not_before,
+                           traceparent=traceparent)  # fmt: skip
+        self._join(member, event, now)
+        return member
+
+    def _join(self, member: QueuedPod, event: ClusterEvent, now: float) -> None:
+        if member.key in self._members:
+            self.delete(member.key)
+        self._members[member.key] = member
+        self._member_keys[member.uid] = member.key
+        entity = self._enter_group(member)
+        if entity.uid in self._in_flight:
+            # It waits for the end of the cycle; if that fails, there is now a reason to try again.
+            self._in_flight.note(FORCE_ACTIVATE, None, None, entity.uid)
+        elif entity.pool in PARKED or entity.pool is Pool.NONE or member.not_before:
+            self._leave(entity)
+            self._wait_for(entity, member)
+            self._requeue(entity, Strategy.AFTER_BACKOFF, event, now)
+
+    def _enter_group(self, member: QueuedPod) -> QueuedPod:
+        """Put the member into its group's entry; a group that has none gets one, in no pool yet."""
+        group = self._how.groups.group_of(member.info)
+        assert group is not None
+        entity = self._pods.get(entity_key(group))
+        if entity is None:
+            entity = QueuedPod(GroupInfo(group, member), member.timestamp, traceparent=member.traceparent)
+            self._take_in(entity)
+        else:
+            _members_of(entity)[member.uid] = member
+        member.pool = Pool.NONE
+        return entity
+
+    @staticmethod
+    def _wait_for(entity: QueuedPod, member: QueuedPod) -> None:
+        entity.not_before = max(entity.not_before, member.not_before)
+
+    def update(self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *,
+               traceparent: str = "") -> None:  # fmt: skip
+        """Replace a pod by its newer form; a member's changes may wake its group."""
+        member = self._members.get(info.key)
+        if member is None or member.uid != info.uid:
+            if self._group(info) is None:
+                super().update(info, now, events, traceparent=traceparent)
+            else:
+                self.add(info, now, traceparent=traceparent, event=UNSCHEDULED_POD_UPDATE)
+            return
+        old, member.info = member.info, info
+        info.attempts = max(info.attempts, old.attempts)
+        entity = self._entity(member)
+        if entity is None or entity.uid in self._in_flight:
+            for event, before in events if entity is not None else ():
+                self._in_flight.note(event, before, info.pod, entity.uid if entity is not None else "")
+            return
+        member.traceparent = traceparent or member.traceparent
+        self.nominator.update(old, info)
+        for event, before in events:
+            strategy = self._hints.worth(entity, event, before, info.pod)
+            if entity.pool in PARKED and strategy is not Strategy.SKIP:
+                self._requeue(entity, strategy, event, now)
+
+    def delete(self, key: Key) -> QueuedPod | None:
+        """Forget the pod and its nomination; a group without waiting members is not queued."""
+        member = self._members.get(key)
+        if member is None:
+            return super().delete(key)
+        self._part(member)
+        self.nominator.remove(member.uid)
+        return member
+
+    def _part(self, member: QueuedPod) -> None:
+        entity = self._entity(member)
+        del self._members[member.key], self._member_keys[member.uid]
+        member.pool = Pool.NONE
+        if entity is not None:
+            _members_of(entity).pop(member.uid)
+            if not _members_of(entity) and entity.uid not in self._in_flight:
+                super().delete(entity.key)
+
+    # -- scheduling cycles -----------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the next pod or group to try; a group's members count the attempt."""
+        queued = super().pop(now)
+        if queued is not None and isinstance(queued.info, GroupInfo):
+            for member in queued.info.members.values():
+                member.attempts += 1
+                member.info.attempts = member.attempts
+                member.unschedulable_plugins, member.pending_plugins = set(), set()
+                member.not_before = 0.0
+        return queued
+
+    def place(self, entity: QueuedPod, member: QueuedPod) -> None:
+        """Let a member go its way to a bind; it does not wait with the group any more."""
+        _members_of(entity).pop(member.uid, None)
+        member.pool = Pool.IN_FLIGHT
+
+    def attempted(self, entity: QueuedPod, now: float, *, rejectors: Iterable[str] = (), pending: Iterable[str] = (),
+                  has_placed: bool) -> None:  # fmt: skip
+        """End the group's cycle. Who was not placed comes back: at once after a success, else as any rejected pod."""
+        if not _members_of(entity):
+            super().bound(entity)
+            return
+        if has_placed:
+            # The next cycle may preempt for the rest; its turn is that of its old timestamp.
+            self._in_flight.end(entity.uid)
+            self._leave(entity)
+            entity.unschedulable_count = entity.consecutive_errors = 0
+            self._move_to_active(entity, SCHEDULE_ATTEMPT_FAILURE, now)
+            return
+        for member in _members_of(entity).values():
+            self._wait_for(entity, member)
+        super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
+        if not self._how.hints:
+            super().move(entity.key, SCHEDULE_ATTEMPT_FAILURE, now)
+
+    def done(self, uid: str) -> None:
+        """End the pod's flight; a member flies with its group."""
+        if uid not in self._member_keys:
+            super().done(uid)
+
+    def bound(self, queued: QueuedPod) -> None:
+        """Let go of a pod whose binding goes its way."""
+        if isinstance(queued.info, GroupInfo) or self._group(queued.info) is None:
+            super().bound(queued)
+        elif self._members.get(queued.key) is queued:
+            self._part(queued)
+
+    def add_unschedulable(self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (),
+                          pending: Iterable[str] = ()) -> None:  # fmt: skip
+        """Put back a pod whose attempt failed.
+
+        A member of a group that is being tried waits for the end of that; one whose bind failed joins its group again.
+        """
+        if self._group(queued.info) is None:
+            super().add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+            return
+        queued.unschedulable_plugins, queued.pending_plugins = set(rejectors), set(pending)
+        if self._members.get(queued.key) is not queued or self._entity(queued) is not None:
+            return
+        queued.timestamp = now
+        entity = self._enter_group(queued)
+        if entity.uid in self._in_flight:
+            self._in_flight.note(FORCE_ACTIVATE, None, None, entity.uid)
+        elif entity.pool is Pool.NONE:
+            super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
+        elif entity.pool in PARKED:
+            self._requeue(entity, Strategy.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE, now)
+
+    def move(self, key: Key, event: ClusterEvent, now: float) -> bool:
+        """Wake one rejected pod, or its group, after its back-off."""
+        return super().move(self._waiting_key(key), event, now)
+
+    def activate(self, keys: Iterable[Key], now: float) -> None:
+        """Force pods, or their groups, to the active queue."""
+        super().activate(dict.fromkeys(self._waiting_key(key) for key in keys), now)
+
+    def _waiting_key(self, key: Key) -> Key:
+        member = self._members.get(key)
+        entity = self._entity(member) if member is not None else None
+        return key if entity is None else entity.key
+
+    # -- metrics ---------------------------------------------------------------------------------------
+
+    def samples(self) -> Mapping[str, float]:
+        """Return how many entities and members wait where (preemption 5)."""
+        found: dict[str, float] = {}
+        members = {"incomplete": 0, "pending": 0}
+        groups = dict.fromkeys(Pool, 0)
+        for entity in self.entities():
+            groups[entity.pool] += 1
+            members["incomplete" if entity.pool is Pool.GATED else "pending"] += len(_members_of(entity))
+        for queue, pools in _QUEUES.items():
+            of_groups = sum(groups[pool] for pool in pools)
+            of_pods = sum(self.pools[pool] for pool in pools) - of_groups
+            found[f'scheduler_queued_entities{{queue="{queue}",type="PodGroup"}}'] = of_groups
+            found[f'scheduler_queued_entities{{queue="{queue}",type="Pod"}}'] = of_pods
+            found[f'scheduler_pending_pods{{queue="{queue}"}}'] = of_pods
+        for queue, count in members.items():
+            found[f'scheduler_pending_pods{{queue="{queue}"}}'] = count
+        return found
+
+
+_QUEUES: Mapping[str, tuple[Pool, ...]] = {
+    "active": (Pool.ACTIVE,),
+    "backoff": (Pool.BACKOFF, Pool.ERROR_BACKOFF),
+    "unschedulable": (Pool.UNSCHEDULABLE,),
+    "gated": (Pool.GATED,),
+}
+
+
+class _Backoffs(Backoff):
+    """Groups have a longest back-off of their own."""
+
+    def __init__(self, initial_s: float, max_s: float, of_groups: Backoff, *, is_in_windows: bool) -> None:
+        super().__init__(initial_s, max_s, is_in_windows=is_in_windows)
+        self._of_groups = of_groups
+
+    def expiration(self, queued: QueuedPod) -> float:
+        """Return when the back-off of the pod or group ends, 0 for none."""
+        if isinstance(queued.info, GroupInfo):
+            return self._of_groups.expiration(queued)
+        return super().expiration(queued)
+
+
+def _members_of(entity: QueuedPod) -> dict[str, QueuedPod]:
+    assert isinstance(entity.info, GroupInfo)
+    return entity.info.members
+
+
+def _of_any_member(registration: Registration) -> Registration:
+    """Return the registration with a hint that asks for every member of a group: one Queue is enough."""
+    hint = registration.hint
+    return registration if hint is None else Registration(registration.event, _any_of(hint))
+
+
+def _any_of(hint: HintFunction) -> HintFunction:
+    def ask(info: PodInfo, old: Any, new: Any) -> Hint:
+        if not isinstance(info, GroupInfo):
+            return hint(info, old, new)
+        is_worth = any(hint(member.info, old, new) is Hint.QUEUE for member in info.members.values())
+        return Hint.QUEUE if is_worth else Hint.SKIP
+
+    return ask

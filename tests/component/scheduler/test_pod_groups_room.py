@@ -1,0 +1,202 @@
+"""Gangs against a real API server: quorum, all or nothing, conditions, and evictions for a group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from services.api.meta import Key
+
+GROUPS = "podgroups.scheduling.k8s.io"
+CLASSES = "priorityclasses.scheduling.k8s.io"
+
+
+async def group(world: Any, name: str = "g", count: int = 3, **spec: Any) -> None:
+    spec.setdefault("schedulingPolicy", {"gang": {"minCount": count}} if count else {"basic": {}})
+    await world.admin.create(
+        GROUPS,
+        {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+         "metadata": {"name": name, "namespace": "default"}, "spec": spec},
+    )  # fmt: skip
+
+
+async def priority(world: Any, **values: int) -> None:
+    for name, value in values.items():
+        await world.admin.create(
+            CLASSES,
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value},
+        )
+
+
+async def members(world: Any, *names: str, of: str = "g", cpu: str = "1", **spec: Any) -> None:
+    for name in names:
+        await world.pod(name, cpu=cpu, schedulingGroup={"podGroupName": of}, **spec)
+
+
+async def condition(world: Any, name: str = "g", kind: str = "PodGroupInitiallyScheduled") -> tuple[str, str, str]:
+    found = await world.admin.get(GROUPS, Key("default", name))
+    for each in (found.get("status") or {}).get("conditions", ()):
+        if each["type"] == kind:
+            return each["status"], each["reason"], each["message"]
+    return "", "", ""
+
+
+async def nodes_of(world: Any, *names: str) -> list[str]:
+    return [await world.node_of(name) for name in names]
+
+
+def gated(world: Any) -> list[str]:
+    return [line.data["message"] for line in world.said("sched.gated")]
+
+
+def test_preemption_16_a_gang_waits_for_its_quorum_and_is_bound_in_one_cycle(play):
+    async def story(world):
+        await world.node("n1")
+        await group(world)
+        await members(world, "a", "b")
+        await asyncio.sleep(2)
+        early = await nodes_of(world, "a", "b")
+        await members(world, "c")
+        await world.until(world.bound("c"))
+        await asyncio.sleep(1)
+        bound, first = await nodes_of(world, "a", "b", "c"), await condition(world)
+        await world.admin.delete("pods", Key("default", "a"), grace_period_s=0)
+        await asyncio.sleep(1)
+        return early, bound, first, await condition(world), world
+
+    early, bound, first, later, world = play(story, GenericWorkload=True)
+
+    assert early == ["", ""]
+    assert gated(world)[-1] == "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert bound == ["n1", "n1", "n1"]
+    assert (first, later) == (("True", "Scheduled", ""), ("True", "Scheduled", ""))
+    metrics = world.scheduler.metrics()
+    attempts = 'scheduler_podgroup_schedule_attempts_total{profile="default-scheduler",result="scheduled"}'
+    assert metrics[attempts] == 1
+
+
+def test_preemption_17_members_wait_for_a_group_that_does_not_exist_yet(play):
+    async def story(world):
+        await world.node("n1")
+        await members(world, "a", of="g1")
+        await asyncio.sleep(1)
+        before = await world.node_of("a")
+        await group(world, "g1", count=0)
+        await world.until(world.bound("a"))
+        return before, world
+
+    before, world = play(story, GenericWorkload=True)
+
+    assert before == ""
+    assert gated(world)[0] == 'waiting for pods\'s pod group "g1" to appear in scheduling queue'
+
+
+def test_preemption_18_a_lower_minimum_lets_the_gang_go_and_a_higher_one_changes_nothing(play):
+    async def ask_for(world, count):
+        await world.admin.patch(GROUPS, Key("default", "g"),
+                                {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}})  # fmt: skip
+        await asyncio.sleep(2)
+
+    async def story(world):
+        await world.node("n1")
+        await group(world, count=5)
+        await members(world, "a", "b", "c")
+        await ask_for(world, 4)
+        at_four = await nodes_of(world, "a", "b", "c")
+        await ask_for(world, 3)
+        at_three = await nodes_of(world, "a", "b", "c")
+        await ask_for(world, 6)
+        return at_four, at_three, await nodes_of(world, "a", "b", "c"), await condition(world)
+
+    at_four, at_three, at_six, scheduled = play(story, GenericWorkload=True)
+
+    assert at_four == [""] * 3
+    assert at_three == at_six == ["n1"] * 3
+    assert scheduled[0] == "True"
+
+
+def test_preemption_19_a_gang_that_does_not_fit_holds_no_room(play):
+    async def story(world):
+        await world.node("n1")
+        await world.node("n2")
+        await group(world)
+        await members(world, "a", "b", "c", cpu="3")
+        await asyncio.sleep(2)
+        bound, said = await nodes_of(world, "a", "b", "c"), await condition(world)
+        texts = [world.condition(await world.get(name))["message"] for name in "abc"]
+        await world.pod("normal", cpu="3")
+        took = await world.until(world.bound("normal"))
+        return bound, said, texts, took
+
+    bound, said, texts, took = play(story, GenericWorkload=True)
+    text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+
+    assert bound == ["", "", ""]
+    assert said == ("False", "Unschedulable", text)
+    assert texts[:2] == [text, text]
+    assert texts[2].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert took < 1
+
+
+def test_preemption_19_in_w0_the_same_gang_holds_both_nodes_until_the_time_out(play):
+    async def story(world):
+        await world.node("n1")
+        await world.node("n2")
+        await group(world)
+        await members(world, "a", "b", "c", cpu="3")
+        await asyncio.sleep(2)
+        await world.pod("normal", cpu="3")
+        took = await world.until(world.bound("normal"), limit_s=400)
+        return took, await nodes_of(world, "a", "b", "c")
+
+    took, bound = play(story, GenericWorkload=True, gang__generation="W0")
+
+    assert 295 < took < 305
+    assert bound == ["", "", ""]
+
+
+@pytest.mark.parametrize("generation", ["W0", "W1", "W2", "W3"])
+def test_every_generation_binds_a_gang_that_fits(play, generation):
+    async def story(world):
+        await world.node("n1")
+        await world.node("n2")
+        await group(world)
+        await members(world, "a", "b", "c", cpu="2")
+        await world.until(world.bound("c"), limit_s=5)
+        await asyncio.sleep(1)
+        return await nodes_of(world, "a", "b", "c")
+
+    assert "" not in play(story, GenericWorkload=True, gang__generation=generation)
+
+
+def test_without_generations_members_are_scheduled_one_by_one(play):
+    async def story(world):
+        await world.node("n1")
+        await members(world, "a")
+        await world.until(world.bound("a"))
+
+    play(story, GenericWorkload=True, gang__generation="off")
+
+
+def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
+    async def story(world):
+        await world.node("n1")
+        await priority(world, one=1, two=2)
+        await world.pod("low", cpu="4")
+        await world.until(world.bound("low"))
+        await group(world, count=2, priorityClassName="one")
+        await members(world, "a", priorityClassName="one")
+        await members(world, "b", priorityClassName="two")
+        await asyncio.sleep(3)
+        said = [world.condition(await world.get(name)) for name in ("a", "b")]
+        return said, await condition(world), await world.get("low"), await world.notes("a")
+
+    said, scheduled, low, notes = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+    text = "all pods in a single pod group should match the priority of the pod group, got: 1 and 2"
+
+    assert {(each["status"], each["reason"], each["message"]) for each in said} == {("False", "SchedulerError", text)}
+    assert scheduled == ("False", "SchedulerError", text)
+    assert "deletionTimestamp" not in low["metadata"]
+    assert ("Warning", "FailedScheduling", text) in notes
