@@ -13,7 +13,7 @@ from benchmarks.report import write
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="small workloads, under a minute; nothing is written unless --out is given")
+@click.option("--quick", is_flag=True, help="small workloads, about a minute; nothing is written unless --out is given")
 @click.option("--preliminary", is_flag=True, help="say in the report that other work ran beside it")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=None, help="default: docs/benchmarks")
 def main(quick: bool, preliminary: bool, out: Path | None) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 
+from benchmarks import scheduler
 from services.api.switches import Value
 from services.experiments.bench.fan_out import bench_fan_out
 from services.experiments.bench.mesh import LOAD, BenchResult, bench_mesh
+from services.experiments.bench.result import SchedulerBench
 from services.experiments.bench.start import bench_start
 from services.scenarios.run import load_story, simulate
 
@@ -70,6 +72,7 @@ class Figures:
     load: float
     figures: list[Figure] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
+    scheduler: dict[scheduler.Run, SchedulerBench] = field(default_factory=dict)
 
     def add(
         self,
@@ -87,7 +90,7 @@ class Figures:
 
 
 def measure(say: Say, *, is_quick: bool = False) -> Figures:
-    """Return all figures; takes one to two minutes, or half of one."""
+    """Return all figures; takes five to six minutes, or less than one."""
     found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)
@@ -99,6 +102,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     _mesh(found, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
     if not is_quick:
         _mesh(found, say, 5_000, 2_000, "memory", runs=1)
+    _scheduler(found, say, is_quick=is_quick)
     return found
 
 
@@ -162,3 +166,17 @@ def _mesh(
     for process, used in result.cpu_us_per_pod_by_process.items():
         title = f"… of it {process}" if process != LOAD else "… beside it, making the load"
         found.add(f"{name}.cpu_us.{process}", title, used, "µs")
+
+
+def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:
+    for run in scheduler.QUICK_RUNS if is_quick else scheduler.RUNS:
+        say(f"scheduling: {run.title}")
+        result = found.scheduler[run] = scheduler.bench(run)
+        found.runs.append(result.document())
+        name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.pods_per_s"
+        found.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
+    for name, times in scheduler.growth(found.scheduler).items():
+        title = f"{name}, CPU a pod, 15,000 nodes over 500"
+        found.add(
+            f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=scheduler.LARGE / scheduler.SMALL
+        )

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import Figures
+from benchmarks.scheduler import section
 
 INTRODUCTION = """\
 # Benchmarks
@@ -73,8 +74,11 @@ def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -
     head = INTRODUCTION.format(
         command=command, machine=machine, date=today, python=platform.python_version(), warning=warning
     )
-    rows = "".join(f"| {f.title} | {_number(f.value)} {f.unit} | {f.aim_text} |\n" for f in found.figures)
-    (folder / "README.md").write_text(head + rows + NOTES, encoding="utf-8")
+    # The scheduler's figures have a table of their own.
+    first = [figure for figure in found.figures if not figure.name.startswith("scheduler.")]
+    rows = "".join(f"| {f.title} | {_number(f.value)} {f.unit} | {f.aim_text} |\n" for f in first)
+    last = section(found.scheduler) if found.scheduler else ""
+    (folder / "README.md").write_text(head + rows + NOTES + last, encoding="utf-8")
 
 
 def _number(value: float) -> str:

@@ -2,6 +2,8 @@ import msgspec
 
 from benchmarks.figures import Figures
 from benchmarks.report import write
+from benchmarks.scheduler import Run
+from services.experiments.bench.result import SchedulerBench
 
 
 def test_a_report_shows_every_figure_beside_its_aim(tmp_path):
@@ -33,3 +35,21 @@ def test_figures_are_there_for_programs_too(tmp_path):
         ("a.per_s", 1_500, 2_000, False)
     ]
     assert "load average 3" in (tmp_path / "README.md").read_text()
+
+
+def test_the_scheduler_has_a_table_of_its_own_with_aims_and_where_the_time_goes(tmp_path):
+    found = Figures(cores=2, load=0.1)
+    for nodes, cpu_us in ((500, 60.0), (15_000, 90.0)):
+        result = SchedulerBench(
+            workload="SchedulingBasic", form="algorithm", nodes=nodes, pods=10, init_pods=0, switches=(),
+            pods_per_s=12_000, cpu_us_per_pod=cpu_us, p50_ms=0.05, p99_ms=0.1, rss_mib={},
+            by_plugin={"NodeResourcesFit": 9.4}, by_part={"cycle": 40.0},
+        )  # fmt: skip
+        found.scheduler[Run("SchedulingBasic", nodes, aim=10_000)] = result
+
+    write(found, tmp_path, command="make bench", is_preliminary=False)
+
+    text = (tmp_path / "README.md").read_text()
+    assert "| SchedulingBasic | 15,000 | algorithm | 12,000 | 90 | 0.05 | 0.1 | ≥ 10,000: met |" in text
+    assert "| SchedulingBasic | 500 | NodeResourcesFit 9 | cycle 40 |" in text
+    assert "times that at 500 (30 times the nodes): SchedulingBasic 1.5." in text
