@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
 from services.runtime.mesh_directory import holder, read_state
+from services.runtime.rooms import room_of
+
+ELECTING = ("scheduler", "controllers")
+TIMEOUT_S = 1.0
 
 EPILOG = """\
 \b
@@ -32,6 +37,8 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
             what = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}; try `keplab up`"
             click.echo(what)
         return EXIT_FAILED
+    for process in state["processes"]:
+        process["leads"] = _leads(process)
     if output == "json":
         print_json(state)
     else:
@@ -39,18 +46,32 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
     return EXIT_OK if state["ready"] else EXIT_FAILED
 
 
+def _leads(process: dict[str, Any]) -> bool | None:
+    """Return whether a process that takes part in an election leads, by its own word; None for all others."""
+    if room_of(process["name"]) not in ELECTING or not process["ready"] or not process["port"]:
+        return None
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}/metrics", timeout=TIMEOUT_S) as reply:
+            lines = reply.read().decode().splitlines()
+    except OSError:
+        return None
+    found = [line.rpartition(" ")[2] for line in lines if line.startswith("leader_election_master_status")]
+    return float(found[0]) == 1.0 if found else None
+
+
 def _tell(state: dict[str, Any]) -> None:
     for label, key in (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target")):
         click.echo(f"{label:<12}{state[key]}")
     click.echo()
     print_table(
-        ("NAME", "PID", "PORT", "READY", "UPTIME", "RESTARTS", "LAST ERROR"),
+        ("NAME", "PID", "PORT", "READY", "LEADS", "UPTIME", "RESTARTS", "LAST ERROR"),
         [
             (
                 process["name"],
                 process["pid"] or "-",
                 process["port"] or "-",
                 "yes" if process["ready"] else "no",
+                {None: "-", True: "yes", False: "standby"}[process["leads"]],
                 f"{process['uptime_s']:.0f}s",
                 process["restarts"],
                 process["last_error"],

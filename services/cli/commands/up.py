@@ -18,6 +18,7 @@ from services.api.switches import Switches
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
+from services.runtime.rooms import Schedulers
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 
 DETACHED_READY_MAX_S = 120.0
@@ -31,6 +32,8 @@ Examples:
   keplab up --nodes 1000 --engine memory
   keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
+  keplab up --scheduler-config experiments/profiles/two.yaml
+  keplab up --schedulers 2 --extra-scheduler second
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
@@ -39,7 +42,13 @@ Examples:
 @click.option("--nodes", type=click.IntRange(0, 20_000), default=3, show_default=True, help="emulated nodes")
 @click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE",
               help="JSON list of node definitions (NUMA nodes, labels, taints); instead of --nodes")  # fmt: skip
+@click.option("--scheduler-config", type=click.Path(path_type=Path), metavar="FILE",
+              help="KubeSchedulerConfiguration of the scheduler: profiles, plugins, extenders")  # fmt: skip
 @click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
+@click.option("--schedulers", type=click.IntRange(1, 9), default=1, show_default=True,
+              help="replicas of the scheduler; one leads, the others stand by")  # fmt: skip
+@click.option("--extra-scheduler", "extra_schedulers", multiple=True, metavar="NAME",
+              help="one more scheduler, for pods with this schedulerName; may be repeated")  # fmt: skip
 @click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
 @data_option
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
@@ -57,6 +66,10 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
     Switches.parse(given["assignments"])
+    try:
+        Schedulers(given["schedulers"], others=given["extra_schedulers"])
+    except ValueError as error:
+        raise click.UsageError(f"--extra-scheduler: {error}") from None
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     return _detach(given) if given["detach"] else _attend(given)
 
@@ -80,6 +93,11 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
 
 
 def _attend(given: dict[str, Any]) -> int:
+    schedulers = Schedulers(
+        given["schedulers"],
+        others=given["extra_schedulers"],
+        config=str(given["scheduler_config"].absolute()) if given["scheduler_config"] else "",
+    )
     options = MeshOptions(
         data_dir=given["data"],
         nodes=0 if given["definitions"] else given["nodes"],
@@ -91,6 +109,7 @@ def _attend(given: dict[str, Any]) -> int:
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={"kubelet": [text for latency in given["latency"] for text in ("--latency", latency)]},
+        schedulers=schedulers,
     )
     return asyncio.run(_run(Supervisor(options), given["output"]))
 
@@ -151,11 +170,16 @@ def _detach(given: dict[str, Any]) -> int:
     if pid:
         raise AlreadyRunning(f"a mesh already runs on {data} (pid {pid}); stop it with `keplab down`")
     arguments = ["--data", str(data.absolute()), "--output", "json"]
-    for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level"):
+    for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level", "schedulers"):
         arguments += [f"--{name.replace('_', '-')}", str(given[name])]
-    if given["nodes_file"]:
-        arguments += ["--nodes-file", str(given["nodes_file"].absolute())]
-    for flag, texts in (("--set", given["assignments"]), ("--latency", given["latency"])):
+    for name in ("nodes_file", "scheduler_config"):
+        if given[name]:
+            arguments += [f"--{name.replace('_', '-')}", str(given[name].absolute())]
+    for flag, texts in (
+        ("--set", given["assignments"]),
+        ("--latency", given["latency"]),
+        ("--extra-scheduler", given["extra_schedulers"]),
+    ):
         for text in texts:
             arguments += [flag, text]
     log_path = data / "logs" / "supervisor.log"
