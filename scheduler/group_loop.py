@@ -58,7 +58,7 @@ class GroupLoop:
         self._attempt_seconds: dict[Outcome, Histogram] = {}
         self._algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(COUNT_BOUNDS)
-        self._units = Histogram(COUNT_BOUNDS)
+        self._units = {kind: Histogram(COUNT_BOUNDS) for kind in ("pod", "podgroup")}
 
     async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one group cycle and do what it says."""
@@ -147,8 +147,12 @@ class GroupLoop:
             self._writer.submit(found, condition, span.traceparent, tasks)
 
     def tell_disrupted(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
-        """Mark the groups that are evicted as a whole."""
+        """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
+        if self._hearts.group_cycle is None:
+            return
         preemptor = eviction.preemptor
+        if eviction.pending:
+            self._units[preemptor.kind].observe(len(self._group_units.of(eviction.victims)))
         what = "pod group" if preemptor.is_group else "pod"
         text = f"{preemptor.pods[0].spec.scheduler_name}: preempting to accommodate a higher priority {what}"
         groups = {g.metadata.key: g for v in eviction.pending if (g := self._group_units.group_of(v)) is not None}
@@ -172,7 +176,6 @@ class GroupLoop:
         eviction: Eviction | None = preemption.eviction
         if eviction is not None:
             self._victims.observe(len(eviction.victims))
-            self._units.observe(preemption.units)
             self._add('scheduler_preemption_pdb_violations_total{preemptor="podgroup"}', preemption.violations)
 
     def _add(self, name: str, by: float = 1) -> None:
@@ -189,5 +192,6 @@ class GroupLoop:
             found.update(seconds.samples("scheduler_podgroup_scheduling_attempt_duration_seconds", labels))
         found.update(self._algorithm_seconds.samples("scheduler_podgroup_scheduling_algorithm_duration_seconds"))
         found.update(self._victims.samples("scheduler_workload_preemption_victims"))
-        found.update(self._units.samples("scheduler_preemption_workload_disruptions", 'preemptor="podgroup"'))
+        for kind, units in self._units.items():
+            found.update(units.samples("scheduler_preemption_workload_disruptions", f'preemptor="{kind}"'))
         return found

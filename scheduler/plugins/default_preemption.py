@@ -25,10 +25,11 @@ from scheduler.framework.interface import (
     unschedulable,
 )
 from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import candidates, choice, eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.candidates import Candidate, Search
-from scheduler.preemption.dry_run import NodeWhatIf
+from scheduler.preemption.dry_run import NodeWhatIf, nowhere
 from scheduler.preemption.extending import PreemptionExtender, ask_extenders
 from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
@@ -73,6 +74,10 @@ class DefaultPreemption:
         self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._draws_node = switches.choice("preemption.node_tie") == "random"
         self._memory = Memory()
+        self._units = GroupUnits(handle.groups, handle.cache, handle.world)
+        # Members preempt for themselves where they are placed by themselves, or are told to (1.36).
+        is_alone = switches.choice("gang.generation") in ("W0", "off")
+        self._speaks_for_groups = not is_alone and switches.choice("gang.group_preemption") != "per-pod"
         self._filters: WhatIfFilters | None = None
         self.extenders: Sequence[PreemptionExtender] = ()
 
@@ -84,8 +89,13 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold the pod back while its victims are being evicted."""
-        if self._is_async and self._handle.preempting.is_running(pod.uid):
+        if not self._is_async:
+            return SUCCESS
+        if self._handle.preempting.is_running(pod.uid):
             return unresolvable(eligibility.IN_PROGRESS)
+        group = self._units.group_of(pod)
+        if group is not None and self._handle.preempting.is_running(group.metadata.uid):
+            return unresolvable(eligibility.GROUP_IN_PROGRESS)
         return SUCCESS
 
     def events_to_register(self) -> Sequence[Registration]:
@@ -130,7 +140,13 @@ class DefaultPreemption:
         name = self._handle.nominator.node_of(pod.uid)
         node = self._handle.cache.nodes.get(name)
         row = columns.slots.get(name, -1)
-        return eligibility.refusal(pod, node, is_hopeless=row < 0 or bool(diagnosis.unresolvable[row]))
+        return eligibility.refusal(
+            pod,
+            node,
+            is_hopeless=row < 0 or bool(diagnosis.unresolvable[row]),
+            is_grouped=self._speaks_for_groups and self._handle.groups.group_of(pod) is not None,
+            priority_of=self._units.priority_of,
+        )
 
     def _choose(self, pod: PodInfo, found: Search) -> Candidate | Status:
         left = ask_extenders(self.extenders, pod, found.candidates)
@@ -149,7 +165,7 @@ class DefaultPreemption:
         offset = self._handle.random.randrange(0, len(rows))
         args = self._args
         enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
-        judge = _Judge(self._handle, self._filters_in_use(), self._memory, state, pod, self._tie(),
+        judge = _Judge(self._handle, self._filters_in_use(), self._memory, self._units, state, pod, self._tie(),
                        matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
         nodes = columns.nodes
 
@@ -174,14 +190,16 @@ class DefaultPreemption:
 class _Judge:
     """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
 
-    def __init__(self, handle: Handle, filters: WhatIfFilters, memory: Memory, state: CycleState, pod: PodInfo,
-                 tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
+    def __init__(self, handle: Handle, filters: WhatIfFilters, memory: Memory, units: GroupUnits, state: CycleState,
+                 pod: PodInfo, tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
+        self._units = units if handle.groups.is_on else None
         self._nominator = handle.nominator
         self._filters, self._state, self._pod, self._tie = filters, state, pod, tie
         self._is_strict = is_strict
         found = handle.world.all(PodDisruptionBudget)
         self._budgets = Budgets(found, matches_empty=matches_empty)
         is_local = pod.signature is not None and tie is by_uid and filters.has_only_row_filters(state)
+        is_local = is_local and self._units is None
         self._verdicts = memory.of((pod.signature, pod.priority), found) if is_local else None
         self._own_node = self._nominator.node_of(pod.uid)
 
@@ -201,13 +219,17 @@ class _Judge:
         potential = self._potential(node)
         if not potential:
             return _NO_VICTIMS
-        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, self._nominator.rivals(node.name, self._pod))
+        rivals = self._nominator.rivals(node.name, self._pod)
+        whereabouts = self._units.node_of if self._units is not None else nowhere
+        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, whereabouts)
         return select_victims(
             potential, what_if, self._budgets, node=node.name, tie=self._tie, is_strict=self._is_strict
         )
 
     def _potential(self, node: NodeInfo) -> list[Unit]:
         priority = self._pod.priority
+        if self._units is not None:
+            return [unit for unit in self._units.of(node.pods.values()) if unit.priority < priority]
         return [pod_unit(pod) for pod in node.pods.values() if pod.priority < priority]
 
 

@@ -30,7 +30,6 @@ from services.api.kinds.podgroup import PodGroup
 CLUSTER: Final = "cluster"
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 TOPOLOGY: Final = "not supported with topology constraints"
-IN_PROGRESS: Final = "waiting for the preemption for this pod group to be finished"
 PREFIX: Final = "pod group preemption: "
 _PLUGIN: Final = "DefaultPreemption"
 
@@ -39,13 +38,12 @@ _PLUGIN: Final = "DefaultPreemption"
 class GroupPreemption:
     """`status` success: `placed` members are to be nominated and `eviction` made, if there is anybody to evict.
 
-    `units` counts what is disrupted, `violations` pods that a budget would have kept.
+    `violations` counts pods that a budget would have kept.
     """
 
     status: Status
     placed: tuple[Placed, ...] = ()
     eviction: Eviction | None = None
-    units: int = 0
     violations: int = 0
 
 
@@ -93,20 +91,19 @@ class GroupPreemptor:
         preemptor = Preemptor(group.metadata.uid, group.spec.priority, tuple(members), is_group=True)
         nodes = tuple(dict.fromkeys(each.node_name for each in placed))
         eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._is_async)
-        return GroupPreemption(SUCCESS, placed, eviction, len(found.units), found.violations)
+        return GroupPreemption(SUCCESS, placed, eviction, found.violations)
 
     def _refusal(self, group: PodGroup, members: Sequence[PodInfo]) -> str:
         constraints = group.spec.scheduling_constraints
         if constraints is not None and constraints.topology:
             return TOPOLOGY
         if self._handle.preempting.is_running(group.metadata.uid):
-            return IN_PROGRESS
+            return eligibility.GROUP_IN_PROGRESS
         policy = group.spec.preemption_policy if self._has_policy else members[0].spec.preemption_policy
         if policy == "Never":
             return eligibility.NEVER_POLICY
         for member in members:
-            name = self._handle.nominator.node_of(member.uid) or member.pod.status.nominated_node_name
-            node = self._handle.cache.nodes.get(name)
+            node = self._handle.cache.nodes.get(self._handle.nominator.node_of(member.uid))
             for other in node.pods.values() if node is not None else ():
                 if self._units.priority_of(other) < group.spec.priority and eligibility.is_terminating_by_preemption(
                     other.pod

@@ -15,6 +15,7 @@ NEVER_POLICY: Final = "not eligible due to preemptionPolicy=Never."
 GROUPED: Final = "not eligible due to workload aware preemption enabled"
 GUARDED: Final = "not eligible due to a terminating pod on the nominated node."
 IN_PROGRESS: Final = "waiting for the preemption for this pod to be finished"
+GROUP_IN_PROGRESS: Final = "waiting for the preemption for this pod group to be finished"
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:

@@ -21,7 +21,7 @@ SHELLS = {
         "writer",
     },
     "kubelet": {"host", "journal", "loops"},
-    "scheduler": {"binding", "evictions", "leading", "loops", "recording", "waiting"},
+    "scheduler": {"binding", "evictions", "group_loop", "group_status", "leading", "loops", "recording", "waiting"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
     "scheduler.volumes": {"binding"},
     "services.chaos": {"run", "seeds"},

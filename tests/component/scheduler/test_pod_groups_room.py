@@ -200,3 +200,111 @@ def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
     assert scheduled == ("False", "SchedulerError", text)
     assert "deletionTimestamp" not in low["metadata"]
     assert ("Warning", "FailedScheduling", text) in notes
+
+
+def test_preemption_21_a_gang_preempts_once_for_all_its_members(play):
+    async def story(world):
+        await world.node("n1")
+        await world.node("n2")
+        await priority(world, high=100)
+        await world.pod("low1", cpu="2", terminationGracePeriodSeconds=1)
+        await world.pod("low2", cpu="2", terminationGracePeriodSeconds=1)
+        await world.until(world.bound("low2"))
+        await world.pod("low3", cpu="1", terminationGracePeriodSeconds=1)
+        await world.until(world.bound("low3"))
+        await group(world, count=2, priorityClassName="high")
+        await members(world, "a", "b", cpu="3", priorityClassName="high")
+        await asyncio.sleep(2)
+        leaving = [
+            (await world.get(name))["metadata"].get("deletionTimestamp") is not None for name in ("low1", "low2")
+        ]
+        waiting, nominated = await condition(world), [
+            (await world.get(name))["status"].get("nominatedNodeName") for name in ("a", "b")
+        ]  # fmt: skip
+        for name in ("low1", "low2", "low3"):
+            if "deletionTimestamp" in (await world.get(name))["metadata"]:
+                await world.admin.delete("pods", Key("default", name), grace_period_s=0)
+        await world.until(world.bound("b"))
+        await asyncio.sleep(1)
+        return leaving, waiting, nominated, await nodes_of(world, "a", "b"), await condition(world), world
+
+    leaving, waiting, nominated, bound, scheduled, world = play(
+        story, GenericWorkload=True, gang__group_preemption="cluster"
+    )
+
+    assert leaving == [True, True]
+    assert waiting == ("False", "Unschedulable", "pod group is waiting for preemption to complete")
+    assert sorted(nominated) == ["n1", "n2"]
+    assert bound == nominated
+    assert scheduled[:2] == ("True", "Scheduled")
+    assert {line.node for line in world.said("sched.victim")} == {"cluster"}
+    metrics = world.scheduler.metrics()
+    assert metrics['scheduler_workload_preemption_attempts_total{result="success"}'] == 1
+    assert metrics['scheduler_preemption_goroutines_execution_total{result="success"}'] == 1
+
+
+def test_preemption_21_the_event_of_a_victim_names_the_group_and_the_cluster(play):
+    async def story(world):
+        await world.node("n1")
+        await priority(world, high=100)
+        await world.pod("low", cpu="4")
+        await world.until(world.bound("low"))
+        await group(world, count=1, priorityClassName="high")
+        uid = (await world.admin.get(GROUPS, Key("default", "g")))["metadata"]["uid"]
+        await members(world, "a", cpu="3", priorityClassName="high")
+        await asyncio.sleep(2)
+        return uid, await world.notes("low"), await world.get("low")
+
+    uid, notes, low = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+    target = next(c for c in low["status"]["conditions"] if c["type"] == "DisruptionTarget")
+
+    assert ("Normal", "Preempted", f"Preempted by podgroup {uid} on node cluster") in notes
+    assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod group"
+
+
+@pytest.mark.parametrize(("mode", "gone"), [("all", ["v1", "v2"]), ("single", ["v1"])])
+def test_preemption_20_a_group_of_mode_all_is_evicted_on_every_node(play, mode, gone):
+    async def story(world):
+        await world.node("n1", pool="one")
+        await world.node("n2", pool="two")
+        await priority(world, low=10, high=1000)
+        await group(world, "v", count=2, priorityClassName="low", disruptionMode={mode: {}})
+        await members(world, "v1", of="v", cpu="3", priorityClassName="low", nodeSelector={"pool": "one"})
+        await members(world, "v2", of="v", cpu="3", priorityClassName="low", nodeSelector={"pool": "two"})
+        await world.until(world.bound("v2"))
+        await asyncio.sleep(1)
+        await world.pod("p", cpu="2", priorityClassName="high", nodeSelector={"pool": "one"})
+        await asyncio.sleep(2)
+        leaving = [n for n in ("v1", "v2") if "deletionTimestamp" in (await world.get(n))["metadata"]]
+        return leaving, await condition(world, "v", "DisruptionTarget"), world.scheduler.metrics()
+
+    leaving, disrupted, metrics = play(story, GenericWorkload=True)
+    text = "default-scheduler: preempting to accommodate a higher priority pod"
+
+    assert leaving == gone
+    assert disrupted == (("True", "PreemptionByScheduler", text) if mode == "all" else ("", "", ""))
+    assert metrics["scheduler_preemption_victims_sum"] == len(gone)
+    assert metrics['scheduler_preemption_workload_disruptions_sum{preemptor="pod"}'] == 1
+
+
+def test_preemption_15_a_groups_placement_is_not_optimal_for_its_victims(play):
+    async def story(world, grouped):
+        await world.node("n1")
+        await world.node("n2")
+        await priority(world, fixed=1000, a=10, b=50, mid=100)
+        for name, cpu, node in (("fixed", "1", "n1"), ("a", "2", "n1"), ("b", "3", "n2")):
+            await world.pod(name, cpu=cpu, nodeName=node, priorityClassName=name)
+        await asyncio.sleep(1)
+        if grouped:
+            await group(world, count=1, priorityClassName="mid")
+            await members(world, "p", cpu="3", priorityClassName="mid")
+        else:
+            await world.pod("p", cpu="3", priorityClassName="mid")
+        await asyncio.sleep(2)
+        return [n for n in ("a", "b", "fixed") if "deletionTimestamp" in (await world.get(n))["metadata"]]
+
+    def victims(grouped):
+        return play(lambda world: story(world, grouped), GenericWorkload=True, gang__group_preemption="cluster")
+
+    assert victims(True) == ["b"]
+    assert victims(False) == ["a"]
