@@ -24,6 +24,9 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("time_to_running_p99_s", "Time to Running, p99", "{:.2f} s"),
     ("api_writes", "API writes (without heartbeats)", "{:.0f}"),
     ("api_writes_per_running_pod", "API writes per finally running pod", "{:.0f}"),
+    ("status_patches", "Status patches by the scheduler", "{:.0f}"),
+    ("status_missing_min", "Pods' status tells nothing though it should, minutes", "{:.2f}"),
+    ("status_stale_min", "Pods' status tells what is not so, minutes", "{:.2f}"),
 )
 """`(key, label, format)` in the order tables show them."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
+from services.scenarios.verdicts import Told, Verdicts
 from services.telemetry.eventlog import Line
 
 
@@ -33,6 +34,8 @@ class PodStory:
     unbinds: int = 0
     nodes: list[str] = field(default_factory=list)
     phase: str = "Pending"
+    told: list[tuple[float, Told]] = field(default_factory=list)
+    """What PodScheduled said, from when on."""
 
     @property
     def outcome(self) -> str:
@@ -96,6 +99,10 @@ class History:
         story.phase = pod.status.phase or "Pending"
         if story.phase == "Running" and story.running_s is None:
             story.running_s = now_s
+        scheduled = find_condition(pod.status.conditions, "PodScheduled")
+        told = Told(scheduled.reason, scheduled.message) if scheduled is not None else Told()
+        if told != (story.told[-1][1] if story.told else Told()):
+            story.told.append((now_s, told))
         ready = find_condition(pod.status.conditions, "Ready")
         if ready is not None and ready.status == "True" and story.ready_s is None:
             story.ready_s = now_s
@@ -142,12 +149,15 @@ class Writes:
         return sum(at >= at_s for at in self.at_s)
 
 
-def measures(history: History, writes: Writes, started_s: float, duration_s: float) -> dict[str, float | None]:
+def measures(
+    history: History, writes: Writes, verdicts: Verdicts, started_s: float, duration_s: float
+) -> dict[str, float | None]:
     """Return the figures of a run by name; times in seconds.
 
     They are about the pods that controllers created, and count from the first of these: bare pods only set
     the scene. A story without such pods is measured over all pods. `started_s` is when the run began on
-    the log's clock. `api_writes_per_running_pod` is None when none of the pods runs at the end.
+    the log's clock. `status_missing_min` and `status_stale_min` are minutes of all pods together, until each is bound
+    (`verdicts`). `api_writes_per_running_pod` is None when none of the pods runs at the end.
     """
     owned = [p for p in history.pods.values() if p.is_owned]
     pods = owned or list(history.pods.values())
@@ -158,6 +168,10 @@ def measures(history: History, writes: Writes, started_s: float, duration_s: flo
     begun_s = min((p.created_s for p in pods), default=0.0)
     first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
     total = writes.since(started_s + begun_s)
+    untold = [
+        verdicts.untold_s(p.uid, p.told, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None))
+        for p in pods
+    ]
     return {
         "pods_created": float(len(pods)),
         "pods_failed": float(len(failed)),
@@ -169,4 +183,7 @@ def measures(history: History, writes: Writes, started_s: float, duration_s: flo
         "time_to_running_p99_s": quantile(starts, 0.99),
         "api_writes": float(total),
         "api_writes_per_running_pod": total / len(running) if running else None,
+        "status_patches": float(sum(verdicts.patches_by_uid.get(p.uid, 0) for p in pods)),
+        "status_missing_min": sum(missing for missing, _ in untold) / 60.0,
+        "status_stale_min": sum(stale for _, stale in untold) / 60.0,
     }

@@ -21,6 +21,7 @@ from services.scenarios.script import ScriptError, Story, parse_story
 from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
 from services.scenarios.verbs import VERBS, check
+from services.scenarios.verdicts import Verdicts
 from services.scenarios.workload import node_definition
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
@@ -154,12 +155,12 @@ def simulate(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
-    auditor, writes = Auditor(plan.switches), Writes()
+    auditor, writes, verdicts = Auditor(plan.switches), Writes(), Verdicts()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        mesh = SimMesh(plan, on_line=_both(auditor, writes), witness=auditor)
+        mesh = SimMesh(plan, on_line=_all(auditor, writes, verdicts), witness=auditor)
         meshes.append(mesh)
         trouble = disturb(auditor) if disturb is not None else None
         tale = await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
@@ -175,6 +176,7 @@ def simulate(
         tale,
         auditor,
         writes,
+        verdicts,
         mode="simulated",
         digest=mesh.events.digest,
         wall_s=time.perf_counter() - started,
@@ -198,12 +200,13 @@ def run_as_processes(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error")  # restarts and lost connections are what stories are about
-    auditor, writes = Auditor(plan.switches, is_volatile=engine == "memory"), Writes()
+    auditor, writes, verdicts = Auditor(plan.switches, is_volatile=engine == "memory"), Writes(), Verdicts()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 
     async def told() -> Tale:
-        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=_both(auditor, writes))
+        take = _all(auditor, writes, verdicts)
+        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=take)
         meshes.append(mesh)
         return await tell(story, mesh, progress=progress)
 
@@ -214,6 +217,7 @@ def run_as_processes(
         tale,
         auditor,
         writes,
+        verdicts,
         mode="processes",
         digest="",
         wall_s=time.perf_counter() - started,
@@ -228,10 +232,11 @@ def _not_judged(story: Story, auditor: Auditor) -> dict[str, str]:
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 
 
-def _both(auditor: Auditor, writes: Writes) -> Callable[[Line], None]:
+def _all(auditor: Auditor, writes: Writes, verdicts: Verdicts) -> Callable[[Line], None]:
     def take(line: Line) -> None:
         auditor.take(line)
         writes.take(line)
+        verdicts.take(line)
 
     return take
 
@@ -249,6 +254,7 @@ def _result(
     tale: Tale,
     auditor: Auditor,
     writes: Writes,
+    verdicts: Verdicts,
     *,
     mode: str,
     digest: str,
@@ -270,7 +276,7 @@ def _result(
         is_mistake=tale.is_mistake,
         virtual_s=tale.ended_s,
         wall_s=wall_s,
-        measures=measures(tale.history, writes, tale.started_s, tale.ended_s),
+        measures=measures(tale.history, writes, verdicts, tale.started_s, tale.ended_s),
         pods=list(tale.history.pods.values()),
         samples=tale.history.samples,
         spans=spans,

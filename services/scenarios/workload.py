@@ -18,6 +18,7 @@ _POD_OPTIONS = frozenset(
         "priority",
         "priority-class",
         "gates",
+        "claims",
         "tolerate",
         "run",
         "restart",
@@ -98,6 +99,8 @@ def pod_template(options: Mapping[str, str], labels: Mapping[str, str]) -> Docum
         spec["tolerations"] = [toleration(text) for text in options["tolerate"].split(",")]
     if "restart" in options:
         spec["restartPolicy"] = options["restart"]
+    if "claims" in options:
+        spec["resourceClaims"] = [{"name": c, "resourceClaimName": c} for c in options["claims"].split(",")]
     if "grace" in options:
         spec["terminationGracePeriodSeconds"] = int(options["grace"])
     if "scheduler" in options:
