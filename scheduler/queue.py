@@ -43,6 +43,8 @@ __all__ = ["Pool", "QueuedPod", "SchedulingQueue", "Strategy"]
 
 UNSCHEDULABLE_STAY_S: Final = 300.0
 LEFTOVER_PERIOD_S: Final = 30.0
+STALE_MAX: Final = 64
+"""Entries of pods that left, kept in a heap until it is mostly made of them."""
 IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
 PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 
@@ -206,6 +208,10 @@ class SchedulingQueue:
             self._leave(queued)
             self.done(queued.uid)
             self.nominator.remove(queued.uid)
+            if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
+                # Nobody pops while a standby waits to lead, yet pods come and are bound by another.
+                self._active = [entry for entry in self._active if entry[-1].ticket == entry[-2]]
+                heapq.heapify(self._active)
         return queued
 
     # -- scheduling cycles ---------------------------------------------------------------------------------

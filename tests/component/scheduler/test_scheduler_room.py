@@ -83,7 +83,7 @@ def test_a_pod_waits_for_the_first_node(play):
     assert len(world.said("sched.attempt", "p")) == 2
 
 
-def test_room_19_a_delayed_bind_holds_its_room_and_a_failed_one_gives_it_back(play):
+def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_room_and_a_failed_one_gives_it_back(play):
     async def story(world):
         async def refuse_first(request, call):
             if request.subresource == BIND and request.name == "first":
@@ -112,7 +112,7 @@ def test_room_19_a_delayed_bind_holds_its_room_and_a_failed_one_gives_it_back(pl
     assert world.said("sched.attempt", "first")[1].data["message"].endswith("somebody was quicker")
 
 
-def test_room_3_a_bind_that_fails_by_500_is_not_repeated_before_a_second(play):
+def test_scheduler_queue_and_cycles_03_a_bind_that_fails_by_500_is_not_repeated_before_a_second(play):
     async def story(world):
         times = []
 

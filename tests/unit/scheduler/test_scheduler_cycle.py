@@ -31,7 +31,7 @@ def _five(a, cpu):
     return [*(a.node(f"s{i}", cpu=cpu) for i in range(2)), *(a.node(f"t{i}", taints=(GPU,)) for i in range(3))]
 
 
-def test_cycle_8_message_counts_reasons_over_all_nodes(heart, a):
+def test_scheduler_queue_and_cycles_08_message_counts_reasons_over_all_nodes(heart, a):
     error = heart().nodes(*_five(a, "1")).refuse(a.pod(cpu="2"))
 
     assert error.refusal == "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s)."
@@ -39,13 +39,13 @@ def test_cycle_8_message_counts_reasons_over_all_nodes(heart, a):
     assert error.diagnosis.unresolvable.sum() == 5
 
 
-def test_cycle_8_nodes_that_are_merely_full_may_be_helped_by_preemption(heart, a):
+def test_scheduler_queue_and_cycles_08_nodes_that_are_merely_full_may_be_helped_by_preemption(heart, a):
     world = heart().nodes(*_five(a, "4")).pods(a.pod("x", cpu="3", node="s0"), a.pod("y", cpu="3", node="s1"))
 
     assert world.refuse(a.pod(cpu="2")).diagnosis.unresolvable.sum() == 3
 
 
-def test_cycle_8_what_preemption_cannot_do_follows_after_a_blank(heart, a):
+def test_scheduler_queue_and_cycles_08_what_preemption_cannot_do_follows_after_a_blank(heart, a):
     world = heart().nodes(*_five(a, "1"))
 
     assert world.refuse(a.pod(cpu="2")).message == (
@@ -94,21 +94,21 @@ def scene(a):
     return score
 
 
-def test_cycle_9_least_allocated_gives_62_and_37(scene):
+def test_scheduler_queue_and_cycles_09_least_allocated_gives_62_and_37(scene):
     assert scene(NodeResourcesFit()) == (62, 37)
 
 
-def test_cycle_10_most_allocated_gives_37_and_62(scene):
+def test_scheduler_queue_and_cycles_10_most_allocated_gives_37_and_62(scene):
     assert scene(NodeResourcesFit(strategy=ScoringStrategy(type="MostAllocated"))) == (37, 62)
 
 
-def test_cycle_11_requested_to_capacity_ratio_gives_37_and_87(scene):
+def test_scheduler_queue_and_cycles_11_requested_to_capacity_ratio_gives_37_and_87(scene):
     strategy = ScoringStrategy(type="RequestedToCapacityRatio", resources=(("cpu", 1),))
 
     assert scene(NodeResourcesFit(strategy=strategy)) == (37, 87)
 
 
-def test_cycle_12_balanced_v135_scores_the_balance_itself(a):
+def test_scheduler_queue_and_cycles_12_balanced_v135_scores_the_balance_itself(a):
     plugin = NodeResourcesBalancedAllocation(formula="v135")
     even = _score(plugin, a.pod("p", cpu="1", memory="2Gi"), a.node(), a.pod("x", cpu="1", memory="2Gi"))
     skewed = _score(plugin, a.pod("p", cpu="600m"), a.node(), a.pod("x", cpu="3", memory="1Gi"), memory=10 * 2**30)
@@ -116,7 +116,7 @@ def test_cycle_12_balanced_v135_scores_the_balance_itself(a):
     assert (even, skewed) == (100, 60)
 
 
-def test_cycle_12_balanced_v136_scores_what_the_pod_makes_of_it(a):
+def test_scheduler_queue_and_cycles_12_balanced_v136_scores_what_the_pod_makes_of_it(a):
     plugin = NodeResourcesBalancedAllocation(formula="v136")
     better = _score(plugin, a.pod("p", memory="4Gi"), a.node(), a.pod("x", cpu="2"))
     worse = _score(plugin, a.pod("p", cpu="2"), a.node())
@@ -124,7 +124,7 @@ def test_cycle_12_balanced_v136_scores_what_the_pod_makes_of_it(a):
     assert (better, worse) == (87, 62)
 
 
-def test_cycle_15_sampling_stops_at_420_of_1000_and_goes_on_from_there(heart, a):
+def test_scheduler_queue_and_cycles_15_sampling_stops_at_420_of_1000_and_goes_on_from_there(heart, a):
     world = heart(scheduler__percentage_of_nodes_to_score=0).nodes(*(a.node(f"n{i}") for i in range(1000)))
 
     first = world.schedule(a.pod("p"))
@@ -141,7 +141,7 @@ def test_the_adaptive_share_of_nodes(nodes, found):
     assert nodes_to_find(nodes, 0) == found
 
 
-def test_cycle_16_zone_order_is_a_d_e_b_f_c(heart, a):
+def test_scheduler_queue_and_cycles_16_zone_order_is_a_d_e_b_f_c(heart, a):
     zones = {"a": "z1", "b": "z1", "c": "z1", "d": "z2", "e": "z3", "f": "z3"}
     world = heart().nodes(*(a.node(n, labels={"topology.kubernetes.io/zone": z}) for n, z in zones.items()))
 
@@ -150,7 +150,7 @@ def test_cycle_16_zone_order_is_a_d_e_b_f_c(heart, a):
     assert "".join(order) == "adebfc"
 
 
-def test_cycle_17_the_nominated_node_wins_if_it_fits_and_is_ignored_if_not(heart, a):
+def test_scheduler_queue_and_cycles_17_the_nominated_node_wins_if_it_fits_and_is_ignored_if_not(heart, a):
     world = heart().nodes(a.node("n1"), a.node("n9", cpu="2")).pods(a.pod("x", cpu="1", node="n9"))
 
     assert world.schedule(a.pod("p", cpu="1", nominated="n9")).node_name == "n9"

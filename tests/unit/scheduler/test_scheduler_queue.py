@@ -31,19 +31,19 @@ def _attempts_while_pods_leave(heart, a, *, until_s, **switches):
     return found
 
 
-def test_queue_1_back_off_series_is_0_1_3_7_15_25_35(heart, a):
+def test_scheduler_queue_and_cycles_01_back_off_series_is_0_1_3_7_15_25_35(heart, a):
     found = _attempts_while_pods_leave(heart, a, until_s=36, SchedulerPopFromBackoffQ=False)
 
     assert [0, 1, 3, 7, 15, 25, 35] == [round(t) for t in found]
 
 
-def test_queue_2_an_idle_scheduler_takes_the_pod_from_back_off_after_each_event(heart, a):
+def test_scheduler_queue_and_cycles_02_an_idle_scheduler_takes_the_pod_from_back_off_after_each_event(heart, a):
     found = _attempts_while_pods_leave(heart, a, until_s=3)
 
     assert [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0] == found
 
 
-def test_queue_2_a_busy_scheduler_leaves_pods_in_back_off(heart, a):
+def test_scheduler_queue_and_cycles_02_a_busy_scheduler_leaves_pods_in_back_off(heart, a):
     world = heart().nodes(a.node("n1", cpu="4")).pods(a.pod("big", cpu="2", node="n1"), a.pod("waits", cpu="3"))
     assert world.attempt(0.0) == "waits!"
     small = a.pod("small", cpu="10m", node="n1")
@@ -55,7 +55,7 @@ def test_queue_2_a_busy_scheduler_leaves_pods_in_back_off(heart, a):
     assert world.queue.pools[Pool.BACKOFF] == 1
 
 
-def test_queue_3_an_error_waits_out_its_back_off_even_when_idle(heart, a):
+def test_scheduler_queue_and_cycles_03_an_error_waits_out_its_back_off_even_when_idle(heart, a):
     world = heart().nodes(a.node("n1")).pods(a.pod("p"))
     queued = world.queue.pop(0.0)
     world.queue.add_unschedulable(queued, 0.0)
@@ -70,7 +70,7 @@ def _prefers(key, value):
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
 
 
-def test_queue_4_only_an_event_its_rejector_cares_for_wakes_a_pod(heart, a):
+def test_scheduler_queue_and_cycles_04_only_an_event_its_rejector_cares_for_wakes_a_pod(heart, a):
     node = a.node("n1")
     other = a.pod("other", node="n1")
     world = heart().nodes(node).pods(other, a.pod("picky", affinity=_prefers("disk", "ssd")))
@@ -85,7 +85,7 @@ def test_queue_4_only_an_event_its_rejector_cares_for_wakes_a_pod(heart, a):
     assert world.attempt(3.0) == "picky->n1"
 
 
-def test_queue_5_a_node_added_while_the_pod_is_tried_is_not_missed(heart, a):
+def test_scheduler_queue_and_cycles_05_a_node_added_while_the_pod_is_tried_is_not_missed(heart, a):
     world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     queued = world.queue.pop(0.0)
     error = world.refuse(queued.info.pod)
@@ -97,7 +97,7 @@ def test_queue_5_a_node_added_while_the_pod_is_tried_is_not_missed(heart, a):
     assert world.queue.in_flight_event_count == 0
 
 
-def test_queue_6_without_events_a_pod_is_tried_again_between_5_and_5_5_minutes(heart, a):
+def test_scheduler_queue_and_cycles_06_without_events_a_pod_is_tried_again_between_5_and_5_5_minutes(heart, a):
     world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     assert world.attempt(0.0) == "p!"
 
@@ -106,7 +106,7 @@ def test_queue_6_without_events_a_pod_is_tried_again_between_5_and_5_5_minutes(h
     assert 300 < second <= 330
 
 
-def test_queue_6_a_pod_saved_only_by_the_flush_is_marked_for_i29(heart, a):
+def test_scheduler_queue_and_cycles_06_a_pod_saved_only_by_the_flush_is_marked_for_i29(heart, a):
     world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     world.attempt(0.0)
     world.queue.flush(329.0)
@@ -114,7 +114,7 @@ def test_queue_6_a_pod_saved_only_by_the_flush_is_marked_for_i29(heart, a):
     assert world.queue.pop(329.0).is_rescued
 
 
-def test_queue_7_a_gated_pod_is_not_asked_again_by_100_node_events(heart, a):
+def test_scheduler_queue_and_cycles_07_a_gated_pod_is_not_asked_again_by_100_node_events(heart, a):
     world = heart()
     asked = []
     real = world.queue._pre_enqueue
@@ -188,3 +188,16 @@ def test_a_pod_whose_window_is_the_current_second_still_counts_as_backing_off(he
 
     assert pool_after_an_event_at(1.9) is Pool.BACKOFF
     assert pool_after_an_event_at(2.0) is Pool.ACTIVE
+
+
+def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_nobody_pops(heart, a):
+    world = heart().nodes(a.node("n1"))
+    first = a.pod("first", priority=9)
+    world.pods(first)
+    for i in range(500):
+        world.pods(a.pod(f"p{i}"))
+        world.handlers.on_pod(a.pod(f"p{i}"), a.pod(f"p{i}", node="n1", rv=2), 1.0)
+    world.pods(a.pod("last"))
+
+    assert len(world.queue._active) < 100
+    assert [world.queue.pop(2.0).key.name for _ in range(2)] == ["first", "last"]
