@@ -14,16 +14,22 @@ def room_of(process: str) -> str:
 
 @dataclass(frozen=True)
 class SchedulerProcess:
-    """One scheduler: its process's name, the `spec.schedulerName` it serves, whether it must lead before it works."""
+    """One scheduler: its process's name, the `spec.schedulerName` it serves, whether it must lead before it works.
+
+    `config`: path of its KubeSchedulerConfiguration; empty: none.
+    """
 
     name: str
     scheduler_name: str = DEFAULT_SCHEDULER
     is_elected: bool = False
+    config: str = ""
 
     @property
     def arguments(self) -> list[str]:
         """Its flags."""
-        return ["--scheduler-name", self.scheduler_name, *(["--leader-elect"] if self.is_elected else [])]
+        elected = ["--leader-elect"] if self.is_elected else []
+        config = ["--config", self.config] if self.config else []
+        return ["--scheduler-name", self.scheduler_name, *elected, *config]
 
 
 @dataclass(frozen=True)
@@ -32,12 +38,14 @@ class Schedulers:
 
     `replicas` of the default scheduler elect a leader, unless `elect` is off: then all of them work, and the API
     server's answer to the second Binding is what keeps them apart. `others`: names of further schedulers, one
-    process each, which know nothing of the default one and share its nodes.
+    process each, which know nothing of the default one and share its nodes. `config`: path of the default
+    scheduler's KubeSchedulerConfiguration, which may have several profiles.
     """
 
     replicas: int = 1
     elect: bool = True
     others: tuple[str, ...] = ()
+    config: str = ""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:
@@ -49,5 +57,6 @@ class Schedulers:
         """Return the processes: `scheduler`, or `scheduler-1` and so on, then `scheduler-NAME` of the others."""
         is_alone = self.replicas == 1
         names = ["scheduler"] if is_alone else [f"scheduler-{number}" for number in range(1, self.replicas + 1)]
-        replicas = [SchedulerProcess(name, is_elected=self.elect and not is_alone) for name in names]
+        is_elected = self.elect and not is_alone
+        replicas = [SchedulerProcess(name, is_elected=is_elected, config=self.config) for name in names]
         return (*replicas, *(SchedulerProcess(f"scheduler-{name}", name) for name in self.others))

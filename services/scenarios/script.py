@@ -7,6 +7,7 @@
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
     schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
     scheduler second                      a scheduler beside it, for pods with that schedulerName
+    scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the story
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
@@ -24,7 +25,7 @@ from pathlib import PurePath
 from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
-SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers"})
+SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config"})
 
 
 class ScriptError(ValueError):
@@ -150,6 +151,10 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                     latencies += shlex.split(rest)
                 case "schedulers" | "scheduler":
                     schedulers = _schedulers(schedulers, verb, *_split(rest))
+                case "scheduler-config":
+                    if not rest:
+                        raise ValueError("want a file beside the story: scheduler-config two.yaml")
+                    schedulers = replace(schedulers, config=str(PurePath(path).parent / rest))
                 case "limit":
                     limit_s = parse_duration(rest)
                 case "node" | "nodes":

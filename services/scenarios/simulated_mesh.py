@@ -98,8 +98,9 @@ class SimMesh:
         self._add(_Process("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver")))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
-                name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, set=switches
-            )
+                name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, config=each.config,
+                set=switches,
+            )  # fmt: skip
             self._add(_Process(each.name, partial(build_scheduler, scheduler), SCHEDULER))
         manager = ControllersConfig(name="controllers", set=switches)
         identity = Identity("system:kube-controller-manager")
