@@ -82,6 +82,8 @@ class Play:
             case CreateNodes():
                 for node in documents.nodes_of(op, size):
                     algorithm.add_node(node)
+                for document in documents.csi_nodes_of(op, size):
+                    algorithm.add_other("csinodes", document)
             case CreateNamespaces():
                 for number in range(size.count(op.count)):
                     meta = {"name": f"{op.prefix}-{number}", "labels": dict(op.labels)}

@@ -95,6 +95,9 @@ class Load:
         match op:
             case CreateNodes():
                 await self._create_all("nodes", documents.nodes_of(op, self._size))
+                drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self._size)]
+                bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
+                await self._create_all("csinodes.storage.k8s.io", bodies)
             case CreateNamespaces():
                 for number in range(self._size.count(op.count)):
                     await self._namespace(f"{op.prefix}-{number}", dict(op.labels))

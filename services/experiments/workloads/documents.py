@@ -53,6 +53,15 @@ def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
         yield NewObject("", name, bodies[number % len(bodies)].replace(b"@name@", name.encode()))
 
 
+def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
+    """Yield what the drivers of the step's nodes say they can attach; nothing when none is limited."""
+    drivers = [{"name": driver, "nodeID": "@", "allocatable": {"count": count}} for driver, count in op.attachable]
+    for node in nodes_of(op, size) if drivers else ():
+        named = [{**driver, "nodeID": node.name} for driver in drivers]
+        meta = {"name": node.name}
+        yield {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": meta, "spec": {"drivers": named}}
+
+
 def _node_prefix(op: CreateNodes) -> str:
     return "tainted" if op.template["spec"].get("taints") else "node"
 
