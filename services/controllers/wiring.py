@@ -7,13 +7,16 @@ from services.api.seams import Room, Seams
 from services.controllers import (
     deployment,
     disruption,
+    ephemeral_volume,
     garbage_collector,
     namespace,
     node_lifecycle,
+    persistentvolume_binder,
     podgc,
     podgroup_protection,
     replicaset,
     taint_eviction,
+    volume_protection,
 )
 from services.controllers.config import ControllersConfig
 from services.reconcile.controller import BuildController
@@ -30,6 +33,9 @@ CONTROLLERS: dict[str, BuildController] = {
     "podgroup-protection": podgroup_protection.controller,
     "namespace": namespace.controller,
     "disruption": disruption.controller,
+    "persistentvolume-binder": persistentvolume_binder.controller,
+    "volume-protection": volume_protection.controller,
+    "ephemeral-volume": ephemeral_volume.controller,
 }
 MANAGER = Identity("system:kube-controller-manager")
 """Whom the shared informers and the leader election act as."""

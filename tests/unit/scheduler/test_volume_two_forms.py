@@ -69,8 +69,8 @@ TOPOLOGY = st.one_of(
 @st.composite
 def volumes(draw: Any) -> list[PersistentVolume]:
     made = []
-    for i in range(draw(st.integers(0, 4))):
-        owner = draw(st.sampled_from(["", "", *CLAIMS]))
+    for i in range(draw(st.integers(2, 5))):
+        owner = draw(st.sampled_from(["", "", "", "", "c0"]))
         reference = ObjectReference(namespace="default", name=owner, uid=draw(st.sampled_from(["", owner])))
         made.append(PersistentVolume(
             metadata=ObjectMeta(name=f"v{i}", labels=draw(LABELS)),
@@ -88,10 +88,10 @@ def volumes(draw: Any) -> list[PersistentVolume]:
 def claims(draw: Any) -> list[PersistentVolumeClaim]:
     made = []
     for name in CLAIMS:
-        bound = draw(st.sampled_from(["", "", "v0", "v1", "gone"]))
-        node = draw(st.sampled_from(["", "", *NODES]))
+        bound = draw(st.sampled_from(["", "", "", "v0", "gone"]))
+        node = draw(st.sampled_from(["", "", "", "n1"]))
         annotations = {BIND_COMPLETED: "yes"} if bound else ({SELECTED_NODE: node} if node else {})
-        modes = (draw(st.sampled_from(["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"])),)
+        modes = (draw(st.sampled_from(["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"])),)
         made.append(PersistentVolumeClaim(
             metadata=ObjectMeta(name=name, namespace="default", uid=name, annotations=annotations),
             spec=PersistentVolumeClaimSpec(
@@ -109,7 +109,7 @@ def storage(draw: Any) -> list[Any]:
             TopologySelectorLabelRequirement(key=draw(st.sampled_from([ZONE, "rack"])), values=(draw(ZONES),)),))
         for _ in range(draw(st.integers(0, 2)))
     )  # fmt: skip
-    provisioner = draw(st.sampled_from([DRIVER, DRIVER, "kubernetes.io/no-provisioner"]))
+    provisioner = draw(st.sampled_from([DRIVER, "kubernetes.io/no-provisioner"]))
     found: list[Any] = [
         StorageClass(metadata=ObjectMeta(name="late"), provisioner=provisioner, allowed_topologies=terms,
                      volume_binding_mode="WaitForFirstConsumer"),
@@ -130,7 +130,7 @@ def storage(draw: Any) -> list[Any]:
 
 @st.composite
 def pods(draw: Any, name: str) -> Pod:
-    mounted = draw(st.lists(st.sampled_from(CLAIMS), unique=True, max_size=3))
+    mounted = draw(st.lists(st.sampled_from(CLAIMS), unique=True, min_size=1, max_size=3))
     parts = [Volume(name=c, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=c)) for c in mounted]
     for disk in draw(st.lists(st.sampled_from(["d1", "d2"]), unique=True, max_size=1)):
         source = GCEPersistentDiskVolumeSource(pd_name=disk, read_only=draw(st.booleans()))
