@@ -98,6 +98,10 @@ class DefaultPreemption:
             return unresolvable(eligibility.GROUP_IN_PROGRESS)
         return SUCCESS
 
+    def gate_message(self, pod: PodInfo, status: Status) -> str:
+        """Nothing: why no node fits is what users should go on reading (kep-5501 7)."""
+        return ""
+
     def events_to_register(self) -> Sequence[Registration]:
         """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
         if not self._is_async:
@@ -167,14 +171,7 @@ class DefaultPreemption:
         enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
         judge = _Judge(self._handle, self._filters_in_use(), self._memory, self._units, state, pod, self._tie(),
                        matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
-        nodes = columns.nodes
-
-        def node_at(row: int) -> NodeInfo:
-            node = nodes[row]
-            assert node is not None, f"row {row} is in the visiting order but has no node"
-            return node
-
-        return candidates.search(rows, offset, enough, lambda row: judge(node_at(row)), lambda row: node_at(row).name)
+        return candidates.search(rows, offset, enough, judge)
 
     def _filters_in_use(self) -> WhatIfFilters:
         assert self._filters is not None, "the plugin is not part of a profile yet"
@@ -202,9 +199,12 @@ class _Judge:
         is_local = is_local and self._units is None
         self._verdicts = memory.of((pod.signature, pod.priority), found) if is_local else None
         self._own_node = self._nominator.node_of(pod.uid)
+        self._nodes = handle.cache.columns.nodes
 
-    def __call__(self, node: NodeInfo) -> Victims | Status:
-        """Return the victims, or why the node cannot be freed."""
+    def __call__(self, row: int) -> Candidate | Status:
+        """Return the node with its victims, or why it cannot be freed."""
+        node = self._nodes[row]
+        assert node is not None, f"row {row} is in the visiting order but has no node"
         if self._verdicts is None or node.name == self._own_node:
             return self._judge(node)
         stamp = (node.generation, self._nominator.generation_of(node.name))
@@ -215,16 +215,17 @@ class _Judge:
         self._verdicts[node.name] = (stamp, verdict)
         return verdict
 
-    def _judge(self, node: NodeInfo) -> Victims | Status:
+    def _judge(self, node: NodeInfo) -> Candidate | Status:
         potential = self._potential(node)
         if not potential:
             return _NO_VICTIMS
         rivals = self._nominator.rivals(node.name, self._pod)
         whereabouts = self._units.node_of if self._units is not None else nowhere
         what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, whereabouts)
-        return select_victims(
+        found = select_victims(
             potential, what_if, self._budgets, node=node.name, tie=self._tie, is_strict=self._is_strict
         )
+        return Candidate(node.name, found) if isinstance(found, Victims) else found
 
     def _potential(self, node: NodeInfo) -> list[Unit]:
         priority = self._pod.priority

@@ -61,6 +61,10 @@ class GangScheduling:
             return unresolvable(INCOMPLETE)
         return SUCCESS
 
+    def gate_message(self, pod: PodInfo, status: Status) -> str:
+        """Whom it waits for is for its users to bring (kep-5501 6)."""
+        return status.message
+
     def events_to_register(self) -> Sequence[Registration]:
         """Another member comes, the group comes, or it asks for fewer members."""
         return (

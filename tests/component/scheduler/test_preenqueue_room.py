@@ -212,6 +212,68 @@ def test_preenqueue_09_and_10_gates_cost_nothing_in_the_api_servers_words(play, 
     assert after[0] == "Unschedulable"
 
 
+def test_preenqueue_11_a_gang_short_of_members_is_told_so_until_it_is_complete(play):
+    async def story(world):
+        await world.node("n1", cpu="8")
+        group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+                 "metadata": {"name": "g", "namespace": "default"},
+                 "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}  # fmt: skip
+        await world.admin.create("podgroups.scheduling.k8s.io", group)
+        seen = Seen(world)
+        seen.begin()
+        await asyncio.gather(*(world.pod(f"m{i}", schedulingGroup={"podGroupName": "g"}) for i in range(3)))
+        await seen.until(5.2)
+        early = [await shown(world, f"m{i}") for i in range(3)]
+        await seen.until(8)
+        await world.pod("m3", schedulingGroup={"podGroupName": "g"})
+        await world.until(world.bound("m3"))
+        await seen.until(30)
+        return early, seen.patches, [await world.node_of(f"m{i}") for i in range(4)]
+
+    early, patches, nodes = play(story, GenericWorkload=True, **GATES)
+
+    assert early == [(READY, "waiting for minCount pods from a gang to appear in scheduling queue")] * 3
+    assert patches == [5.0] * 3
+    assert nodes == ["n1"] * 4
+
+
+def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_for_new_nodes_meanwhile(play):
+    async def story(world):
+        await world.node("n1", cpu="2")
+        await world.pod("small", cpu="10m", terminationGracePeriodSeconds=0)
+        await world.pod("v", cpu="1900m", terminationGracePeriodSeconds=0)
+        await world.until(world.bound("v"))
+        seen = Seen(world)
+
+        async def stalled(request, call):
+            if request.verb == "delete" and request.name == "v":
+                await seen.until(8)
+            return await seen(request, call)
+
+        world.hook = stalled
+        await world.admin.create("priorityclasses.scheduling.k8s.io", {
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
+        })  # fmt: skip
+        seen.begin()
+        await world.pod("p", cpu="1500m", priorityClassName="high")
+        await seen.until(0.3)
+        at_once = await shown(world)
+        await world.admin.delete("pods", Key("default", "small"), grace_period_s=0)  # an event that asks the gate
+        await seen.until(4.5)
+        before = await shown(world)
+        await seen.until(6)
+        held_back = await shown(world)
+        took = await world.until(world.bound("p"))
+        return at_once, before, held_back, 6 + took, await told(world)
+
+    at_once, before, held_back, bound_s, notes = play(story, **GATES)
+
+    assert at_once[0] == before[0] == "Unschedulable", "what a cluster autoscaler acts on"
+    assert held_back == (READY, "waiting for the preemption for this pod to be finished")
+    assert 8 <= bound_s <= 11
+    assert notes == ["waiting for the preemption for this pod to be finished"]
+
+
 def test_preenqueue_14_a_restarted_scheduler_does_not_repeat_what_stands_there(play):
     async def story(world):
         seen = Seen(world)
