@@ -57,16 +57,17 @@ class Search:
         return f"0/{node_count} nodes are available:" + (f" {', '.join(lines)}." if lines else "")
 
 
-Judge = Callable[[int], Victims | Status]
+Judge = Callable[[int], Candidate | Status]
 
 
-def search(rows: Sequence[int], offset: int, enough: int, judge: Judge, name_of: Callable[[int], str]) -> Search:
+def search(rows: Sequence[int], offset: int, enough: int, judge: Judge) -> Search:
     """Visit the potential nodes from the offset on, wrapping, until there are enough candidates.
 
     Enough means: at least one of them violates no budget, and together they are `enough`; while all violate one,
     every node is visited. Each of the two lists holds at most `enough`.
     """
     found = Search()
+    non_violating, violating = found.non_violating, found.violating
     for row in (*rows[offset:], *rows[:offset]):
         found.visited += 1
         verdict = judge(row)
@@ -75,9 +76,9 @@ def search(rows: Sequence[int], offset: int, enough: int, judge: Judge, name_of:
                 found.errors.append(verdict.message)
             found.statuses[verdict.reasons] += 1
             continue
-        candidates = found.violating if verdict.violations else found.non_violating
+        candidates = violating if verdict.victims.violations else non_violating
         if len(candidates) < enough:
-            candidates.append(Candidate(name_of(row), verdict))
-        if found.non_violating and len(found.non_violating) + len(found.violating) >= enough:
+            candidates.append(verdict)
+        if non_violating and len(non_violating) + len(violating) >= enough:
             break
     return found

@@ -44,6 +44,8 @@ def ask_extenders(
 
     An ignorable extender that fails, or leaves a node without victims, is passed over; any other ends the attempt.
     """
+    if not extenders:
+        return list(found)
     victims: Mapping[str, Victims] = {candidate.node: candidate.victims for candidate in found}
     for extender in extenders:
         if not extender.supports_preemption or not extender.is_interested(pod):

@@ -11,14 +11,14 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from scheduler.framework.interface import Status
-from scheduler.preemption.victims import Victims
+from scheduler.preemption.candidates import Candidate
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 
 TEMPLATES_MAX: Final = 16
 
 Stamp = tuple[int, int]
 """Generations of a node and of the nominations to it."""
-Verdicts = dict[str, tuple[Stamp, Victims | Status]]
+Verdicts = dict[str, tuple[Stamp, Candidate | Status]]
 
 
 class Memory:
