@@ -4,7 +4,7 @@ A pod is *assumed* from Reserve on and its requests are charged at once; it beco
 watch shows it bound, or is *forgotten* when the bind definitely failed. No timer ever drops an assumed
 pod (K2): a bind without answer keeps its room until somebody knows.
 
-Invariant: every pod is on at most one node here, and `columns` equals the sum over `nodes`.
+Invariant: every pod is on at most one node here; `columns` and `index` equal the sum over `nodes`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_tree import NodeTree
+from scheduler.pod_index import PodIndex
 from services.api.kinds.node import Node
 from services.api.meta import Key
 from services.api.quantity import amount
@@ -52,6 +53,7 @@ class Cache:
     def __init__(self, *, by_zone: bool = True) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self.columns = Columns()
+        self.index = PodIndex(self.columns)
         self.pods: dict[str, PodState] = {}
         self.assumed_count = 0
         self.claim_users: dict[Key, int] = {}
@@ -74,13 +76,19 @@ class Cache:
         info.touch()
         info.allocatable = _parse(node.status.allocatable)
         self._tree.set(name, node.metadata.labels)
+        is_new = info.slot < 0
         self.columns.set_node(info)
+        if is_new:
+            for pod in info.pods.values():
+                self.index.add(pod, info.slot)
 
     def remove_node(self, name: str) -> None:
         """Drop the node; pods that still name it stay charged to the name until they go."""
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return
+        for pod in info.pods.values():
+            self.index.remove(pod, info.slot)
         self.columns.remove_node(info)
         self._tree.remove(name)
         info.node = None
@@ -143,6 +151,9 @@ class Cache:
         if pod.requests is old.requests and pod.ports == old.ports:
             info.pods[pod.uid] = pod
             info.touch()
+            if info.slot >= 0 and (pod.identity != old.identity or pod.terms != old.terms):
+                self.index.remove(old, info.slot)
+                self.index.add(pod, info.slot)
             return
         self._discharge(old.uid, state.node_name)
         self._charge(pod, state.node_name)
@@ -172,6 +183,8 @@ class Cache:
         for claim in pod.claims:
             self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
         self.columns.pods_changed(info, pod, 1)
+        if info.slot >= 0:
+            self.index.add(pod, info.slot)
 
     def _discharge(self, uid: str, node_name: str) -> None:
         info = self.nodes[node_name]
@@ -184,6 +197,8 @@ class Cache:
             else:
                 del self.claim_users[claim]
         self.columns.pods_changed(info, pod, -1)
+        if info.slot >= 0:
+            self.index.remove(pod, info.slot)
         if info.node is None and not info.pods:
             del self.nodes[node_name]
 
@@ -193,6 +208,7 @@ def _placement_changed(old: Node, new: Node) -> bool:
         old.status.allocatable != new.status.allocatable
         or old.metadata.labels != new.metadata.labels
         or old.spec != new.spec
+        or old.status.images != new.status.images
     )
 
 

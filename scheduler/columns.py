@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.images import Images
 from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo
 from scheduler.requests import AMOUNT_MAX
 from services.api.kinds.node import Node
@@ -22,7 +23,8 @@ from services.api.taints import Taint
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Ids = NDArray[np.int32]
+Ids = NDArray[np.intp]
+"""Numbers that stand for values; wide, because indexing by narrower ones converts them each time."""
 
 GROWTH_MIN: Final = 64
 LOG_MAX: Final = 65536
@@ -33,13 +35,16 @@ BASE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 class Columns:
     """The arrays, `capacity` rows long. Readers must not change them.
 
-    `nodes[row]` is the scalar twin. `epoch` changes whenever arrays were reallocated or the log was cut:
-    remembered answers are then void.
+    `nodes[row]` is the scalar twin. `epoch` changes whenever arrays were reallocated, the log was cut or images
+    moved: remembered answers are then void. `layout` changes with the rows' labels and taints, and when rows
+    come and go.
     """
 
     def __init__(self) -> None:
         self.capacity = 0
         self.epoch = 0
+        self.layout = 0
+        self.images = Images()
         self.log: list[int] = []
         self.nodes: list[NodeInfo | None] = []
         self.slots: dict[str, int] = {}
@@ -51,7 +56,7 @@ class Columns:
         self.claim_count: Floats = np.zeros(0)
         self.nonzero_cpu: Floats = np.zeros(0)
         self.nonzero_memory: Floats = np.zeros(0)
-        self.taint_set: Ids = np.zeros(0, np.int32)
+        self.taint_set: Ids = np.zeros(0, np.intp)
         self.allocatable: dict[str, Floats] = {}
         self.requested: dict[str, Floats] = {}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
@@ -73,9 +78,11 @@ class Columns:
         """Give the node a row, or rewrite its row from the changed node; pods on it are kept."""
         assert info.node is not None
         row = info.slot
-        if row < 0:
+        is_new = row < 0
+        if is_new:
             row = self._new_row()
             info.slot = row
+            self.layout += 1
             self.nodes[row] = info
             self.slots[info.name] = row
             self.valid[row] = True
@@ -89,15 +96,31 @@ class Columns:
             column[row] = min(info.allocatable.get(resource, 0), AMOUNT_MAX)
         self.pod_limit[row] = info.allocatable.get("pods", 0)
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set[row] = self._taint_id(node.spec.taints)
-        for key, ids in self._labels.items():
-            ids[row] = self._value_id(key, _label(node, key))
+        if self.images.set(row, node.status.images) or (is_new and self.images):
+            self.epoch += 1
+        self._set_identity(row, node)
         self._write_pods(info)
         self._note(row)
+
+    def _set_identity(self, row: int, node: Node) -> None:
+        """Write the row's taints and labels, noticing a change."""
+        taints = self._taint_id(node.spec.taints)
+        is_changed = taints != self.taint_set[row]
+        self.taint_set[row] = taints
+        for key, ids in self._labels.items():
+            value = self._value_id(key, _label(node, key))
+            is_changed = is_changed or value != ids[row]
+            ids[row] = value
+        if is_changed:
+            self.layout += 1
 
     def remove_node(self, info: NodeInfo) -> None:
         """Take the node's row away; its NodeInfo may live on with pods."""
         row = info.slot
+        self.layout += 1
+        if self.images:
+            self.images.set(row, ())
+            self.epoch += 1
         for port in info.used_ports:
             self._port_users[port[1], port[2]].pop(row, None)
         info.slot = -1
@@ -152,7 +175,7 @@ class Columns:
         ids = self._labels.get(key)
         if ids is None:
             self._label_values[key] = {}
-            ids = np.zeros(self.capacity, np.int32)
+            ids = np.zeros(self.capacity, np.intp)
             for info in self.nodes:
                 if info is not None and info.node is not None:
                     ids[info.slot] = self._value_id(key, _label(info.node, key))
@@ -197,6 +220,7 @@ class Columns:
 
     def _grow(self, by: int) -> None:
         self.epoch += 1
+        self.layout += 1
         old, self.capacity = self.capacity, self.capacity + by
         self.nodes.extend([None] * by)
         self._free.extend(range(self.capacity - 1, old - 1, -1))
@@ -210,7 +234,7 @@ class Columns:
         for resource, column in self.requested.items():
             self.requested[resource] = np.concatenate([column, np.zeros(by)])
         for key, ids in self._labels.items():
-            self._labels[key] = np.concatenate([ids, np.zeros(by, np.int32)])
+            self._labels[key] = np.concatenate([ids, np.zeros(by, np.intp)])
 
     def _add_resource(self, resource: str) -> None:
         self.allocatable[resource] = np.zeros(self.capacity)

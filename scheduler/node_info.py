@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Hashable
 from typing import Any, Final
 
+from scheduler.pod_terms import Identity, PodTerms, identity_of, terms_of
 from scheduler.requests import PodRequests, requests_of
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, PodSpec
@@ -43,7 +44,8 @@ class PodInfo:
     mounts, each once.
     """
 
-    __slots__ = ("attempts", "claims", "key", "pod", "ports", "priority", "requests", "signature", "uid")
+    __slots__ = ("_identity", "_terms", "attempts", "claims", "key", "pod", "ports", "priority", "requests",
+                 "signature", "uid")  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -55,6 +57,8 @@ class PodInfo:
         self.claims: tuple[Key, ...] = volume_claims(pod) if pod.spec.volumes else ()
         self.signature: int | None = None
         self.attempts = 0
+        self._identity: Identity | None = None
+        self._terms: PodTerms | None = None
 
     @property
     def spec(self) -> PodSpec:
@@ -65,6 +69,20 @@ class PodInfo:
     def metadata(self) -> ObjectMeta:
         """The pod's metadata."""
         return self.pod.metadata
+
+    @property
+    def identity(self) -> Identity:
+        """What selectors saw of the pod when they were first asked."""
+        if self._identity is None:
+            self._identity = identity_of(self.pod)
+        return self._identity
+
+    @property
+    def terms(self) -> PodTerms:
+        """What the pod says of other pods."""
+        if self._terms is None:
+            self._terms = terms_of(self.pod)
+        return self._terms
 
     @property
     def unbind_count(self) -> int:

@@ -32,10 +32,13 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("NodeVolumeLimits", 0),
     ("VolumeBinding", 1),
     ("VolumeZone", 0),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
     ("DynamicResources", 0),
     ("DefaultPreemption", 0),
     ("GangScheduling", 0),
     ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
     ("NodeRejection", NODE_REJECTION_WEIGHT),
     ("DefaultBinder", 0),
 )

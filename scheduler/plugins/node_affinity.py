@@ -179,11 +179,11 @@ class NodeAffinity:
             term_matches(t, node.node) for t in self._added.required.node_selector_terms
         ):
             return unresolvable(ENFORCED_REASON)
-        return SUCCESS if _matches(pod, node.node) else unresolvable(REASON)
+        return SUCCESS if matches_required(pod, node.node) else unresolvable(REASON)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows that match both."""
-        enforced, own = self._enforced(columns), _own_mask(pod, columns)
+        enforced, own = self._enforced(columns), required_mask(pod, columns)
         if enforced is None or own is None:
             return own if enforced is None else enforced
         return enforced & own
@@ -250,14 +250,17 @@ class NodeAffinity:
 
     def _all_match(self, pod: PodInfo, node: Node) -> bool:
         added = self._added.required
-        return (added is None or any(term_matches(t, node) for t in added.node_selector_terms)) and _matches(pod, node)
+        return (added is None or any(term_matches(t, node) for t in added.node_selector_terms)) and matches_required(
+            pod, node
+        )
 
 
 def _affinity(pod: PodInfo) -> NodeAffinitySpec | None:
     return pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
 
 
-def _matches(pod: PodInfo, node: Node) -> bool:
+def matches_required(pod: PodInfo, node: Node) -> bool:
+    """Whether the node satisfies the pod's node selector and its own required node affinity."""
     labels = node.metadata.labels
     for key, value in pod.spec.node_selector.items():
         if labels.get(key) != value:
@@ -268,7 +271,8 @@ def _matches(pod: PodInfo, node: Node) -> bool:
     return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
 
 
-def _own_mask(pod: PodInfo, columns: Columns) -> Mask | None:
+def required_mask(pod: PodInfo, columns: Columns) -> Mask | None:
+    """Return the rows that satisfy both; None when the pod asks for neither."""
     mask = _term_mask(_selector_term(pod.spec.node_selector), columns) if pod.spec.node_selector else None
     affinity = _affinity(pod)
     if affinity is None or affinity.required is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE, NODE_ADD, Action, ClusterEvent
 from scheduler.node_info import PodInfo
 from scheduler.queue import Pool
 from services.api.kinds.pod import (
@@ -164,7 +164,8 @@ def test_events_nobody_registered_for_are_not_kept(heart, a):
     world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     world.queue.pop(0.0)
     world.queue.move_all(ASSIGNED_POD_DELETE, a.pod("x", node="n1"), None, 0.1)
-    world.pods(a.pod("y", node="n1"))  # AssignedPodAdd: no plugin of this profile waits for it
+    annotated = ClusterEvent(NODE, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange")
+    world.queue.move_all(annotated, None, a.node("n1"), 0.1)  # no plugin of this profile waits for it
     world.queue.move_all(NODE_ADD, None, a.node("n9"), 0.1)
 
     assert world.queue.in_flight_event_count == 2

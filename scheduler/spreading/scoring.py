@@ -1,0 +1,70 @@
+"""Soft constraints over all nodes: the fuller a node's domains are, the higher its raw score, the worse it ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.columns import Columns, Floats, Mask
+from scheduler.node_info import PodInfo
+from scheduler.pod_index import Area, PodIndex
+from scheduler.spreading.constraints import Constraint
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+class Crowdedness(NamedTuple):
+    """The raw score of each row, and the feasible rows that are scored; others get 0."""
+
+    raw: Floats
+    scored: Mask
+
+
+def crowdedness(
+    pod: PodInfo, constraints: Sequence[Constraint], areas: Sequence[Area], ignored: Mask | None, feasible: Mask,
+    index: PodIndex, columns: Columns,
+) -> Crowdedness:  # fmt: skip
+    """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
+
+    The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
+    constraint; `ignored`: rows that lack a key (None: none). For the hostname a node counts its own pods, whatever
+    the policies say (12.5).
+    """
+    scored = feasible if ignored is None else feasible & ~ignored
+    raw = np.zeros(columns.capacity)
+    for constraint, area in zip(constraints, areas, strict=True):
+        tally = index.tally(constraint.question(pod.key.namespace))
+        ids, values = columns.label_ids(constraint.key)
+        if constraint.key == HOSTNAME:
+            weight = math.log(int(np.count_nonzero(scored)) + 2)
+            part = tally.on_rows() * weight
+            part += constraint.max_skew - 1
+            part *= ids != 0
+            raw += part
+            continue
+        domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
+        of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
+        of_value[0] = 0.0
+        raw += of_value[ids]
+    return Crowdedness(_rounded(raw), scored)
+
+
+def _rounded(scores: Floats) -> Floats:
+    """Round halves up. Adding 0.5 first would round the number just below a half up, too."""
+    whole = np.floor(scores)
+    whole += scores - whole >= 0.5
+    return whole
+
+
+def ranked(crowded: Crowdedness, feasible: Mask) -> Floats:
+    """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
+    raw, scored = crowded.raw, crowded.scored & feasible
+    among = raw[scored]
+    most = float(among.max(initial=0.0))
+    if not most:
+        return np.where(scored, 100.0, 0.0)
+    scores = np.floor((most + float(among.min()) - raw) * 100.0 / most)
+    return np.where(scored, scores, 0.0)
