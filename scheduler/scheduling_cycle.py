@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scheduler.cache import Cache
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, FitError
+from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, Diagnosis, FitError
 from scheduler.framework.interface import PostFilterResult, Scores
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.node_info import PodInfo
@@ -26,6 +26,8 @@ from services.api.seams import Random
 
 MIN_FEASIBLE: Final = 100
 MIN_PERCENTAGE: Final = 5
+EXTENDER: Final = "Extender"
+"""The name under which extenders reject and score, as upstream's."""
 REPORTED_SCORES: Final = 3
 REPORTED_NODES_MAX: Final = 64
 """Up to so many feasible nodes are all kept in the decision record; of more, the best few."""
@@ -79,6 +81,29 @@ class Unschedulable:
     post_filter: PostFilterResult | None = None
 
 
+@dataclass(slots=True)
+class Filtered:
+    """A cycle after Filter. `own`: the row the pod is nominated to, if it fits there; else -1."""
+
+    state: CycleState
+    found: Feasible
+    evaluated: int
+    own: int
+
+
+class Opinion(Protocol):
+    """What somebody outside the plugins thinks: points for each row (None: none), and nodes turned down."""
+
+    @property
+    def scores(self) -> Scores | None:
+        """What is added to the totals."""
+        ...
+
+    def add_to(self, diagnosis: Diagnosis) -> None:
+        """Say which nodes were turned down and why."""
+        ...
+
+
 def nodes_to_find(node_count: int, percentage: int) -> int:
     """Return how many feasible nodes end the search; 0 percent is upstream's adaptive share."""
     if node_count < MIN_FEASIBLE or percentage >= 100:
@@ -112,33 +137,60 @@ class SchedulingCycle:
     def schedule(self, pod: PodInfo, now: float, *,
                  with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
         """Return the node for the pod, or why there is none. Changes nothing but the rotation."""
-        columns, runner = self._cache.columns, self._runner
+        filtered = self.filter(pod, now)
+        if isinstance(filtered, CycleError):
+            return filtered
+        if filtered.own >= 0:
+            # Somebody, perhaps we ourselves, expects the pod there: fitting is enough (KEP-5278).
+            return self.only(filtered.own, filtered.state, 1)
+        self.narrow(filtered)
+        return self.choose(pod, filtered, with_post_filter=with_post_filter)
+
+    # The steps of a cycle. Whoever has somebody else to ask in between takes them one by one (`extenders`).
+
+    def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
+        """Return the nodes that fit, all of them."""
+        columns = self._cache.columns
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
-        found = runner.filter(state, pod, columns, self._nominator)
-        evaluated = columns.count
+        found = self._runner.filter(state, pod, columns, self._nominator)
         own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
-        if own >= 0 and found.mask[own]:
-            # Somebody, perhaps we ourselves, expects the pod there: fitting is enough (KEP-5278).
-            return self._only(own, found, state, 1)
-        if found.rejection is None and 0 <= self._percentage < 100:
-            evaluated = self._sample(found)
+        return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
+
+    def narrow(self, filtered: Filtered) -> None:
+        """Keep as many of them as the percentage of nodes to score asks for."""
+        if filtered.found.rejection is None and 0 <= self._percentage < 100:
+            filtered.evaluated = self._sample(filtered.found)
+
+    def choose(self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *,
+               with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
+        """Return the best of the nodes left, or what PostFilter does about there being none."""
+        columns, runner, state, found = self._cache.columns, self._runner, filtered.state, filtered.found
+        evaluated = filtered.evaluated
         count = int(np.count_nonzero(found.mask))
         if count == 0:
             diagnosis = runner.diagnose(state, pod, columns, found)
+            if opinion is not None:
+                opinion.add_to(diagnosis)
             post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
             return Unschedulable(FitError(diagnosis), state, post_filter)
         if count == 1:
-            return self._only(int(np.argmax(found.mask)), found, state, evaluated)
+            return self.only(int(np.argmax(found.mask)), state, evaluated)
         totals, status = runner.score(state, pod, columns, found)
         if not status.is_success:
             return CycleError(status.message)
+        extra = opinion.scores if opinion is not None else None
+        if extra is not None:
+            totals = np.where(found.mask, totals + extra, -1.0)
         best = np.flatnonzero(totals == totals.max())
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
         row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
         rows = _reported(row, best, found, count)
         nodes = columns.nodes
+        by_plugin, weights = runner.scores_of(state, pod, columns, found, rows), runner.weights
+        if extra is not None:
+            by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
         return ScheduleResult(
             node_name=_name(columns, row),
             state=state,
@@ -146,14 +198,14 @@ class SchedulingCycle:
             feasible=count,
             ranking=Ranking(
                 names=tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None]),
-                by_plugin=runner.scores_of(state, pod, columns, found, rows),
-                weights=runner.weights,
+                by_plugin=by_plugin,
+                weights=weights,
             ),
         )
 
-    def _only(self, row: int, found: Feasible, state: CycleState, evaluated: int) -> ScheduleResult:
-        name = _name(self._cache.columns, row)
-        return ScheduleResult(name, state, evaluated, 1)
+    def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
+        """Return the one node left; scoring it would change nothing."""
+        return ScheduleResult(_name(self._cache.columns, row), state, evaluated, 1)
 
     def _sample(self, found: Feasible) -> int:
         """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
