@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Document
 from services.api.podresources import amounts, pod_requests
 
@@ -29,8 +30,13 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     nominated_node_name: str = ""
 
 
+class _SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str = ""
+
+
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
+    scheduling_group: _SchedulingGroup | None = None
 
 
 class _NodeStatus(msgspec.Struct):
@@ -58,12 +64,13 @@ class _Lease(_Any):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
-_LEASES = "leases.coordination.k8s.io"
+_LEASES, _GROUPS = "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io"
 _ANY = msgspec.json.Decoder(_Any)
 _POD = msgspec.json.Decoder(_Pod)
 _NODE = msgspec.json.Decoder(_Node)
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {"pods": _POD, "nodes": _NODE, _LEASES: msgspec.json.Decoder(_Lease)}
 _WHOLE_POD = msgspec.json.Decoder(Pod)
+_GROUP = msgspec.json.Decoder(PodGroup)
 
 
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
@@ -90,6 +97,11 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         }
         if is_new:
             found["requests"] = _requests(body)
+            if decoded.spec.scheduling_group is not None:
+                found["group"] = decoded.spec.scheduling_group.pod_group_name
+    elif resource == _GROUPS:
+        gang = _GROUP.decode(body).spec.scheduling_policy.gang
+        found["min_count"] = gang.min_count if gang is not None else 0
     elif isinstance(decoded, _Lease):
         found["transitions"] = decoded.spec.lease_transitions or 0
     elif isinstance(decoded, _Node):

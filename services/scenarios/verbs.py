@@ -101,6 +101,16 @@ async def deployment(telling: Telling, step: Step) -> None:
     await _create(telling, workload.deployment(_one(step, "a name"), step.options))
 
 
+async def podgroup(telling: Telling, step: Step) -> None:
+    """`podgroup NAME [min-count=N] [priority-class=…] [mode=all]`: create a PodGroup; pods say `group=NAME`."""
+    await _create(telling, workload.pod_group(_one(step, "a name"), step.options))
+
+
+async def priorityclass(telling: Telling, step: Step) -> None:
+    """`priorityclass NAME value=N [preempts=false] [default=true]`: create a PriorityClass."""
+    await _create(telling, workload.priority_class(_one(step, "a name"), step.options))
+
+
 async def apply(telling: Telling, step: Step) -> None:
     """`apply FILE`: create every object of a YAML or JSON file beside the story."""
     path = (telling.folder / _one(step, "a file")).resolve()
@@ -319,6 +329,8 @@ VERBS: dict[str, Verb] = {
     "pod": pod,
     "replicaset": replicaset,
     "deployment": deployment,
+    "podgroup": podgroup,
+    "priorityclass": priorityclass,
     "apply": apply,
     "delete": delete,
     "scale": scale,
@@ -337,7 +349,13 @@ VERBS: dict[str, Verb] = {
     "gone": gone,
 }
 
-MAKERS = {"pod": workload.pod, "replicaset": workload.replica_set, "deployment": workload.deployment}
+MAKERS = {
+    "pod": workload.pod,
+    "replicaset": workload.replica_set,
+    "deployment": workload.deployment,
+    "podgroup": workload.pod_group,
+    "priorityclass": workload.priority_class,
+}
 
 
 def check(step: Step) -> None:

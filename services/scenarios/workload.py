@@ -18,6 +18,7 @@ _POD_OPTIONS = frozenset(
         "priority",
         "priority-class",
         "gates",
+        "group",
         "claims",
         "tolerate",
         "run",
@@ -95,6 +96,8 @@ def pod_template(options: Mapping[str, str], labels: Mapping[str, str]) -> Docum
         spec["priorityClassName"] = options["priority-class"]
     if "gates" in options:
         spec["schedulingGates"] = [{"name": gate} for gate in options["gates"].split(",")]
+    if "group" in options:
+        spec["schedulingGroup"] = {"podGroupName": options["group"]}
     if "tolerate" in options:
         spec["tolerations"] = [toleration(text) for text in options["tolerate"].split(",")]
     if "restart" in options:
@@ -119,6 +122,33 @@ def pod(name: str, options: Mapping[str, str]) -> Document:
     template = pod_template(options, {})
     template["metadata"] |= {"name": name, "namespace": options.get("namespace", "default")}
     return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+_GROUP_OPTIONS = frozenset(("min-count", "priority-class", "mode", "namespace"))
+
+
+def pod_group(name: str, options: Mapping[str, str]) -> Document:
+    """Return a PodGroup: a gang of `min-count` members, or basic without. Raises: ValueError for an unknown option."""
+    _check(options, _GROUP_OPTIONS, "a podgroup")
+    count = options.get("min-count")
+    spec: Document = {"schedulingPolicy": {"basic": {}} if count is None else {"gang": {"minCount": int(count)}}}
+    if "priority-class" in options:
+        spec["priorityClassName"] = options["priority-class"]
+    if "mode" in options:
+        spec["disruptionMode"] = {options["mode"]: {}}
+    metadata = {"name": name, "namespace": options.get("namespace", "default")}
+    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def priority_class(name: str, options: Mapping[str, str]) -> Document:
+    """Return a PriorityClass of that `value`. Raises: ValueError for an unknown option."""
+    _check(options, frozenset(("value", "preempts", "default")), "a priorityclass")
+    policy = "Never" if options.get("preempts") == "false" else "PreemptLowerPriority"
+    return {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+        "value": int(options.get("value", "0")), "preemptionPolicy": policy,
+        "globalDefault": options.get("default") == "true",
+    }  # fmt: skip
 
 
 def replica_set(name: str, options: Mapping[str, str]) -> Document:

@@ -29,7 +29,6 @@ ELSEWHERE: dict[str, str] = {
     "I10": "there are no resource claims",
     "I19": "there is no Job controller",
     "I20": "judged at rest, by chaos runs",
-    "I26": "there are no gangs",
     "I28": "judged at rest, by chaos runs",
     "I30": "there are no device drivers",
     "I31": "metrics are held against the state by tests of each room",

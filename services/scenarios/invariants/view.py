@@ -21,7 +21,10 @@ Key = tuple[str, str]
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told."""
+    """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told.
+
+    `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang.
+    """
 
     kind: str
     namespace: str
@@ -40,6 +43,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     requests: dict[str, int] | None = None
     allocatable: dict[str, int] | None = None
     observed: int = 0
+    group: str = ""
+    min_count: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -244,4 +249,6 @@ def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
         requests if requests is not None else (same.requests if same else None),
         allocatable if allocatable is not None else (same.allocatable if same else None),
         int(data.get("observed", 0)),
+        str(data.get("group") or (same.group if same else "")),
+        int(data.get("min_count", 0)),
     )

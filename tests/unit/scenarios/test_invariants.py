@@ -31,7 +31,8 @@ class Log:
         identity = identity or WRITERS.get(sub, "system:mesh-admin")
         verb = "create" if sub in ("binding", "unbind") else "delete" if kind == "DELETED" else verb
         if asked:
-            resource = {"Pod": "pods", "Node": "nodes", "Lease": "leases.coordination.k8s.io"}[obj["kind"]]
+            resource = {"Pod": "pods", "Node": "nodes", "Lease": "leases.coordination.k8s.io",
+                        "PodGroup": "podgroups.scheduling.k8s.io"}[obj["kind"]]  # fmt: skip
             path = "/".join((resource, obj["ns"], obj["name"], sub)).rstrip("/")
             self.add(
                 "api.request", identity=identity, req_id=f"r{self._rv}", data={"verb": verb, "path": path, "uid": "u"}
@@ -387,3 +388,31 @@ def test_i3_of_two_schedulers_that_ask_for_one_binding_only_one_gets_it():
     log.add("sched.bind_result", comp="scheduler-2", node="n1", data={"outcome": "conflict", "unbind_count": 0})
 
     assert _judge(log) == set()
+
+
+GROUP = {"kind": "PodGroup", "ns": "default", "name": "g", "uid": "g1"}
+GANGS = ("GenericWorkload=true", "gang.permit_timeout_s=5")
+
+
+def _gang(*bound, at_s=2.0):
+    """A gang of three whose members of these names are bound."""
+    log = Log().commit(kind="ADDED", obj=GROUP, verb="create", min_count=3)
+    for name in bound:
+        pod = POD | {"name": name, "uid": f"u-{name}"}
+        log.commit(kind="ADDED", verb="create", obj=pod, group="g")
+        log.commit(sub="binding", obj=pod, node="n1", binding_generation=2)
+    return log.add("x", at_s=at_s)
+
+
+def test_i26_a_gang_that_is_bound_in_part():
+    log = _gang("a", "b")
+    assert _judge(log.add("x", at_s=14.0), *GANGS) == set()
+    assert _judge(log.add("x", at_s=19.0), *GANGS) == {"I26"}
+    assert _judge(log) == set()
+
+
+def test_i26_a_gang_that_lost_a_member_was_scheduled_all_the_same():
+    log = _gang("a", "b", "c")
+    gone = POD | {"name": "a", "uid": "u-a"}
+    log.commit(kind="DELETED", obj=gone, node="n1", binding_generation=2)
+    assert _judge(log.add("x", at_s=60.0), *GANGS) == set()
