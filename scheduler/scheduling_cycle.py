@@ -183,12 +183,12 @@ class SchedulingCycle:
         extra = opinion.scores if opinion is not None else None
         if extra is not None:
             totals = np.where(found.mask, totals + extra, -1.0)
-        best = np.flatnonzero(totals == totals.max())
+        best = (totals == totals.max()).nonzero()[0]
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
         row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
         rows = _reported(row, best, found, count)
         nodes = columns.nodes
-        by_plugin, weights = runner.scores_of(state, pod, columns, found, rows), runner.weights
+        by_plugin, weights = runner.scores_of(state, found, rows), runner.weights
         if extra is not None:
             by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
         return ScheduleResult(

@@ -72,6 +72,8 @@ class Feasible:
     node_names: tuple[str, ...] | None = None
     node_names_by: tuple[str, ...] = ()
     refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
+    scores: dict[str, Scores | int] = field(default_factory=dict)
+    """What was added up of the plugins whose scores are not remembered ready for that, 0 to 100."""
     crowd: Crowd | None = None
     """Rows that nominations take away; None when there are none."""
 
@@ -340,38 +342,36 @@ class Runner:
         total = known.total.copy()
         for enabled, raw in zip(self._normalized_pure, known.raw[len(self._pure_scores) :], strict=True):
             if enabled.name not in state.skip_score:
-                total += enabled.plugin.normalize(state, raw, mask) * enabled.weight
+                scores = found.scores[enabled.name] = enabled.plugin.normalize(state, raw, mask)
+                total += scores * enabled.weight
         for enabled in self._other_scores:
             if enabled.name in state.skip_score:
                 continue
             scores = self._forms.scores(state, pod, columns, enabled.plugin, mask)
             if enabled.name in self._normalizing:
                 scores = enabled.plugin.normalize(state, scores, mask)
+            found.scores[enabled.name] = scores
             total += scores * enabled.weight
-        total[~mask] = -1.0
+        np.copyto(total, -1.0, where=~mask)
         return total, SUCCESS
 
-    def scores_of(
-        self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible, rows: NDArray[np.intp]
-    ) -> dict[str, Scores | int]:
-        """Return each plugin's scores (0 to 100, before weights) of a few rows, in the order of `rows`."""
-        known = found.remembered
+    def scores_of(self, state: CycleState, found: Feasible, rows: NDArray[np.intp]) -> dict[str, Scores | int]:
+        """Return each plugin's scores (0 to 100, before weights) of a few rows, as `score` has just added them up."""
+        known, skipped = found.remembered, state.skip_score
         assert known is not None
-        table: dict[str, Scores | int] = {}
-        for enabled, raw in zip((*self._pure_scores, *self._normalized_pure), known.raw, strict=True):
-            if enabled.name in state.skip_score:
+        table: dict[str, Scores | int] = {
+            enabled.name: raw[rows]
+            for enabled, raw in zip(self._pure_scores, known.raw, strict=False)
+            if enabled.name not in skipped
+        }
+        for enabled in (*self._normalized_pure, *self._other_scores):
+            name = enabled.name
+            if name in skipped:
                 continue
-            scores: Scores | int = raw
-            if enabled.name in self._normalizing:
-                scores = enabled.plugin.normalize(state, raw if raw.any() else 0, found.mask)
-            table[enabled.name] = scores if isinstance(scores, int) else scores[rows]
-        for enabled in self._other_scores:
-            if enabled.name in state.skip_score:
-                continue
-            scores = self._forms.scores(state, pod, columns, enabled.plugin, found.mask)
-            if enabled.name in self._normalizing:
-                scores = enabled.plugin.normalize(state, scores, found.mask)
-            table[enabled.name] = scores if isinstance(scores, int) else scores[rows]
+            scores = found.scores.get(name)
+            if scores is None:  # it gave the same everywhere, which need not be added up
+                scores = enabled.plugin.normalize(state, 0, found.mask)
+            table[name] = scores if isinstance(scores, int) else scores[rows]
         return table
 
     # -- the rest -------------------------------------------------------------------------------------------

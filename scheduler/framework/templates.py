@@ -53,6 +53,7 @@ class Templates:
         self._row_pure, self._filters, self._scores, self._normalized = row_pure, filters, scores, normalized
         self._forms = forms
         self._signatures: dict[Hashable, int] = {}
+        self._made = 0
         self._remembered: OrderedDict[int, Remembered] = OrderedDict()
 
     def recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
@@ -84,7 +85,12 @@ class Templates:
                 self._signatures.clear()
                 self._remembered.clear()
             key = tuple(p.row_signature(pod) for p in self._row_pure)
-            signature = pod.signature = self._signatures.setdefault(key, len(self._signatures))
+            signature = self._signatures.get(key)
+            if signature is None:
+                # Never a number twice: pods of before a clearing keep theirs.
+                self._made += 1
+                signature = self._signatures[key] = self._made
+            pod.signature = signature
         return signature
 
     def _compute(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
