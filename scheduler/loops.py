@@ -170,6 +170,8 @@ class Scheduler:
     def _on_pod(self, change: Change[Pod]) -> None:
         now = self._seams.clock.now()
         effects = self._hearts.handlers.on_pod(change.old, change.new, now, change.traceparent)
+        if change.new is None:
+            self._binder.waiting.reject(change.object.metadata.uid, "", "the pod is gone")
         if change.new is None or change.new.spec.node_name:
             self._wires.dispatcher.drop(change.object.metadata.uid)
             if (

@@ -176,7 +176,7 @@ class Algorithm:
             hearts.queue.nominator.set(queued.info, post.nominated_node)
         for eviction in post.actions:
             for node in eviction.nodes:
-                for lesser in hearts.queue.nominator.of_lower_priority(node, eviction.preemptor.priority - 1):
+                for lesser in hearts.queue.nominator.of_lower_priority(node, eviction.preemptor.priority):
                     hearts.queue.nominator.remove(lesser.uid)
             for victim in eviction.pending:
                 self.evicted_total += 1

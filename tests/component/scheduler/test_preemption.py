@@ -313,3 +313,16 @@ def test_a_victim_is_spared_when_its_preemptor_is_gone_before_the_call(play):
         return sent, (await world.get("v"))["metadata"].get("deletionTimestamp")
 
     assert play(story) == ([], None)
+
+
+def test_a_pod_that_is_deleted_while_it_waits_stops_waiting(play, patient):
+    patient("permit")
+
+    async def story(world):
+        await world.node("n1")
+        await pod(world, "v", "4")
+        await world.until(is_nominated(world, "v", "n1"))
+        await world.admin.delete("pods", Key("default", "v"), grace_period_s=0)
+        return await world.until(lambda: world.scheduler.metrics()['scheduler_goroutines{operation="binding"}'] == 0)
+
+    assert play(story) < 1
