@@ -88,7 +88,7 @@ class Binder:
         info, node = assumption.pod, assumption.node_name
         runner = self._hearts.profiles.runner_of(info)
         has_work = runner.has_pre_bind_work(assumption.state, info, node)
-        if waits or has_work:
+        if (waits or has_work) and self._seams.switches.flag("NominatedNodeNameForExpectation"):
             # Whether it could be written or not: a hint that is missing is no reason to stop the binding.
             await self._wires.dispatcher.say(status_patch(info.pod, nomination=node, traceparent=span.traceparent))
         if waits:

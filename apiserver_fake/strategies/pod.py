@@ -169,7 +169,10 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         else:
             status.pop(name, None)
     if (old.get("spec") or {}).get("nodeName"):
-        status.pop("nominatedNodeName", None)  # nobody nominates a node for a pod that has one (I17)
+        # Nobody nominates a node for a pod that has one (I17).
+        status.pop("nominatedNodeName", None)
+        if before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+            status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)
 

@@ -120,7 +120,8 @@ def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) ->
             meta[field] = {**values, **before}
         if added:
             additions[field] = added
-    status.pop("nominatedNodeName", None)
+    if ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+        status.pop("nominatedNodeName", None)
     status.pop("bindingAdditions", None)
     status["bindingGeneration"] = generation
     if additions:

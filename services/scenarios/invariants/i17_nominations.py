@@ -42,7 +42,11 @@ class Nominations(Check):
                 self._failed.pop(pod.uid, None)
             return
         self._nominated[pod.uid] = (pod.nominated, f"{pod.namespace}/{pod.name}")
-        if pod.node or pod.is_over:
+        # Before KEP-5278 the server left the nomination of a pod that was bound.
+        is_cleared = self.context.switches.flag("ClearingNominatedNodeNameAfterBinding")
+        if pod.node and not is_cleared:
+            del self._nominated[pod.uid]
+        elif pod.node or pod.is_over:
             report(line, f"nominated to {pod.nominated} while bound to {pod.node or 'nothing'}, phase {pod.phase}")
 
     def tick(self, line: Line, report: Report) -> None:
