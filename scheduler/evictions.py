@@ -254,7 +254,7 @@ class Evictions:
                 "preemptor": preemptor.pods[0].uid, "preemptor_priority": preemptor.priority,
                 "priority": victim.priority,
                 **({"group": preemptor.uid} if preemptor.is_group else {}),
-            })  # fmt: skip
+            }, rv_seen=self._wires.pods.last_rv)  # fmt: skip
             await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
         except (NotFound, Conflict):
             return _Fate.NEEDLESS

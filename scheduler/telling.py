@@ -40,12 +40,13 @@ class Telling:
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
         self._events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
-    def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None) -> None:
-        """Write a line about the pod to the event log (guarantees 1.2)."""
+    def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None,
+             rv_seen: int | None = None) -> None:  # fmt: skip
+        """Write a line about the pod to the event log (guarantees 1.2); `rv_seen` is the pod's, if nothing else is."""
         self._events.write(
             ev,
             obj=("Pod", info.key.namespace, info.key.name, info.uid),
-            rv_seen=info.metadata.rv,
+            rv_seen=info.metadata.rv if rv_seen is None else rv_seen,
             rv=rv,
             node=node,
             trace_id=span.trace_id,

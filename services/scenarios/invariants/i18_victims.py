@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.telemetry.eventlog import Line
 
@@ -11,7 +9,9 @@ from services.telemetry.eventlog import Line
 class VictimsHavePreemptors(Check):
     """I18: what the scheduler deletes is a victim it announced, once, for a pod that waits and matters more.
 
-    `sched.victim` tells the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities.
+    `sched.victim` tells the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities. Its
+    `rv_seen` is the newest version the scheduler knew when it sent the delete: what happened to the preemptor later,
+    while the call was under way, nobody could have known.
     """
 
     id = "I18"
@@ -19,19 +19,25 @@ class VictimsHavePreemptors(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._victims: dict[str, dict[str, Any]] = {}
+        self._victims: dict[str, Line] = {}
+        self._settled: dict[str, int] = {}
+        """Uids of pods that wait no more, with the version that said so."""
         self._deleted: dict[str, None] = {}
         self._departed = Departed()
 
     def take(self, line: Line, report: Report) -> None:
         """Match the scheduler's deletes with its sched.victim lines."""
         if line.ev == "sched.victim":
-            self._victims[uid_of(line)] = line.data
+            self._victims[uid_of(line)] = line
             return
         commit = pod_commit(self.view)
         if commit is None:
             return
         uid = commit.content.uid
+        if commit.type == "DELETED" or commit.content.node or commit.content.is_over:
+            self._settled.setdefault(uid, commit.rv)
+        else:
+            self._settled.pop(uid, None)
         if commit.verb == "delete" and commit.identity == "system:kube-scheduler":
             if uid not in self._victims:
                 report(line, "deleted by the scheduler without being a victim")
@@ -43,14 +49,16 @@ class VictimsHavePreemptors(Check):
         if commit.type == "DELETED":
             forgotten = self._departed.add(uid)
             self._victims.pop(forgotten, None)
+            self._settled.pop(forgotten, None)
             self._deleted.pop(forgotten, None)
 
-    def _judge(self, line: Line, data: dict[str, Any], report: Report) -> None:
+    def _judge(self, line: Line, announced: Line, report: Report) -> None:
+        data = announced.data
         mine, theirs = data.get("priority"), data.get("preemptor_priority")
         if mine is not None and theirs is not None and theirs <= mine:
             report(line, f"deleted at priority {mine} for a pod of priority {theirs}")
         preemptor = data.get("preemptor")
-        if not preemptor:
+        if not preemptor or self._settled.get(preemptor, 0) > (announced.rv_seen or self._settled.get(preemptor, 0)):
             return
         found = next((pod for pod in self.view.table("Pod").objects.values() if pod.uid == preemptor), None)
         if found is None:

@@ -341,6 +341,18 @@ def test_i18_a_victim_nobody_announced_or_that_matters_as_much_or_whose_preempto
     assert _judge(again) == {"I18"}
 
 
+@pytest.mark.parametrize(("seen", "broken"), [(2, set()), (3, {"I18"})])
+def test_i18_what_became_of_the_preemptor_while_the_call_was_under_way_is_nobodys_fault(seen, broken):
+    waiting = POD | {"uid": "u9", "name": "vip"}
+    log = Log().commit(kind="ADDED", verb="create").commit(kind="ADDED", verb="create", obj=waiting)
+    log.add("sched.victim", data={"preemptor": "u9", "priority": 0, "preemptor_priority": 10}, rv_seen=seen)
+    log.commit(kind="DELETED", verb="delete", obj=waiting)
+
+    assert (
+        _judge(log.commit(verb="delete", identity="system:kube-scheduler", deletion="2026-01-01T00:00:30Z")) == broken
+    )
+
+
 LEASE = {"kind": "Lease", "ns": "kube-system", "name": "kube-scheduler", "uid": "l1"}
 
 
