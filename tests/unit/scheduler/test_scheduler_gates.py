@@ -52,13 +52,19 @@ def test_every_rejection_is_told_and_so_is_the_end_of_it(pod):
     assert gates.queue.pools[Pool.ACTIVE] == 1
 
 
-def test_an_event_of_another_plugin_does_not_have_the_gates_asked(pod):
+def test_an_event_of_the_plugin_that_rejected_before_does_not_have_the_gates_asked(pod):
     gates = Gates()
-    gates.says = CLOSED
     gates.queue.add(pod, 0.0)
-    gates.queue.move_all(ASSIGNED_POD_DELETE, None, None, 1.0)
+    queued = gates.queue.pop(0.0)
+    gates.says = CLOSED
+    gates.queue.activate([pod.key], 0.0)
+    gates.queue.add_unschedulable(queued, 0.0, rejectors={"Other"})
+    assert queued.rejectors == {"Other", "Gate"}
+    asked = len(gates.asked)
 
-    assert len(gates.asked) == 1
+    gates.queue.move_all(ASSIGNED_POD_DELETE, None, None, 5.0)
+
+    assert len(gates.asked) == asked
 
 
 def test_an_event_that_the_gates_own_hint_skips_does_not_have_it_asked(pod):
@@ -119,6 +125,18 @@ def test_an_activation_during_the_attempt_is_not_missed(pod):
     gates.queue.add_unschedulable(queued, 5.0, rejectors={"Other"})
 
     assert queued.pool is not Pool.UNSCHEDULABLE
+
+
+def test_an_activation_of_another_pod_during_the_attempt_is_not_ours(pod, a):
+    gates = Gates()
+    gates.queue.add(pod, 0.0)
+    gates.queue.add(PodInfo(a.pod("q")), 0.1)
+    queued, other = gates.queue.pop(0.2), gates.queue.pop(0.2)
+    gates.queue.activate([other.key], 0.3)
+
+    gates.queue.add_unschedulable(queued, 5.0, rejectors={"Other"})
+
+    assert queued.pool is Pool.UNSCHEDULABLE
 
 
 def test_the_first_attempt_counts_from_when_the_pod_was_first_ready(pod):
