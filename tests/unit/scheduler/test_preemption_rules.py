@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from scheduler.framework.interface import Code
 from scheduler.node_info import PodInfo
 from scheduler.plugins.default_preemption import DefaultPreemptionArgs
 from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick
+from scheduler.preemption.extending import ExtenderError, ask_extenders
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
 from scheduler.preemption.victims import Victims
 from services.api.kinds.poddisruptionbudget import (
@@ -302,3 +304,60 @@ def test_what_is_remembered_of_a_template_follows_every_change(heart, a):
     seen.append(Attempt(world, p).victims)
 
     assert seen == [["v"], ["v"], ["w"], ["w"]]
+
+
+def test_a_tie_between_nodes_goes_by_name_or_by_chance(a, heart):
+    def chosen(world):
+        world.nodes(a.node("n1"), a.node("n2")).pods(a.pod("v", cpu="4", node="n1"), a.pod("w", cpu="4", node="n2"))
+        return {Attempt(world, a.pod("p", cpu="4", priority=1000)).node for _ in range(20)}
+
+    assert chosen(heart()) == {"n1"}
+    assert chosen(heart(preemption__node_tie="random")) == {"n1", "n2"}
+
+
+def test_a_tie_between_victims_goes_by_uid_or_by_chance(a, heart):
+    def chosen(world):
+        world.nodes(a.node("n1")).pods(a.pod("v", cpu="2", node="n1"), a.pod("w", cpu="2", node="n1"))
+        return {tuple(Attempt(world, a.pod("p", cpu="2", priority=1000)).victims) for _ in range(20)}
+
+    assert chosen(heart()) == {("w",)}
+    assert chosen(heart(preemption__victim_tie="random")) == {("v",), ("w",)}
+
+
+def test_a_nomination_outlives_updates_that_know_nothing_of_it_and_ends_when_the_status_says_so(a, heart):
+    nominator = heart().handle.nominator
+    silent, nominated = PodInfo(a.pod("p", rv=1)), PodInfo(a.pod("p", rv=2, nominated="n1"))
+    nominator.set(silent, "n1")
+    seen = []
+    for old, new in ((silent, silent), (silent, nominated), (nominated, silent)):
+        nominator.update(old, new)
+        seen.append(nominator.node_of("p"))
+
+    assert seen == ["n1", "n1", ""]
+
+
+class Extender:
+    """Leaves some nodes; None: it does not answer."""
+
+    supports_preemption = True
+
+    def __init__(self, leaves, *, is_ignorable=False):
+        self._leaves, self.is_ignorable = leaves, is_ignorable
+
+    def is_interested(self, pod):
+        return True
+
+    def process_preemption(self, pod, victims_by_node):
+        if self._leaves is None:
+            raise ExtenderError("the extender is away")
+        return {node: victims for node, victims in victims_by_node.items() if node in self._leaves}
+
+
+def test_preemption_3_4_extenders_thin_out_the_candidates(a):
+    pod = PodInfo(a.pod("p"))
+    found = [Candidate("n1", victims_of(a, 1)), Candidate("n2", victims_of(a, 2))]
+
+    assert [c.node for c in ask_extenders([Extender(["n2"])], pod, found)] == ["n2"]
+    assert ask_extenders([Extender([])], pod, found).message == "no candidate node for preemption"
+    assert ask_extenders([Extender(None)], pod, found).code is Code.ERROR
+    assert ask_extenders([Extender(None, is_ignorable=True)], pod, found) == found
