@@ -18,7 +18,7 @@ from scheduler.cache import Cache
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, Diagnosis, FitError
-from scheduler.framework.interface import PostFilterResult, Scores
+from scheduler.framework.interface import Code, PostFilterResult, Scores
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
@@ -155,6 +155,9 @@ class SchedulingCycle:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
         found = self._runner.filter(state, pod, columns, self._nominator)
+        rejection = found.rejection
+        if rejection is not None and rejection.code is Code.ERROR:
+            return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
         own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
         return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
 

@@ -441,6 +441,8 @@ class Runner:
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
+            if status.code is Code.ERROR:
+                return Status(Code.ERROR, (f'running PreBind plugin "{plugin.name}": {status.message}',), plugin.name)
             if not status.is_success:
                 return _of(status, plugin)
         return SUCCESS

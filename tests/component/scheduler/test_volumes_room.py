@@ -221,7 +221,9 @@ def test_volumes_that_take_too_long_send_the_pod_back_with_the_reason(play):
     took, condition, nominated, pvc = play(story)
     assert 600.0 <= took < 601.0
     assert (condition["reason"], nominated) == ("SchedulerError", "")
-    assert condition["message"].endswith("binding volumes: context deadline exceeded")
+    assert condition["message"] == (
+        'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+    )
     assert SELECTED in pvc["metadata"]["annotations"], "what was written stays written"
 
 
@@ -338,3 +340,19 @@ def test_queue_17_a_hint_from_outside_is_followed_when_it_fits_and_cleared_after
     found, left = play(story)
     assert found == {"fits": "n1", "wrong": "n9"}, "a good hint beats a better score; a wrong one counts for nothing"
     assert left == ""
+
+
+def test_a_claim_of_a_class_that_does_not_exist_is_the_schedulers_error_until_the_class_is_there(play):
+    async def story(world):
+        await two_zones(world)
+        await start_controllers(world)
+        await claim(world, storage_class="late")
+        await world.pod("p", **mounts("data"))
+        await world.until(lambda: world.said("sched.attempt", "p"))
+        first = world.said("sched.attempt", "p")[0].data
+        await storage_class(world)
+        await world.until(world.bound("p"))
+        return first["outcome"], first["message"]
+
+    words = 'running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io "late" not found'
+    assert play(story) == ("error", words)
