@@ -13,6 +13,7 @@ from scheduler.preemption.choice import loss_of, pick
 from scheduler.preemption.extending import ExtenderError, ask_extenders
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
 from scheduler.preemption.victims import Victims
+from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
 from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -361,3 +362,14 @@ def test_preemption_3_4_extenders_thin_out_the_candidates(a):
     assert ask_extenders([Extender([])], pod, found).message == "no candidate node for preemption"
     assert ask_extenders([Extender(None)], pod, found).code is Code.ERROR
     assert ask_extenders([Extender(None, is_ignorable=True)], pod, found) == found
+
+
+def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_room_there_is(a, heart):
+    x = LabelSelector(match_labels={"app": "x"})
+    apart = Affinity(pod_anti_affinity=PodAffinity(required=(PodAffinityTerm(label_selector=x, topology_key="zone"),)))
+    world = heart().nodes(a.node("n1", labels={"zone": "z1"}), a.node("n2", labels={"zone": "z1"}))
+    world.pods(a.pod("x1", cpu="1", node="n1", labels={"app": "x"}), a.pod("y", cpu="1", node="n1"))
+
+    attempt = Attempt(world, a.pod("p", cpu="1", priority=100, affinity=apart))
+
+    assert (attempt.node, attempt.victims) == ("n1", ["x1"])
