@@ -13,10 +13,13 @@ import structlog
 
 from scheduler.binding_cycle import BindResult, Outcome, read_back, refused
 from scheduler.cache import Assumption
+from scheduler.configuration.document import Extender
 from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.failing import FailureHandler
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import BindCall, Code, Status
+from scheduler.node_info import PodInfo
+from scheduler.preemption.extending import ExtenderError
 from scheduler.queue import QueuedPod
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
@@ -66,7 +69,9 @@ class Binder:
                 await self._undo(queued, assumption, status.message, status, span)
                 return
             self._hearts.queue.done(info.uid)
-            answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
+            answer: BindCall | Status = BindCall(node)
+            if self._extender_of(info) is None:
+                answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
             if not isinstance(answer, BindCall):
                 await self._undo(queued, assumption, answer.message, answer, span)
                 return
@@ -105,23 +110,34 @@ class Binder:
         """Send the Binding and return what became of it, however long that takes (K2: never by a timer)."""
         info = assumption.pod
         self._telling.line("sched.bind_call", info, call.node_name, span, {"unbind_count": info.unbind_count})
+        extender = self._extender_of(info)
         try:
-            binding = PodBinding(key=info.key, uid=info.uid, node=call.node_name, causes=(span.traceparent,),
-                                 expected_unbind_count=call.expected_unbind_count)  # fmt: skip
-            rv = await self._wires.dispatcher.bind(binding)
-            result = BindResult(Outcome.OK, rv=rv)
+            if extender is not None:
+                assert self._wires.extenders is not None, "one of them is to bind"
+                await self._wires.extenders.bind(extender, info, call.node_name)
+                result = BindResult(Outcome.OK)
+            else:
+                binding = PodBinding(key=info.key, uid=info.uid, node=call.node_name, causes=(span.traceparent,),
+                                     expected_unbind_count=call.expected_unbind_count)  # fmt: skip
+                result = BindResult(Outcome.OK, rv=await self._wires.dispatcher.bind(binding))
         except ApiError as error:
             result = refused(error)
-        except UnknownOutcome as error:
+        except (UnknownOutcome, ExtenderError) as error:
+            # An extender that fails may have bound the pod all the same: only a read is definite (K2).
             unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
             self._telling.line("sched.bind_result", info, call.node_name, span, unknown)
             result = await self._resolve(assumption, call.node_name)
+            if extender is not None and result.outcome is Outcome.ERROR:
+                result = msgspec.structs.replace(result, message=str(error))
         data = {"outcome": result.outcome.value, "resolved_how": result.resolved_how,
                 "unbind_count": info.unbind_count}  # fmt: skip
         if result.message:
             data["message"] = result.message
         self._telling.line("sched.bind_result", info, call.node_name, span, data, rv=result.rv)
         return result
+
+    def _extender_of(self, info: PodInfo) -> Extender | None:
+        return self._wires.extenders.binder_of(info) if self._wires.extenders is not None else None
 
     async def _resolve(self, assumption: Assumption, node: str) -> BindResult:
         """Return what became of a bind nobody answered: the watch tells, or a read that we repeat."""

@@ -29,6 +29,7 @@ from scheduler.framework.handle import Handle
 from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
 from scheduler.gating import Gating
 from scheduler.group_loop import GroupLoop
+from scheduler.holding import Holding
 from scheduler.leading import Leading, orphaned
 from scheduler.node_info import PodInfo
 from scheduler.pod_groups.entity import GroupInfo
@@ -72,6 +73,7 @@ class Scheduler:
         self._unbinding = seams.switches.flag("PodUnbinding")
         self._attempts_max = seams.switches.integer("unbind.max_attempts")
         self._wake = asyncio.Event()
+        self._holding = Holding()
         self._leading = Leading(wires.elector, wires.client, wires.recorder)
         self._telling = Telling(wires.recorder, seams.events)
         rules = rules_of(seams.switches)
@@ -87,10 +89,11 @@ class Scheduler:
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
-        wires.nodes.on_change(self._on_node)
-        wires.pods.on_change(self._on_pod)
+        hear = self._holding.hear
+        wires.nodes.on_change(partial(hear, self._on_node))
+        wires.pods.on_change(partial(hear, self._on_pod))
         for view, informer in wires.others.items():
-            informer.on_change(partial(self._on_other, view))
+            informer.on_change(partial(hear, partial(self._on_other, view)))
 
     # -- the door ----------------------------------------------------------------------------------------
 
@@ -111,6 +114,8 @@ class Scheduler:
         if hearts.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(wires.dispatcher.metrics())
+        if wires.extenders is not None:
+            found.update(wires.extenders.metrics())
         return found
 
     def configz(self) -> dict[str, Any]:
@@ -127,6 +132,13 @@ class Scheduler:
         Raises: LeadershipLost; StartError with exit code 1 when unbinding is off and a pod changed its node, as
         upstream exits then.
         """
+        try:
+            await self._run()
+        finally:
+            if self._wires.extenders is not None:
+                await self._wires.extenders.close()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._wires.nodes.run())
@@ -237,6 +249,7 @@ class Scheduler:
                 await self._sleep(now)
                 continue
             await self._schedule_one(queued, now, group)
+            self._holding.release()
             in_a_row += 1
             if in_a_row >= CYCLES_IN_A_ROW:
                 in_a_row = 0
@@ -257,7 +270,8 @@ class Scheduler:
     async def _schedule_one(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one scheduling cycle; on success the binding cycle goes its own way.
 
-        It waits for nothing, unless evictions or status patches are to be made and are not asynchronous.
+        It waits for nothing, unless extenders are to be asked, or evictions or status patches are to be made and are
+        not asynchronous.
         """
         hearts, info = self._hearts, queued.info
         if isinstance(info, GroupInfo):
@@ -280,7 +294,7 @@ class Scheduler:
             uid=info.uid,
             attempt=queued.attempts,
         )
-        result = hearts.profiles.of(info).cycle.schedule(info, now)
+        result = await self._choose(info, now)
         took_s = self._seams.clock.now() - now
         if self._recording is not None:
             self._recording.note(info, hearts.profiles.runner_of(info), result, now)
@@ -301,6 +315,14 @@ class Scheduler:
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
                 await self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
+
+    async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+        """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
+        profile, extenders = self._hearts.profiles.of(info), self._wires.extenders
+        if extenders is None or not extenders.are_interested(info):
+            return profile.cycle.schedule(info, now)
+        self._holding.hold()
+        return await extenders.schedule(profile, info, now)
 
     async def _no_node(self, queued: QueuedPod, result: Unschedulable, now: float, span: Span,
                        group: asyncio.TaskGroup) -> None:  # fmt: skip

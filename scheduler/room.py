@@ -11,6 +11,7 @@ from scheduler.decisions import Decisions
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
+from scheduler.extenders.asking import Extenders
 from scheduler.metrics import Metrics
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.queue import SchedulingQueue
@@ -53,3 +54,4 @@ class Wires:
     recorder: Recorder
     dispatcher: Dispatcher
     elector: Elector | None = None
+    extenders: Extenders | None = None

@@ -28,11 +28,17 @@ class Profile:
 
 
 class Profiles:
-    """The profiles by name, in the order of the configuration; there is at least one."""
+    """The profiles by name, in the order of the configuration; there is at least one.
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
+    `others`: who rejects pods of any profile without being a plugin, and the events that may change its no.
+    """
+
+    def __init__(
+        self, profiles: Sequence[Profile], others: Mapping[str, tuple[Registration, ...]] | None = None
+    ) -> None:
         self._by_name = {profile.name: profile for profile in profiles}
         self.names = tuple(self._by_name)
+        self._others = dict(others or {})
         # One queue has one order: that all profiles sort alike is validated.
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = profiles[0].runner.sort_key
 
@@ -63,4 +69,4 @@ class Profiles:
 
     def registrations(self) -> Mapping[str, Mapping[str, tuple[Registration, ...]]]:
         """Return, by profile and plugin, the events that may change its no: one plugin may hint by its arguments."""
-        return {name: profile.runner.registrations() for name, profile in self._by_name.items()}
+        return {name: {**profile.runner.registrations(), **self._others} for name, profile in self._by_name.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +19,9 @@ from scheduler.dispatcher.limited_client import LimitedClient
 from scheduler.dispatcher.limits import Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
+from scheduler.extenders.asking import Extenders
+from scheduler.extenders.transport import ExtenderTransport
+from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.handle import Handle
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
@@ -35,7 +38,7 @@ from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.room import Hearts, Wires
 from scheduler.runners import Profile, Profiles
-from scheduler.scheduling_cycle import Rotation, SchedulingCycle
+from scheduler.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
 from scheduler.waiting import WaitingPods
 from scheduler.world import WORLD_KINDS, ListedWorld
 from services.api.kinds.node import Node
@@ -54,7 +57,9 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """A finished pod holds nothing: to the scheduler it is gone (upstream's informer selects the same)."""
 
 
-def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
+def build(
+    config: SchedulerConfig, seams: Seams, to_extenders: Callable[[], ExtenderTransport] | None = None
+) -> Scheduler:
     """Return the room, ready to run. Raises: StartError when feature gates contradict each other."""
     switches, clock, random = seams.switches, seams.clock, seams.random
     if problem := missing_gate(switches):
@@ -66,11 +71,14 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
     nominator = Nominator()
     api = seams.transport.api()
 
-    def informer(view: type[V], field_selector: str = "") -> Informer[V]:
-        return Informer(api, view, clock=clock, random=random, field_selector=field_selector, keep_documents=False,
-                        events=seams.events)  # fmt: skip
+    def informer(view: type[V], field_selector: str = "", *, keep_documents: bool = False) -> Informer[V]:
+        return Informer(api, view, clock=clock, random=random, field_selector=field_selector,
+                        keep_documents=keep_documents, events=seams.events)  # fmt: skip
 
-    pods, waiting = informer(Pod, LIVE_PODS), WaitingPods()
+    is_extended = bool(configured.extenders)  # then whole objects are sent
+    nodes = informer(Node, keep_documents=is_extended)
+
+    pods, waiting = informer(Pod, LIVE_PODS, keep_documents=is_extended), WaitingPods()
     others: dict[type[View], Informer[Any]] = {view: informer(view) for view in WORLD_KINDS}
     handle = Handle(
         switches=switches,
@@ -90,7 +98,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
     wires = Wires(
         client=client,
         pods=pods,
-        nodes=informer(Node),
+        nodes=nodes,
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
         dispatcher=Dispatcher(
@@ -101,6 +109,7 @@ def build(config: SchedulerConfig, seams: Seams) -> Scheduler:
             parallelism=switches.integer("async_api.parallelism"),
         ),
         elector=config.elector(seams, LEASE),
+        extenders=_extenders(configured, cache, pods, nodes, to_extenders),
     )
     return Scheduler(config, seams, hearts, wires, handle, waiting, configured)
 
@@ -112,6 +121,16 @@ def _client(config: SchedulerConfig, seams: Seams) -> Client:
         return Client(api, seams.clock, seams.random, field_manager=config.scheduler_name)
     limits = Limits(qps, switches.integer("async_api.burst"), Sharing(switches.choice("async_api.client")))
     return LimitedClient(api, seams.clock, seams.random, limits, field_manager=config.scheduler_name)
+
+
+def _extenders(configured: Configured, cache: Cache, pods: Informer[Pod], nodes: Informer[Node],
+               to_extenders: Callable[[], ExtenderTransport] | None) -> Extenders | None:  # fmt: skip
+    if not configured.extenders:
+        return None
+    if to_extenders is None:
+        raise StartError(f"--config {configured.path}: extenders: there is no way to them from here: only schedulers "
+                         "that are processes of their own reach them")  # fmt: skip
+    return Extenders(configured.extenders, to_extenders(), cache, pods.lister.document, nodes.lister.document)
 
 
 def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
@@ -128,7 +147,10 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     configured = configured or Configured(switches)
     made = made or [MadeProfile(handle.profile, None, tuple(default_profile(handle)), None)]
     rotation = Rotation()
-    profiles = Profiles([_profile(handle, each, configured.percentage(each.percentage), rotation) for each in made])
+    profiles = Profiles(
+        [_profile(handle, each, configured.percentage(each.percentage), rotation) for each in made],
+        {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
+    )
     generation = switches.choice("gang.generation")
     make_queue = SchedulingQueue
     if handle.groups.is_on:

@@ -115,12 +115,14 @@ class Refusal(msgspec.Struct, frozen=True):
 class PostFilterResult:
     """What PostFilter achieved. `nominated_node`: None keeps the nomination, "" clears it.
 
-    `actions`: API calls to make (deletions of victims and the like), performed by the shell in order.
+    `actions`: API calls to make (deletions of victims and the like), performed by the shell in order. `asks`: what
+    somebody outside must be asked first; with the answer in the cycle state, PostFilter is run again.
     """
 
     status: Status
     nominated_node: str | None = None
     actions: tuple[Any, ...] = field(default=())
+    asks: tuple[Any, ...] = ()
 
 
 class Plugin(Protocol):

@@ -30,7 +30,7 @@ from scheduler.preemption import candidates, choice, eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.candidates import Candidate, Search
 from scheduler.preemption.dry_run import NodeWhatIf, nowhere
-from scheduler.preemption.extending import PreemptionExtender, ask_extenders
+from scheduler.preemption.extending import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
 from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
@@ -112,7 +112,8 @@ class DefaultPreemption:
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the node to wait for and whom to evict there, or why preemption does not help."""
-        self._handle.preempting.attempts += 1
+        if LEFT not in state.data:  # else the attempt goes on after a question
+            self._handle.preempting.attempts += 1
         result = self.decide(state, pod, columns, diagnosis)
         status = result.status
         if not status.message:
@@ -127,12 +128,15 @@ class DefaultPreemption:
         why_not = self._refusal(pod, columns, diagnosis)
         if why_not:
             return PostFilterResult(unschedulable(why_not))
-        found = self._search(state, pod, columns, diagnosis)
+        found = state.data.pop(SEARCHED, None) or self._search(state, pod, columns, diagnosis)
         if not found.candidates:
             if found.errors:
                 return PostFilterResult(Status(Code.ERROR, ("; ".join(found.errors),)))
             return PostFilterResult(unschedulable(found.message(diagnosis.node_count)), nominated_node="")
-        chosen = self._choose(pod, found)
+        if state.data.get(ASKING) and LEFT not in state.data:
+            state.data[SEARCHED] = found
+            return PostFilterResult(Status(Code.WAIT), asks=tuple(found.candidates))
+        chosen = self._choose(state, pod, found)
         if isinstance(chosen, Status):
             return PostFilterResult(chosen)
         preemptor = Preemptor(pod.uid, pod.priority, (pod,))
@@ -152,8 +156,8 @@ class DefaultPreemption:
             priority_of=self._units.priority_of,
         )
 
-    def _choose(self, pod: PodInfo, found: Search) -> Candidate | Status:
-        left = ask_extenders(self.extenders, pod, found.candidates)
+    def _choose(self, state: CycleState, pod: PodInfo, found: Search) -> Candidate | Status:
+        left = state.data[LEFT] if LEFT in state.data else ask_extenders(self.extenders, pod, found.candidates)
         if isinstance(left, Status):
             return left
         return choice.pick(left, random=self._handle.random if self._draws_node else None)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from scheduler.framework.interface import Code, Status, unschedulable
 from scheduler.node_info import PodInfo
 from scheduler.preemption.candidates import NO_CANDIDATE, Candidate
 from scheduler.preemption.victims import Victims
+
+ASKING: Final = "DefaultPreemption/extenders"
+"""Key of the cycle state: whether extenders must see the candidates before one is picked."""
+LEFT: Final = "DefaultPreemption/left"
+"""Key of the cycle state: the candidates they left, or the status that came instead."""
+SEARCHED: Final = "DefaultPreemption/search"
+"""Key of the cycle state: what was found, kept while they are asked."""
 
 
 class ExtenderError(Exception):

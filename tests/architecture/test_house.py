@@ -24,6 +24,7 @@ SHELLS = {
     "scheduler": {"binding", "evictions", "group_loop", "group_status", "leading", "loops", "recording", "waiting"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
     "scheduler.volumes": {"binding"},
+    "scheduler.extenders": {"asking", "http"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",

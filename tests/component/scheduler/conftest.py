@@ -107,10 +107,14 @@ class World:
         self.group = group
         switches = self.switches.replace(self.scheduler_switches)
         seams = self._seams("scheduler", SCHEDULER, switches)
-        self.scheduler = build_scheduler(SchedulerConfig(name="scheduler"), seams)
+        self.scheduler = self.build(seams)
         self.scheduler_task = group.create_task(self._end_quietly(self.scheduler.run()))
         self.tasks.append(self.scheduler_task)
         await self.until(lambda: self.scheduler.is_ready or self.scheduler_task.done())
+
+    def build(self, seams: Seams) -> Any:
+        """Make the scheduler; a story's own kind of world may make another."""
+        return build_scheduler(SchedulerConfig(name="scheduler"), seams)
 
     async def restart_scheduler(self) -> None:
         self.scheduler_task.cancel()
@@ -197,9 +201,9 @@ class World:
 def play():
     """Run a story: `play(story, switch=value)` with `story(world)` a coroutine function."""
 
-    def run(story: Any, *, seed: int = 0, **switches: Any) -> Any:
+    def run(story: Any, *, seed: int = 0, kind: Any = World, **switches: Any) -> Any:
         async def main() -> Any:
-            world = World({name.replace("__", "."): value for name, value in switches.items()})
+            world = kind({name.replace("__", "."): value for name, value in switches.items()})
             async with asyncio.TaskGroup() as group:
                 await world.start(group)
                 result = await story(world)

@@ -1,0 +1,1 @@
+"""Servers that have a say in scheduling: upstream's extenders, asked by HTTP during a cycle."""
