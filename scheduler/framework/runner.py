@@ -19,6 +19,7 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import Registration
 from scheduler.framework.forms import Forms, filter_one
 from scheduler.framework.interface import (
+    SKIP,
     SUCCESS,
     BindCall,
     Code,
@@ -116,6 +117,7 @@ class Runner:
         self._pure_scores = [e for e in pure if not isinstance(e.plugin, NormalizePlugin)]
         self._normalized_pure = [e for e in pure if isinstance(e.plugin, NormalizePlugin)]
         self._other_scores = [e for e in scores if e not in pure]
+        self._other_score_names = {e.name for e in self._other_scores}
         self._reserve = at("reserve")
         self._permit = at("permit")
         self._pre_bind = at("preBind")
@@ -166,6 +168,9 @@ class Runner:
         named_by: list[str] = []
         for plugin in self._pre_filter:
             answer = plugin.pre_filter(state, pod, columns)
+            if answer is SKIP:  # what most plugins say of most pods
+                state.skip_filter.add(plugin.name)
+                continue
             result = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
             if result.status.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
@@ -336,7 +341,7 @@ class Runner:
             elif not status.is_success:
                 text = f'running PreScore plugin "{plugin.name}": {status.message}'
                 return known.ranked, Status(Code.ERROR, (text,), plugin.name)
-        if not any(known.varies) and all(e.name in state.skip_score for e in self._other_scores):
+        if not any(known.varies) and self._other_score_names <= state.skip_score:
             # Constant normalised scores cannot change who is best.
             return (known.ranked if not found.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
         total = known.total.copy()
