@@ -86,7 +86,8 @@ class Deletes:
 
 def says(world, name, text):
     async def check():
-        return text in world.condition(await world.get(name))["message"]
+        status = (await world.get(name))["status"]
+        return "conditions" in status and text in world.condition({"status": status})["message"]
 
     return check
 
@@ -326,3 +327,16 @@ def test_a_pod_that_is_deleted_while_it_waits_stops_waiting(play, patient):
         return await world.until(lambda: world.scheduler.metrics()['scheduler_goroutines{operation="binding"}'] == 0)
 
     assert play(story) < 1
+
+
+def test_preemption_3_5_an_eviction_that_fails_while_the_loop_waits_is_told_and_nominates_nobody(play):
+    async def story(world):
+        world.hook = deletes = Deletes(fails="v")
+        await world.node("n1")
+        await pod(world, "v", "4")
+        await world.until(world.bound("v"))
+        await pod(world, "p", "4", 1000)
+        await world.until(says(world, "p", "preemption: not all victims on node n1 could be evicted"))
+        return deletes.sent, (await world.get("p"))["status"].get("nominatedNodeName", "")
+
+    assert play(story, SchedulerAsyncPreemption=False) == ([], "")
