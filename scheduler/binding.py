@@ -18,6 +18,7 @@ from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.failing import FailureHandler
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import BindCall, Code, Status
+from scheduler.framework.watching import status_of
 from scheduler.node_info import PodInfo
 from scheduler.preemption.extending import ExtenderError
 from scheduler.queue import QueuedPod
@@ -99,7 +100,7 @@ class Binder:
         if waits:
             began = self._seams.clock.now()
             status = await self.waiting.wait(info, waits)
-            self._hearts.metrics.permit_wait_seconds.observe(self._seams.clock.now() - began)
+            self._hearts.metrics.permit_waited(status_of(status), self._seams.clock.now() - began)
             if not status.is_success:
                 return status
         if not has_work:

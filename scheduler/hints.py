@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.framework.events import ClusterEvent, Hint, Registration
+from scheduler.framework.watching import Turns
 from scheduler.queued_pod import QueuedPod
 
 
@@ -22,6 +23,14 @@ class Strategy(Enum):
     IMMEDIATELY = 2
 
 
+class QueueWatch(Protocol):
+    """Where the times of hints and events go. `now`: monotonic seconds."""
+
+    def now(self) -> float: ...  # noqa: D102
+    def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None: ...  # noqa: D102
+    def event(self, event: str, took_s: float) -> None: ...  # noqa: D102
+
+
 class Hints:
     """`by_profile`: registrations by schedulerName and plugin; `default` for pods of any other name."""
 
@@ -30,6 +39,8 @@ class Hints:
         self._default = dict(default)
         self._by_profile = dict(by_profile)
         self._interest: dict[ClusterEvent, list[str]] = {}
+        self.watch: QueueWatch | None = None
+        self._turns = Turns()
 
     def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
         """Return what the plugin registered in the pod's profile."""
@@ -63,15 +74,26 @@ class Hints:
             if found is not Strategy.SKIP and not is_pending:
                 continue
             for registration in self.registered(queued, plugin):
-                if event.matches(registration.event) and _says_queue(registration, queued, old, new):
+                if not event.matches(registration.event):
+                    continue
+                if self._says_queue(registration, plugin, queued, event, old, new):
                     if is_pending:
                         return Strategy.IMMEDIATELY
                     found = Strategy.AFTER_BACKOFF
                     break
         return found
 
+    def _says_queue(self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent,
+                    old: Any, new: Any) -> bool:  # fmt: skip
+        if self.watch is None or not self._turns.is_next():
+            return _is_promising(registration, queued, old, new)
+        began = self.watch.now()
+        answer = _is_promising(registration, queued, old, new)
+        self.watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, self.watch.now() - began)
+        return answer
 
-def _says_queue(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
+
+def _is_promising(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
     if registration.hint is None:
         return True
     try:

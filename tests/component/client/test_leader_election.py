@@ -107,7 +107,8 @@ def test_the_second_candidate_leads_once_the_silent_leaders_lease_ran_out_and_th
     lost, given_up, taken, epoch, first, second = play(story)
 
     assert isinstance(lost, LeadershipLost)
-    assert (first.is_leader, second.is_leader) == (False, True)
+    assert first.metrics() == {'leader_election_master_status{name="seat"}': 0.0}
+    assert second.metrics() == {'leader_election_master_status{name="seat"}': 1.0}
     assert epoch == "kube-system/seat/1"
     assert 7.0 < given_up <= 10.1 < 12.0 < taken <= 15 + 2.4
 

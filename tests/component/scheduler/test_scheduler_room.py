@@ -379,3 +379,19 @@ def test_the_bind_carries_on_the_trace_of_the_pods_creation(play):
 
     assert names["bind pod"].trace_id == names["schedule pod"].trace_id
     assert names["bind pod"].parent == names["schedule pod"].span_id
+
+
+def test_scheduler_queue_and_cycles_17_a_nomination_that_does_not_fit_is_cleared_by_the_failure(play):
+    async def story(world):
+        await world.node("n9", cpu="1")
+        await world.pod("p", cpu="2", schedulingGates=[{"name": "wait"}])
+        nominated = {"status": {"nominatedNodeName": "n9"}}
+        await world.admin.patch("pods", Key("default", "p"), nominated, subresource="status")
+        await world.admin.patch("pods", Key("default", "p"), {"spec": {"schedulingGates": None}})
+        await world.until(lambda: world.said("sched.attempt", "p"))
+        await asyncio.sleep(1)
+        return await world.get("p")
+
+    pod = play(story)
+
+    assert not pod["status"].get("nominatedNodeName")
