@@ -111,6 +111,7 @@ class Scheduler:
         found.update(wires.recorder.metrics())
         found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
+        found.update(hearts.profiles.batching_samples())
         if hearts.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(wires.dispatcher.metrics())

@@ -6,7 +6,7 @@ A pod belongs to the profile whose name is its `spec.schedulerName`, for life. S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,15 @@ class Profiles:
     def of(self, pod: PodInfo) -> Profile:
         """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
         return self._by_name[pod.spec.scheduler_name]
+
+    def batching_samples(self) -> Iterator[tuple[str, float]]:
+        """Yield what became of hints and batches, by profile (KEP-5598)."""
+        for name, profile in self._by_name.items():
+            batching = profile.cycle.batching
+            for result, count in batching.attempts.items() if batching is not None else ():
+                yield f'scheduler_batch_attempts_total{{profile="{name}",result="{result}"}}', count
+            for reason, count in batching.flushed.items() if batching is not None else ():
+                yield f'scheduler_batch_cache_flushed_total{{profile="{name}",reason="{reason}"}}', count
 
     def runner_of(self, pod: PodInfo) -> Runner:
         """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""

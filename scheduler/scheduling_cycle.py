@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.batching import Batching
 from scheduler.cache import Cache
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
@@ -114,29 +115,37 @@ def nodes_to_find(node_count: int, percentage: int) -> int:
 
 
 class Rotation:
-    """Where a sampled search begins, as a position in the visiting order; all profiles share it."""
+    """Where a sampled search begins, as a position in the visiting order, and the number of cycles; of all profiles."""
 
-    __slots__ = ("next_start",)
+    __slots__ = ("cycle", "next_start")
 
     def __init__(self) -> None:
         self.next_start = 0
+        self.cycle = 0
 
 
 class SchedulingCycle:
     """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
 
     def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *,
-                 percentage: int = 100, rotation: Rotation | None = None) -> None:  # fmt: skip
+                 percentage: int = 100, rotation: Rotation | None = None,
+                 batching: Batching | None = None) -> None:  # fmt: skip
         self._cache = cache
         self._runner = runner
         self._nominator = nominator
         self._random = random
         self._percentage = percentage
         self.rotation = rotation if rotation is not None else Rotation()
+        self.batching = batching
 
     def schedule(self, pod: PodInfo, now: float, *,
                  with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
-        """Return the node for the pod, or why there is none. Changes nothing but the rotation."""
+        """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
+        self.rotation.cycle += 1
+        if self.batching is not None and self._cache.columns.slots:
+            hinted = self.batching.hint(pod, now, self.rotation.cycle)
+            if hinted is not None:
+                return self.only(hinted[0], hinted[1], 2)
         filtered = self.filter(pod, now)
         if isinstance(filtered, CycleError):
             return filtered
@@ -184,11 +193,14 @@ class SchedulingCycle:
         if not status.is_success:
             return CycleError(status.message)
         extra = opinion.scores if opinion is not None else None
+        batching = self.batching if opinion is None else None
         if extra is not None:
             totals = np.where(found.mask, totals + extra, -1.0)
         best = (totals == totals.max()).nonzero()[0]
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
         row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
+        if batching is not None:
+            batching.store(pod, state, found, totals, row)
         rows = _reported(row, best, found, count)
         nodes = columns.nodes
         by_plugin, weights = runner.scores_of(state, found, rows), runner.weights

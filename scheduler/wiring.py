@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from scheduler.batching import Batching
 from scheduler.cache import Cache
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
@@ -194,6 +195,10 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
 def _profile(handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation) -> Profile:
     points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
     runner = Runner(made.plugins, points)
+    batching = None
+    if handle.switches.flag("OpportunisticBatching"):
+        batching = Batching(handle.cache, runner, handle.nominator, handle.random,
+                            is_exact=handle.switches.choice("batching.validity") == "unchanged")  # fmt: skip
     cycle = SchedulingCycle(handle.cache, runner, handle.nominator, handle.random, percentage=percentage,
-                            rotation=rotation)  # fmt: skip
+                            rotation=rotation, batching=batching)  # fmt: skip
     return Profile(made.name, runner, cycle, points)

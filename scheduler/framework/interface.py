@@ -216,6 +216,19 @@ class RowPure(Protocol):
 
 
 @runtime_checkable
+class Signs(Protocol):
+    """Says which pods it treats alike, on every node, although it is not row-pure (KEP-5598, Sign).
+
+    None: it cannot tell. A filter or score that is neither row-pure nor signs keeps pods from being batched,
+    unless it bows out for them.
+    """
+
+    name: str
+
+    def sign(self, pod: PodInfo) -> Hashable | None: ...
+
+
+@runtime_checkable
 class PodSetPlugin(Protocol):
     """Filters whose state must follow pods that are added to or removed from a node for a what-if.
 

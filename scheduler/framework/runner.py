@@ -5,9 +5,9 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from scheduler.framework.interface import (
     RowPure,
     ScorePlugin,
     Scores,
+    Signs,
     Status,
     UsesFilters,
 )
@@ -59,6 +60,14 @@ class Enabled:
         """The plugin's name."""
         name: str = self.plugin.name
         return name
+
+
+class Prepared(NamedTuple):
+    """What PreFilter said: a no for all nodes, or perhaps the only nodes worth looking at and who named them."""
+
+    rejection: Status | None
+    node_names: tuple[str, ...] | None = None
+    named_by: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -133,6 +142,10 @@ class Runner:
         row_pure = [p for p in plugins if isinstance(p, RowPure)]
         self._forms = Forms(plugins)
         self._crowding = Crowding(self._filter_crowded)
+        others = {p.name: p for p in (*self._other_filters, *(e.plugin for e in self._other_scores))}
+        self._signing = [p for p in others.values() if isinstance(p, Signs)]
+        self._unsigned_filters = [p.name for p in self._other_filters if not isinstance(p, Signs)]
+        self._unsigned_scores = [e.name for e in self._other_scores if not isinstance(e.plugin, Signs)]
         self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
         for plugin in plugins:
             if isinstance(plugin, UsesFilters):
@@ -164,6 +177,19 @@ class Runner:
     def filter(self, state: CycleState, pod: PodInfo, columns: Columns,
                nominator: Nominator | None = None) -> Feasible:  # fmt: skip
         """Return the rows where every filter says yes."""
+        prepared = self.pre_filter(state, pod, columns)
+        if prepared.rejection is not None:
+            return Feasible(columns.full(False), None, True, rejection=prepared.rejection)
+        remembered = self._templates.recall(state, pod, columns)
+        mask = remembered.mask
+        found = Feasible(mask, remembered, False)
+        if prepared.node_names is not None:
+            found.node_names, found.node_names_by = prepared.node_names, prepared.named_by
+            mask = mask & columns.mask_of(found.node_names)
+        return self._filter_rest(state, pod, columns, nominator, found, mask)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
+        """Run PreFilter; who bows out is noted in the state."""
         names: set[str] | None = None
         named_by: list[str] = []
         for plugin in self._pre_filter:
@@ -175,16 +201,16 @@ class Runner:
             if result.status.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
             elif not result.status.is_success:
-                return Feasible(columns.full(False), None, True, rejection=_of(result.status, plugin))
+                return Prepared(_of(result.status, plugin))
             elif result.node_names is not None:
                 named_by.append(plugin.name)
                 names = set(result.node_names) if names is None else names & set(result.node_names)
-        remembered = self._templates.recall(state, pod, columns)
-        mask = remembered.mask
-        found = Feasible(mask, remembered, False)
-        if names is not None:
-            found.node_names, found.node_names_by = tuple(sorted(names)), tuple(named_by)
-            mask = mask & columns.mask_of(found.node_names)
+        return Prepared(None, None if names is None else tuple(sorted(names)), tuple(named_by))
+
+    def _filter_rest(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator | None,
+                     found: Feasible, mask: Mask) -> Feasible:  # fmt: skip
+        remembered = found.remembered
+        assert remembered is not None
         for other in self._other_filters:
             if other.name in state.skip_filter:
                 continue
@@ -234,6 +260,28 @@ class Runner:
         for plugin in self._pod_set:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, node)
+
+    # -- signing (KEP-5598) ------------------------------------------------------------------------------
+
+    def template_of(self, pod: PodInfo) -> int:
+        """Return a number that pods share for whom the row-pure plugins answer alike."""
+        return self._templates.signature(pod)
+
+    def row_fits(self, state: CycleState, pod: PodInfo, columns: Columns, row: int) -> bool:
+        """Return what the row-pure filters say of one row, by heart."""
+        return bool(self._templates.recall(state, pod, columns).mask[row])
+
+    def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
+        """Return what the plugins beyond the template sign the pod with; None when one cannot, and has a say in it.
+
+        After PreFilter; with `of_scores` after PreScore, too.
+        """
+        if any(name not in state.skip_filter for name in self._unsigned_filters):
+            return None
+        if of_scores and any(name not in state.skip_score for name in self._unsigned_scores):
+            return None
+        found = tuple([plugin.sign(pod) for plugin in self._signing])
+        return None if None in found else found
 
     def has_only_row_filters(self, state: CycleState) -> bool:
         """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""

@@ -8,7 +8,8 @@ finding the best.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,9 +57,19 @@ class Templates:
         self._made = 0
         self._remembered: OrderedDict[int, Remembered] = OrderedDict()
 
+    @contextmanager
+    def asking(self, filters: Sequence[Any], scores: Sequence[Any], normalized: Sequence[Any]) -> Iterator[None]:
+        """Ask these, which answer as the own plugins do, for a while."""
+        own = self._filters, self._scores, self._normalized
+        self._filters, self._scores, self._normalized = filters, scores, normalized
+        try:
+            yield
+        finally:
+            self._filters, self._scores, self._normalized = own
+
     def recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
         """Return the row-pure answers for the pod's template, brought up to date."""
-        signature = self._signature(pod)
+        signature = self.signature(pod)
         known = self._remembered.get(signature)
         log = columns.log
         if known is not None and known.epoch == columns.epoch:
@@ -78,7 +89,8 @@ class Templates:
             self._remembered.popitem(last=False)
         return known
 
-    def _signature(self, pod: PodInfo) -> int:
+    def signature(self, pod: PodInfo) -> int:
+        """Return the template's number: equal for pods whom every row-pure plugin treats alike."""
         signature = pod.signature
         if signature is None:
             if len(self._signatures) >= SIGNATURES_MAX:

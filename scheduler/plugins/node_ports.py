@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
@@ -27,6 +27,10 @@ class NodePorts:
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without host ports."""
         return SUCCESS if pod.ports else SKIP
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Only the ports count."""
+        return pod.ports
 
     def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no when a wanted port is in use."""

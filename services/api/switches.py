@@ -206,6 +206,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("PodGroupPreemptionPolicy", False, "feature gate: a pod group has a preemptionPolicy", "preemption 1"),
     Switch("OpportunisticBatching", True, "feature gate: a like pod tries the next best node first (KEP-5598)",
            "scheduler-queue-and-cycles 8"),
+    Switch("batching.validity", "unchanged", "what ends a batch: any change of another node, so that the answer is a "
+           "full cycle's, or its age of 500 ms alone, as upstream", "scheduler-queue-and-cycles 8",
+           ("unchanged", "age")),
     Switch("gang.generation", "W2", "how a gang's quorum is enforced: W0 waits at Permit (1.35), W1 is a group cycle "
            "with Permit (1.36), W2 decides by PlacementFeasible (1.37), W3 drops Permit", "preemption 6.3",
            ("W2", "W0", "W1", "W3", "off")),
