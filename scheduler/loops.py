@@ -295,6 +295,7 @@ class Scheduler:
             uid=info.uid,
             attempt=queued.attempts,
         )
+        hearts.profiles.attempt()
         result = await self._choose(info, now)
         took_s = self._seams.clock.now() - now
         if self._recording is not None:

@@ -7,12 +7,13 @@ A pod belongs to the profile whose name is its `spec.schedulerName`, for life. S
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler.framework.events import Registration
 from scheduler.framework.interface import Status
 from scheduler.framework.runner import Runner
+from scheduler.framework.watching import Turns, Watch, WatchedRunner
 from scheduler.node_info import PodInfo
 from scheduler.scheduling_cycle import SchedulingCycle
 
@@ -39,15 +40,28 @@ class Profiles:
         self._by_name = {profile.name: profile for profile in profiles}
         self.names = tuple(self._by_name)
         self._others = dict(others or {})
+        self._watched: dict[str, Profile] = {}
+        self._attempts = Turns()
+        self._current = self._by_name
         # One queue has one order: that all profiles sort alike is validated.
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = profiles[0].runner.sort_key
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def watch(self, watch: Watch) -> None:
+        """Have one attempt in ten watched from now on."""
+        for name, profile in self._by_name.items():
+            runner = WatchedRunner(profile.runner, watch, name)
+            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.asking(runner))
+
+    def attempt(self) -> None:
+        """Begin a new attempt: until the next one everybody gets the plain profiles, or their watched twins."""
+        self._current = self._watched if self._watched and self._attempts.is_next() else self._by_name
+
     def of(self, pod: PodInfo) -> Profile:
         """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
-        return self._by_name[pod.spec.scheduler_name]
+        return self._current[pod.spec.scheduler_name]
 
     def batching_samples(self) -> Iterator[tuple[str, float]]:
         """Yield what became of hints and batches, by profile (KEP-5598)."""
@@ -60,7 +74,7 @@ class Profiles:
 
     def runner_of(self, pod: PodInfo) -> Runner:
         """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
-        return self._by_name[pod.spec.scheduler_name].runner
+        return self._current[pod.spec.scheduler_name].runner
 
     def lineup(self, name: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
         """Return who runs where in the profile of that name, as KubeSchedulerConfiguration writes it."""

@@ -138,6 +138,11 @@ class SchedulingCycle:
         self.rotation = rotation if rotation is not None else Rotation()
         self.batching = batching
 
+    def asking(self, runner: Runner) -> SchedulingCycle:
+        """Return the same cycle with another runner; they take turns."""
+        return SchedulingCycle(self._cache, runner, self._nominator, self._random, percentage=self._percentage,
+                               rotation=self.rotation)  # fmt: skip
+
     def schedule(self, pod: PodInfo, now: float, *,
                  with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
         """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""

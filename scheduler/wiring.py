@@ -94,7 +94,7 @@ def build(
         groups=PodGroups(is_on=switches.flag("GenericWorkload")),
         waiting=waiting,
     )
-    hearts = hearts_of(handle, configured, configured.profiles(config.plugin, handle))
+    hearts = hearts_of(handle, configured, configured.profiles(config.plugin, handle), clock.now)
     client = _client(config, seams)
     wires = Wires(
         client=client,
@@ -139,10 +139,12 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
     return live is not None and live.metadata.uid == victim.uid and live.metadata.deletion_timestamp is None
 
 
-def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = ()) -> Hearts:
+def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = (),
+              now: Callable[[], float] | None = None) -> Hearts:  # fmt: skip
     """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them.
 
-    Without profiles that were made there is one, the default profile, called `handle.profile`.
+    Without profiles that were made there is one, the default profile, called `handle.profile`. `now`: monotonic
+    seconds, to time plugins, hints and events by; None: nobody is timed.
     """
     switches = handle.switches
     configured = configured or Configured(switches)
@@ -171,6 +173,10 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
         backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
     )
+    metrics = Metrics(profiles.names[0], now)
+    if now is not None:
+        profiles.watch(metrics)
+        queue.watch(metrics)
     return Hearts(
         cache=handle.cache,
         queue=queue,
@@ -187,7 +193,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             groups=handle.groups if handle.groups.is_on else None,
         ),
         decisions=Decisions(),
-        metrics=Metrics(profiles.names[0]),
+        metrics=metrics,
         group_cycle=GroupCycle(handle, profiles) if handle.groups.is_on else None,
     )
 
