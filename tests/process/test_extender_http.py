@@ -1,0 +1,129 @@
+"""Extenders over real HTTP: the transport by itself, and a scheduler process that asks."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+from aiohttp import web
+
+from scheduler.configuration.document import Extender
+from scheduler.extenders.http import HttpTransport
+from scheduler.preemption.extending import ExtenderError
+from services.scenarios.run import load_story, run_as_processes
+
+
+class Server:
+    """An HTTP server in a thread of its own. `asked`: what was posted."""
+
+    def __init__(self, **answers):
+        self._answers = answers
+        self.asked = []
+        self.url = ""
+
+    async def _answer(self, request):
+        question = await request.json()
+        self.asked.append(question)
+        return await self._answers[request.match_info["verb"]](question)
+
+    async def _serve(self, ready, stop):
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/extender/{verb}", self._answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/extender"
+        ready.set()
+        await asyncio.get_running_loop().run_in_executor(None, stop.wait)
+        await runner.cleanup()
+
+    @contextlib.contextmanager
+    def running(self):
+        ready, stop = threading.Event(), threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready, stop)))
+        thread.start()
+        try:
+            assert ready.wait(10)
+            yield self
+        finally:
+            stop.set()
+            thread.join(10)
+
+
+async def echo(question):
+    return web.json_response(question)
+
+
+async def refuse(question):
+    return web.Response(status=503)
+
+
+async def dawdle(question):
+    await asyncio.sleep(0.5)
+    return web.json_response({})
+
+
+def post(server, verb, timeout_s=5.0):
+    async def once():
+        transport = HttpTransport()
+        try:
+            return await transport.post(Extender(url_prefix=server.url), f"{server.url}/{verb}", b'{"a": 1}', timeout_s)
+        finally:
+            await transport.close()
+
+    return asyncio.run(once())
+
+
+def test_the_body_of_a_good_answer_comes_back():
+    with Server(echo=echo).running() as server:
+        assert b'{"a": 1}' == post(server, "echo")
+
+
+def test_every_other_end_is_an_error_that_names_the_url():
+    with Server(refuse=refuse, dawdle=dawdle).running() as server:
+        with pytest.raises(ExtenderError) as status:
+            post(server, "refuse")
+        with pytest.raises(ExtenderError) as late:
+            post(server, "dawdle", 0.05)
+        url = server.url
+    with pytest.raises(ExtenderError) as gone:
+        post(server, "refuse")
+
+    assert f"failed refuse with extender at URL {url}/refuse, code 503" == str(status.value)
+    assert f'Post "{url}/dawdle": no answer within 0.05 s' == str(late.value)
+    assert str(gone.value).startswith(f'Post "{url}/refuse": Cannot connect')
+
+
+def test_a_scheduler_process_asks_its_extender(tmp_path):
+    async def only_n2(question):
+        return web.json_response({"nodenames": [name for name in question["NodeNames"] if name == "n2"]})
+
+    with Server(filter=only_n2).running() as server:
+        tmp_path.joinpath("scheduler.yaml").write_text(f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: second
+extenders:
+- urlPrefix: {server.url}
+  filterVerb: filter
+  nodeCacheCapable: true
+""")
+        story = tmp_path / "story.txt"
+        story.write_text("""# Extended
+limit 60s
+scheduler-config scheduler.yaml
+nodes n1..n3 cpu=8
+pod a cpu=1
+pod b cpu=1 scheduler=second
+expect within 20s each pods phase == Running
+expect each pods spec.nodeName == n2
+expect within 10s count events reason=Scheduled reportingComponent=second == 1
+""")
+
+        result = run_as_processes(load_story(story), engine="memory", data_dir=tmp_path / "mesh")
+
+    assert [] == [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    assert {"a", "b"} == {question["Pod"]["metadata"]["name"] for question in server.asked}
