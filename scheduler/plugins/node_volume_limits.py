@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.columns import Columns, Floats
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
@@ -72,6 +72,37 @@ class _Limits(NamedTuple):
     migrated: frozenset[str]
 
 
+class _Rooms:
+    """The nodes' limits as columns, a driver each, until rows come or go."""
+
+    def __init__(self) -> None:
+        self._known_as: tuple[int, int] = (-1, -1)
+        self._by_driver: dict[str, Floats] = {}
+
+    def of(self, columns: Columns, limits: Mapping[str, _Limits], drivers: Iterable[str]) -> Floats:
+        """Return each row's lowest limit of these drivers, infinite without one.
+
+        Where plugins have migrated, volumes without a claim count too: there it is -1, so that nobody relies on it.
+        """
+        if self._known_as != (columns.epoch, columns.layout):
+            self._known_as = (columns.epoch, columns.layout)
+            self._by_driver = {}
+        lowest = np.full(columns.capacity, np.inf)
+        for driver in drivers:
+            if driver not in self._by_driver:
+                self._by_driver[driver] = self._column(columns, limits, driver)
+            lowest = np.minimum(lowest, self._by_driver[driver])
+        return lowest
+
+    def _column(self, columns: Columns, limits: Mapping[str, _Limits], driver: str) -> Floats:
+        column = np.full(columns.capacity, np.inf)
+        for name, limit in limits.items():
+            row = columns.slots.get(name)
+            if row is not None and driver in limit.by_driver:
+                column[row] = -1 if limit.migrated else limit.by_driver[driver]
+        return column
+
+
 def limits_of(node: CSINode) -> dict[str, int]:
     """Return how many volumes each driver can attach on the node; a driver without a limit is left out."""
     return {
@@ -89,12 +120,14 @@ class NodeVolumeLimits:
     def __init__(self, handle: Handle) -> None:
         self._world = handle.world
         self._limits: dict[str, _Limits] = {}
+        self._rooms = _Rooms()
         for node in handle.world.all(CSINode):
             self._csi_node_changed(Change(None, node))
         handle.world.on_change(CSINode, self._csi_node_changed)
 
     def _csi_node_changed(self, change: Change[CSINode]) -> None:
         node, name = change.new, change.object.metadata.name
+        self._rooms = _Rooms()
         by_driver = limits_of(node) if node is not None else {}
         if node is None or not by_driver:
             self._limits.pop(name, None)
@@ -173,22 +206,19 @@ class NodeVolumeLimits:
         if notes.missing:
             return columns.full(False)
         wanted = notes.wanted
-        drivers = dict.fromkeys(each.driver for each in wanted)
-        refused: list[int] = []
-        used = columns.claim_count
-        for name, limits in self._limits.items():
-            row = columns.slots.get(name)
-            lowest = min((limits.by_driver[driver] for driver in drivers if driver in limits.by_driver), default=None)
-            if row is None or lowest is None or (not limits.migrated and used[row] + len(wanted) <= lowest):
-                continue
-            node = columns.nodes[row]
-            if node is not None and not self._fits(wanted, node, limits):
-                refused.append(row)
+        room = self._rooms.of(columns, self._limits, dict.fromkeys(each.driver for each in wanted))
+        # All claims of a node together are at least as many as the volumes of one driver.
+        near = columns.claim_count + len(wanted) > room
+        refused = [row for row in near.nonzero()[0].tolist() if not self._fits_row(wanted, columns.nodes[row])]
         if not refused:
             return None
         mask = columns.full(True)
-        mask[np.array(refused, np.intp)] = False
+        mask[refused] = False
         return mask
+
+    def _fits_row(self, wanted: Iterable[Attachable], node: NodeInfo | None) -> bool:
+        limits = self._limits.get(node.name) if node is not None else None
+        return node is None or limits is None or self._fits(wanted, node, limits)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """A claim that does not exist is no matter of room."""

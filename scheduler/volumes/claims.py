@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.framework.interface import Status, failed, unresolvable
 from scheduler.node_info import PodInfo
 from scheduler.volumes.assumed import AssumedVolumes
+from scheduler.volumes.index import VolumeIndex
 from scheduler.world import World
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
@@ -53,6 +54,7 @@ class ClaimReader:
     def __init__(self, world: World, assumed: AssumedVolumes) -> None:
         self._world = world
         self._assumed = assumed
+        self._volumes = VolumeIndex(world)
 
     def claim(self, key: Key) -> PersistentVolumeClaim | None:
         """Return the claim as it is believed to be."""
@@ -101,12 +103,10 @@ class ClaimReader:
     def _offer(self, found: PodClaims) -> None:
         """Find the volumes that the waiting claims could have."""
         found.waiting.sort(key=lambda claim: claim.requested_bytes)
-        if all(claim.selected_node for claim in found.waiting):
-            return
-        volumes = [self._assumed.volumes.of(volume) for volume in self._world.all(PersistentVolume)]
         for claim in found.waiting:
-            of_class = [volume for volume in volumes if volume.storage_class == claim.storage_class]
-            found.offers[claim.metadata.uid] = candidates(claim, of_class)
+            if not claim.selected_node:
+                known = (self._assumed.volumes.of(volume) for volume in self._volumes.for_claim(claim))
+                found.offers[claim.metadata.uid] = candidates(claim, known)
 
     def _making(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Making:
         driver = self._world.get(CSIDriver, Key("", storage_class.provisioner))
