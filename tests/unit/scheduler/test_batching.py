@@ -139,6 +139,14 @@ def test_while_the_last_node_takes_one_more_a_full_cycle_decides():
     assert (room.hints, room.flushed["node_not_full"]) == (0, 2)
 
 
+def test_so_it_does_where_a_plugin_beyond_the_template_is_asked(monkeypatch):
+    room = Room(monkeypatch, Asked()).nodes(4)
+    for i in range(3):
+        room.place(a.pod(f"p{i}", cpu="1"))
+
+    assert (room.hints, room.flushed["node_not_full"]) == (0, 2)
+
+
 def test_a_changed_node_ends_the_batch_unless_only_its_age_counts():
     def story(**switches: Any) -> Room:
         room = Room(**switches).nodes(4)
