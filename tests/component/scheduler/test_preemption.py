@@ -68,13 +68,13 @@ def test_preemption_01_a_victim_is_marked_deleted_and_told_and_the_preemptor_bou
 class Deletes:
     """The scheduler's deletes that reached the server, by pod; `fails` and `hangs` once each for these pods."""
 
-    def __init__(self, *, fails="", hangs=""):
-        self.sent, self._fails, self._hangs = [], fails, hangs
+    def __init__(self, *, fails="", hangs="", fails_after_s=0.5):
+        self.sent, self._fails, self._hangs, self._fails_after_s = [], fails, hangs, fails_after_s
 
     async def __call__(self, request, call):
         if request.verb == "delete" and request.name == self._fails:
             self._fails = ""
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(self._fails_after_s)
             return Response(code=500, body=b'{"message":"etcd is away","code":500}')
         if request.verb == "delete" and request.name == self._hangs:
             self._hangs = ""
@@ -340,3 +340,18 @@ def test_preemption_3_5_an_eviction_that_fails_while_the_loop_waits_is_told_and_
         return deletes.sent, (await world.get("p"))["status"].get("nominatedNodeName", "")
 
     assert play(story, SchedulerAsyncPreemption=False) == ([], "")
+
+
+def test_a_victim_that_still_looks_alive_is_not_deleted_again(play):
+    async def story(world):
+        world.hook = deletes = Deletes(fails="v1", fails_after_s=0.0)
+        await world.node("n1", cpu="3")
+        for name, priority in (("v1", 30), ("v2", 20), ("v3", 10)):
+            await pod(world, name, "1", priority, grace=30)
+            await world.until(world.bound(name))
+        world.network.profile("scheduler").watch_delay_s = 2.0
+        await pod(world, "p", "3", 1000)
+        await world.until(lambda: "v3" in deletes.sent)
+        return sorted(deletes.sent)
+
+    assert play(story) == ["v1", "v2", "v3"]

@@ -11,6 +11,7 @@ from scheduler.plugins.default_preemption import DefaultPreemptionArgs
 from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick
 from scheduler.preemption.extending import ExtenderError, ask_extenders
+from scheduler.preemption.progress import Preempting
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
 from scheduler.preemption.victims import Victims
 from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
@@ -373,3 +374,19 @@ def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_room_ther
     attempt = Attempt(world, a.pod("p", cpu="1", priority=100, affinity=apart))
 
     assert (attempt.node, attempt.victims) == ("n1", ["x1"])
+
+
+def test_preemption_4_while_the_last_victim_is_evicted_its_own_state_opens_the_gate(a):
+    staying = {"last"}
+    preempting, last = Preempting(lambda pod: pod.uid in staying), PodInfo(a.pod("last"))
+    seen = [preempting.is_running("p")]
+    preempting.begin("p")
+    seen.append(preempting.is_running("p"))
+    preempting.come_to_last("p", last)
+    seen.append(preempting.is_running("p"))
+    staying.clear()
+    seen.append(preempting.is_running("p"))
+    preempting.end("p")
+
+    assert seen == [False, True, True, False]
+    assert not preempting.is_running("p")
