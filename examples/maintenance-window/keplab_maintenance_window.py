@@ -44,6 +44,4 @@ class MaintenanceWindow:
         return [Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ANNOTATION))]
 
 
-PLUGIN = PluginEntry(
-    "MaintenanceWindow", MaintenanceWindow, args=MaintenanceWindowArgs, default_args=lambda s: MaintenanceWindowArgs()
-)
+PLUGIN = PluginEntry("MaintenanceWindow", MaintenanceWindow, args=MaintenanceWindowArgs)

@@ -42,4 +42,4 @@ class NumaScore:
         return np.array([score_of(value, cpus) for value in (None, *values)], np.float64)[ids]
 
 
-PLUGIN = PluginEntry("NumaScore", NumaScore, args=NumaScoreArgs, default_args=lambda switches: NumaScoreArgs())
+PLUGIN = PluginEntry("NumaScore", NumaScore, args=NumaScoreArgs)

@@ -26,9 +26,16 @@ def _no_args(switches: Switches) -> Args:
 
 @dataclass(frozen=True)
 class PluginEntry:
-    """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none."""
+    """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
+
+    Without `default_args` they are what the class itself defaults to, whatever the switches.
+    """
 
     name: str
     make: Callable[[Any, Handle], Any]
     args: type[Args] = Args
     default_args: Callable[[Switches], Args] = _no_args
+
+    def __post_init__(self) -> None:
+        if self.default_args is _no_args:
+            object.__setattr__(self, "default_args", lambda switches: self.args())

@@ -38,6 +38,9 @@ POINTS: Final[dict[str, tuple[Any, ...]]] = {
 }
 """Any of the protocols serves the point; in the order of section 5."""
 
+REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+"""Points at which a plugin can reject a pod, which then waits for an event."""
+
 
 def serves(plugin: Any, point: str) -> bool:
     """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by nobody."""

@@ -16,7 +16,7 @@ from scheduler.columns import Columns
 from scheduler.framework.crowding import Crowd, Crowding
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.events import Registration
+from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.forms import Forms, filter_one
 from scheduler.framework.interface import (
     SKIP,
@@ -39,7 +39,7 @@ from scheduler.framework.interface import (
     Status,
     UsesFilters,
 )
-from scheduler.framework.points import serves
+from scheduler.framework.points import REJECTING, serves
 from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.nominator import Nominator
@@ -154,11 +154,12 @@ class Runner:
     # -- queue ---------------------------------------------------------------------------------------
 
     def registrations(self) -> dict[str, tuple[Registration, ...]]:
-        """Return, by plugin, the events that may change its no; a plugin that names none gets nothing."""
+        """Return, by plugin, the events that may change its no; one that rejects and names none gets every event."""
+        anything = (Registration(ClusterEvent(WILDCARD, Action.ALL)),)
         return {
-            e.name: tuple(e.plugin.events_to_register())
+            e.name: tuple(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
             for e in self.profile
-            if isinstance(e.plugin, EnqueueExtensions)
+            if isinstance(e.plugin, EnqueueExtensions) or any(serves(e.plugin, point) for point in REJECTING)
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
@@ -393,9 +394,11 @@ class Runner:
             # Constant normalised scores cannot change who is best.
             return (known.ranked if not found.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
         total = known.total.copy()
-        for enabled, raw in zip(self._normalized_pure, known.raw[len(self._pure_scores) :], strict=True):
+        normalized = zip(self._normalized_pure, known.raw[len(self._pure_scores) :], known.varies, strict=True)
+        for enabled, raw, varies in normalized:
             if enabled.name not in state.skip_score:
-                scores = found.scores[enabled.name] = enabled.plugin.normalize(state, raw, mask)
+                # A number for an array of zeros spares most pods a look at every node.
+                scores = found.scores[enabled.name] = enabled.plugin.normalize(state, raw if varies else 0, mask)
                 total += scores * enabled.weight
         for enabled in self._other_scores:
             if enabled.name in state.skip_score:

@@ -299,4 +299,4 @@ def _make(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
     return NodeAffinity(added=args.added_affinity)
 
 
-PLUGIN = PluginEntry("NodeAffinity", _make, args=NodeAffinityArgs, default_args=lambda switches: NodeAffinityArgs())
+PLUGIN = PluginEntry("NodeAffinity", _make, args=NodeAffinityArgs)

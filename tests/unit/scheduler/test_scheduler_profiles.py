@@ -308,6 +308,22 @@ def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
     assert hearts.queue.pop(0.0) is None
 
 
+def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
+    handle = new_handle()
+    made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
+    hearts = hearts_of(handle, configured(TWO), made)
+    hearts.handlers.on_node(None, a.node("lead"), 0.0)
+    hearts.handlers.on_pod(None, a.pod("p", scheduler_name="gold"), 0.0)
+    queued = hearts.queue.pop(0.0)
+    error = hearts.profiles.of(queued.info).cycle.schedule(queued.info, 0.0).error
+    hearts.queue.add_unschedulable(queued, 0.0, rejectors=error.diagnosis.rejectors)
+
+    hearts.handlers.on_pod(None, a.pod("stranger", node="lead"), 5.0)
+
+    assert {"OnlyGold"} == error.diagnosis.rejectors
+    assert hearts.queue.pop(20.0) is queued
+
+
 def test_configz_shows_who_runs_where():
     handle = new_handle()
     made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
