@@ -111,12 +111,17 @@ class GroupedQueue(SchedulingQueue):
     # -- looking in ------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> QueuedPod | None:
-        """Return the queued (or in-flight) pod of that key, members too."""
-        return self._members.get(key) or super().get(key)
+        """Return the queued (or in-flight) pod of that key; a member tells where its group is."""
+        member = self._members.get(key)
+        entity = self._entity(member) if member is not None else None
+        if member is not None and entity is not None:
+            member.pool, member.gating_plugin = entity.pool, entity.gating_plugin
+        return super().get(key) if member is None else member
 
     def all(self) -> list[QueuedPod]:
         """Return all pods, members instead of their groups."""
-        return [*(q for q in super().all() if not isinstance(q.info, GroupInfo)), *self._members.values()]
+        members = (member for key in self._members if (member := self.get(key)) is not None)
+        return [*(q for q in super().all() if not isinstance(q.info, GroupInfo)), *members]
 
     def entities(self) -> list[QueuedPod]:
         """Return the groups that are queued."""
@@ -125,7 +130,7 @@ class GroupedQueue(SchedulingQueue):
     def by_uid(self, uid: str) -> QueuedPod | None:
         """Return the queued pod of that uid."""
         key = self._member_keys.get(uid)
-        return super().by_uid(uid) if key is None else self._members.get(key)
+        return super().by_uid(uid) if key is None else self.get(key)
 
     def is_in_flight(self, uid: str) -> bool:
         """Whether the pod, or its group, was popped and is not done."""

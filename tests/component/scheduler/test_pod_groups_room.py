@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.api.errors import ApiError
 from services.api.meta import Key
 
 GROUPS = "podgroups.scheduling.k8s.io"
@@ -308,3 +309,74 @@ def test_preemption_15_a_groups_placement_is_not_optimal_for_its_victims(play):
 
     assert victims(True) == ["b"]
     assert victims(False) == ["a"]
+
+
+def test_a_member_whose_bind_is_refused_joins_its_gang_again(play):
+    async def story(world):
+        refusals = iter([ApiError("etcd is full", code=500)])
+
+        async def refuse_once(request, call):
+            if request.subresource == "binding" and request.name == "b":
+                for error in refusals:
+                    raise error
+            return await call(request)
+
+        world.hook = refuse_once
+        await world.node("n1")
+        await group(world, count=2)
+        await members(world, "a", "b")
+        await world.until(world.bound("b"), limit_s=10)
+        return await nodes_of(world, "a", "b"), await condition(world)
+
+    bound, scheduled = play(story, GenericWorkload=True)
+
+    assert bound == ["n1", "n1"]
+    assert scheduled[:2] == ("True", "Scheduled")
+
+
+def test_a_member_that_a_node_gave_back_is_placed_elsewhere(play):
+    async def story(world):
+        await world.node("n1")
+        await group(world, count=2)
+        await members(world, "a", "b")
+        await world.until(world.bound("b"))
+        await world.node("n2")
+        await world.unbind("a", "n1")
+        await world.until(world.bound("a"), limit_s=10)
+        return await nodes_of(world, "a", "b")
+
+    assert play(story, GenericWorkload=True) == ["n2", "n1"]
+
+
+def test_preemption_23_a_restarted_scheduler_waits_for_the_gangs_victims_and_evicts_no_more(play):
+    async def story(world):
+        deletes = []
+
+        async def count(request, call):
+            if request.verb == "delete":
+                deletes.append(request.name)
+            return await call(request)
+
+        world.hook = count
+        await world.node("n1")
+        await world.node("n2")
+        await priority(world, high=100)
+        await world.pod("low1", cpu="2", nodeName="n1")
+        await world.pod("low2", cpu="2", nodeName="n2")
+        await asyncio.sleep(1)
+        await group(world, count=2, priorityClassName="high")
+        await members(world, "a", "b", cpu="3", priorityClassName="high")
+        await asyncio.sleep(2)
+        await world.restart_scheduler()
+        await asyncio.sleep(15)
+        early = await nodes_of(world, "a", "b")
+        for name in ("low1", "low2"):
+            await world.admin.delete("pods", Key("default", name), grace_period_s=0)
+        await world.until(world.bound("b"), limit_s=30)
+        return sorted(deletes), early, sorted(await nodes_of(world, "a", "b"))
+
+    deletes, early, bound = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+
+    assert deletes == ["low1", "low2"]
+    assert early == ["", ""]
+    assert bound == ["n1", "n2"]

@@ -127,11 +127,12 @@ def victims_of(result: GroupResult) -> list[str]:
 def test_members_wait_as_one_entity_and_are_popped_together():
     room = Room(group(count=3)).nodes("n1").see(member("p1"), member("p2"))
     assert (room.pop(), room.entity.pool) == (None, Pool.GATED)
+    assert room.queue.get(Key("default", "p1")).pool is Pool.GATED
 
     room.see(member("p3"))
 
     assert [each.key.name for each in room.pop().info.in_order()] == ["p1", "p2", "p3"]
-    assert room.queue.is_in_flight("p1") is False
+    assert room.queue.is_in_flight("p1")
     assert room.queue.get(Key("default", "p2")).attempts == 1
 
 
