@@ -89,6 +89,7 @@ class Extenders:
     async def schedule(self, profile: Profile, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle returns, with the extenders' say in it."""
         cycle = profile.cycle
+        cycle.rotation.cycle += 1  # what a cycle before this one left for the next is not for the one after
         filtered = cycle.filter(pod, now)
         if isinstance(filtered, CycleError):
             return filtered

@@ -2,22 +2,26 @@
 
 import asyncio
 import contextlib
+import shutil
+import ssl
+import subprocess
 import threading
 
 import pytest
 from aiohttp import web
 
-from scheduler.configuration.document import Extender
+from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.extenders.http import HttpTransport
 from scheduler.preemption.extending import ExtenderError
 from services.scenarios.run import load_story, run_as_processes
 
 
 class Server:
-    """An HTTP server in a thread of its own. `asked`: what was posted."""
+    """An HTTP server in a thread of its own. `asked`: what was posted; `context`: for HTTPS."""
 
-    def __init__(self, **answers):
+    def __init__(self, context=None, **answers):
         self._answers = answers
+        self._context = context
         self.asked = []
         self.url = ""
 
@@ -31,9 +35,10 @@ class Server:
         app.router.add_post("/extender/{verb}", self._answer)
         runner = web.AppRunner(app)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/extender"
+        scheme = "https" if self._context else "http"
+        self.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/extender"
         ready.set()
         await asyncio.get_running_loop().run_in_executor(None, stop.wait)
         await runner.cleanup()
@@ -64,11 +69,12 @@ async def dawdle(question):
     return web.json_response({})
 
 
-def post(server, verb, timeout_s=5.0):
+def post(server, verb, timeout_s=5.0, **settings):
     async def once():
         transport = HttpTransport()
+        extender = Extender(url_prefix=server.url, **settings)
         try:
-            return await transport.post(Extender(url_prefix=server.url), f"{server.url}/{verb}", b'{"a": 1}', timeout_s)
+            return await transport.post(extender, f"{server.url}/{verb}", b'{"a": 1}', timeout_s)
         finally:
             await transport.close()
 
@@ -93,6 +99,39 @@ def test_every_other_end_is_an_error_that_names_the_url():
     assert f"failed refuse with extender at URL {url}/refuse, code 503" == str(status.value)
     assert f'Post "{url}/dawdle": no answer within 0.05 s' == str(late.value)
     assert str(gone.value).startswith(f'Post "{url}/refuse": Cannot connect')
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A self-signed certificate of localhost, as (certificate, key) files."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate, and is not here")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_a_server_is_verified_by_the_authority_that_is_named(certificate):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    own = certificate[0].read_bytes()
+
+    with Server(context, echo=echo).running() as server:
+        named = post(server, "echo", tls_config=ExtenderTLS(server_name="localhost", ca_data=own))
+        nobody_named = post(server, "echo", enable_https=True)
+        with pytest.raises(ExtenderError) as foreign:
+            post(server, "echo", tls_config=ExtenderTLS(server_name="localhost"))
+        with pytest.raises(ExtenderError) as other_name:
+            post(server, "echo", tls_config=ExtenderTLS(server_name="elsewhere", ca_data=own))
+        with pytest.raises(ExtenderError) as nonsense:
+            post(server, "echo", tls_config=ExtenderTLS(ca_data=b"no certificate"))
+
+    assert b'{"a": 1}' == named == nobody_named
+    assert "self-signed certificate" in str(foreign.value)
+    assert "elsewhere" in str(other_name.value)
+    assert "tlsConfig: " in str(nonsense.value)
 
 
 def test_a_scheduler_process_asks_its_extender(tmp_path):
