@@ -137,20 +137,20 @@ def admit(
     """
     requests = ledger.needs(pod)
     refused: Rejection | RoomNeeded | None = None
-    if not managers_first and (refused := _predicates(pod, requests, ledger, node, evicting)) is not None:
+    if not managers_first and (refused := predicates(pod, requests, ledger, node, evicting)) is not None:
         return refused
     allocation = managers.admit(pod)
     if isinstance(allocation, Rejection):
         return allocation
     if managers_first:
-        refused = _predicates(pod, requests, ledger, node, evicting)
+        refused = predicates(pod, requests, ledger, node, evicting)
         if refused is not None:
             managers.release(allocation)
             return refused
     return Admitted(requests, allocation)
 
 
-def _predicates(
+def predicates(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, node: NodeFacts, evicting: frozenset[WorkerKey]
 ) -> Rejection | RoomNeeded | None:
     """Return the first failure of the predicate handler, or None (kubelet 5.2)."""
