@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterable
 
-from services.api.kinds.pod import Pod
 from services.client.client import Client
 from services.client.leases import Elector
 from services.client.recorder import Recorder
@@ -48,13 +47,18 @@ class Leading:
         return self._elector.metrics() if self._elector is not None else {}
 
 
-def orphaned(pods: Iterable[Pod], nodes: Container[str], profiles: Container[str]) -> list[Pod]:
-    """Return the waiting pods of these profiles that are nominated to a node that does not exist (K4)."""
-    return [
-        pod
-        for pod in pods
-        if pod.status.nominated_node_name
-        and not pod.spec.node_name
-        and pod.status.nominated_node_name not in nodes
-        and pod.spec.scheduler_name in profiles
-    ]
+class MissingNodes:
+    """Nodes that pods are nominated to and that do not exist, whoever nominated them (K4).
+
+    A node is missing when two looks in a row did not find it: a nomination may be heard of before the node is.
+    """
+
+    def __init__(self) -> None:
+        self._suspected: frozenset[str] = frozenset()
+
+    def look(self, nominated: Iterable[str], known: Container[str]) -> list[str]:
+        """Return the nodes that are missing, in the order given."""
+        absent = [node for node in nominated if node not in known]
+        missing = [node for node in absent if node in self._suspected]
+        self._suspected = frozenset(absent)
+        return missing

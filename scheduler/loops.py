@@ -30,7 +30,7 @@ from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
 from scheduler.gating import Gating
 from scheduler.group_loop import GroupLoop
 from scheduler.holding import Holding
-from scheduler.leading import Leading, orphaned
+from scheduler.leading import Leading, MissingNodes
 from scheduler.node_info import PodInfo
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.preenqueue_status import rules_of
@@ -55,6 +55,9 @@ JOIN_MAX_S: Final = 1.0
 """How long a start waits for both informers to stand at one version (K3); a quiet kind gets there by
 bookmarks alone, and a pod on a node not heard of yet does no harm."""
 EXIT_UPSTREAM: Final = 1
+NOMINATIONS_PERIOD_S: Final = 4.0
+"""Twice this is less than the 10 s that a nomination to a missing node may last (K4)."""
+LEAST_PRIORITY: Final = -(2**31)
 log = structlog.get_logger()
 
 
@@ -166,9 +169,16 @@ class Scheduler:
         group.create_task(wires.dispatcher.run())
         if self._recording is not None:
             group.create_task(self._recording.run())
-        # Nodes may have gone while nobody led.
-        lost = orphaned(wires.pods.lister.all(), self._hearts.cache.columns.slots, self._hearts.profiles.names)
-        self._perform([ClearNomination(PodInfo(pod)) for pod in lost], self._seams.clock.now(), "")
+        group.create_task(self._clear_nominations())
+
+    async def _clear_nominations(self) -> None:
+        """Clear nominations to nodes that do not exist, again and again until that is written."""
+        nominator, missing = self._hearts.queue.nominator, MissingNodes()
+        while True:
+            for node in missing.look(nominator.nodes(), self._hearts.cache.columns.slots):
+                orphans = nominator.at_least(node, LEAST_PRIORITY)
+                self._perform([ClearNomination(pod) for pod in orphans], self._seams.clock.now(), "")
+            await asyncio.sleep(NOMINATIONS_PERIOD_S)
 
     async def _join(self) -> None:
         reached = max(self._wires.nodes.last_rv, self._wires.pods.last_rv)

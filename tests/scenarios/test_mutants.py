@@ -17,8 +17,10 @@ from kubelet.pod_worker import PodWorker
 from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.leading import MissingNodes
 from scheduler.node_info import PodInfo
 from scheduler.queue import SchedulingQueue
+from scheduler.telling import Telling
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
@@ -92,6 +94,12 @@ pod p cpu=1 gates=example.com/hold
 as scheduler patch pods/p/status {"status":{"nominatedNodeName":"n1"}} -> 200
 patch pod/p {"spec":{"schedulingGates":null}}
 expect within 10s each pods name=p phase == Running
+"""
+NOMINATED_NOWHERE = """
+nodes n1 cpu=4
+pod p cpu=1 gates=example.com/hold
+as scheduler patch pods/p/status {"status":{"nominatedNodeName":"n9"}} -> 200
+wait 25s
 """
 NODE_OWNER = """
 nodes n1 cpu=4
@@ -264,6 +272,10 @@ def m15_keeps_the_nomination_of_a_bound_pod(monkeypatch):
     monkeypatch.setattr(binding, "_bound", keeps)
 
 
+def m15b_keeps_nominations_to_nodes_that_do_not_exist(monkeypatch):
+    monkeypatch.setattr(MissingNodes, "look", lambda self, nominated, known: [])
+
+
 def m16_preemptors_do_not_hear_of_their_victims_end(monkeypatch):
     move_all = SchedulingQueue.move_all
 
@@ -364,6 +376,13 @@ def m35_goes_back_in_time_after_a_lost_stream(monkeypatch):
     monkeypatch.setattr(Reflector, "_once", earlier)
 
 
+def m36_evicts_without_saying_for_whom(monkeypatch):
+    line = Telling.line
+    monkeypatch.setattr(
+        Telling, "line", lambda self, ev, *rest, **more: None if ev == "sched.victim" else line(self, ev, *rest, **more)
+    )
+
+
 MUTANTS = [
     (m1_acknowledges_before_the_journal_has_it, BURST, "I12"),
     (m2_counts_versions_from_the_snapshot_only, BURST, "I12"),
@@ -375,6 +394,7 @@ MUTANTS = [
     (m12_binds_whatever_has_the_name, SAME_NAME, "I3"),
     (m12b_scheduler_forgets_how_often_a_pod_was_unbound, RUNAWAY, "I3"),
     (m15_keeps_the_nomination_of_a_bound_pod, NOMINATED, "I17"),
+    (m15b_keeps_nominations_to_nodes_that_do_not_exist, NOMINATED_NOWHERE, "I17"),
     (m16_preemptors_do_not_hear_of_their_victims_end, PREEMPTION, "I29"),
     (m22_lets_a_node_own_itself, NODE_OWNER, "I24"),
     (m24_late_replies_overwrite_newer_state, OWN_WRITES, "I16"),
@@ -385,6 +405,7 @@ MUTANTS = [
     (m32_takes_a_status_of_an_older_binding, STALE_STATUS, "I24"),
     (m33_admits_what_does_not_fit, FULL_NODE, "I5"),
     (m34_refuses_what_it_has_committed, OWN_WRITES, "I14"),
+    (m36_evicts_without_saying_for_whom, PREEMPTION, "I18"),
     (m35_goes_back_in_time_after_a_lost_stream, BURST, "I15"),
 ]
 STORIES = {story: None for _, story, _ in MUTANTS}
