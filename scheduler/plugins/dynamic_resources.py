@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.columns import Columns
+from scheduler.configuration.document import Duration
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.entry import PluginEntry
+from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import (
     SKIP,
@@ -137,4 +138,11 @@ def _claim_name(pod: Pod, wanted: PodResourceClaim) -> str | None:
     return None
 
 
-PLUGIN = PluginEntry("DynamicResources", lambda args, handle: DynamicResources(handle.world))
+class DynamicResourcesArgs(Args, frozen=True):
+    """How long allocating for a node, and waiting for devices, may take. Nothing here allocates, so neither is used."""
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+
+PLUGIN = PluginEntry("DynamicResources", lambda args, handle: DynamicResources(handle.world), args=DynamicResourcesArgs)

@@ -248,6 +248,34 @@ def test_resources_that_an_extender_answers_for_are_not_filtered(a):
     assert {"e.com/gpu"} == fit._ignored
 
 
+def test_arguments_of_all_of_upstreams_plugins_are_taken():
+    body = """
+profiles:
+- pluginConfig:
+  - name: InterPodAffinity
+    args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: InterPodAffinityArgs, hardPodAffinityWeight: 5,
+      ignorePreferredTermsOfExistingPods: true}
+  - name: PodTopologySpread
+    args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}]}
+  - name: VolumeBinding
+    args: {bindTimeoutSeconds: 60, shape: [{utilization: 0, score: 10}, {utilization: 100, score: 0}]}
+  - name: DynamicResources
+    args: {filterTimeout: 5s, bindingTimeout: 1m}
+  - name: DefaultPreemption
+    args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 7}
+  - name: NodeResourcesBalancedAllocation
+    args: {resources: [{name: cpu, weight: 1}]}
+  - name: NodeAffinity
+    args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+      {matchExpressions: [{key: a, operator: Exists}]}]}}}
+  - name: NodeResourcesFit
+    args: {ignoredResourceGroups: [e.com], scoringStrategy: {type: RequestedToCapacityRatio, resources:
+      [{name: cpu, weight: 3}], requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}]}}}
+"""
+
+    assert 1 == len(make(body))
+
+
 # -- precedence ----------------------------------------------------------------------------------------------
 
 
