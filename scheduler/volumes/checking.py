@@ -23,9 +23,7 @@ class Begun:
     rv: int
 
 
-def progress(
-    world: World, node: Node, bindings: list[tuple[Begun, Key]], makings: list[Begun]
-) -> tuple[bool, str]:  # fmt: skip
+def progress(world: World, node: Node, bindings: list[tuple[Begun, Key]], makings: list[Begun]) -> tuple[bool, str]:
     """Return whether everything is bound, and else why it cannot be any more ("": not yet).
 
     `bindings`: volume written, and its claim; `makings`: claims written.

@@ -137,7 +137,7 @@ REGISTER: tuple[Switch, ...] = (
     Switch("tainteviction.faithful", False, "keep upstream's timer defects", "controllers 9"),
     Switch("podgc.threshold", 12500, "terminal pods kept", "controllers 8", minimum=0),
     Switch("podgc.recheck", True, "re-read uid and node before force-deleting an orphan", "controllers 8"),
-    Switch("volumes.provision_s", 2.0, "how long it takes to make a volume for a claim", "section 6 (VolumeBinding)",
+    Switch("volumes.provision_s", 2.0, "how long it takes to make a volume for a claim", "scheduler-queue-and-cycles 6",
            minimum=0.0),
     Switch("StorageCapacityScoring", False, "feature gate: nodes with more free storage rank higher (KEP-4049)",
            "scheduler-queue-and-cycles 5.2"),
