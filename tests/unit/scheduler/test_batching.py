@@ -131,20 +131,20 @@ def test_a_pod_of_another_kind_ends_the_batch(second, reason):
     assert (room.hints, room.flushed[reason]) == (0, 1)
 
 
-def test_while_the_last_node_takes_one_more_a_full_cycle_decides():
+def test_while_the_last_node_takes_one_more_a_full_cycle_decides_and_the_kind_is_kept_less_often():
     room = Room().nodes(4)
-    for i in range(3):
-        room.place(a.pod(f"p{i}", cpu="1"))
+    for i in range(14):
+        room.place(a.pod(f"p{i}", cpu="100m"))
 
-    assert (room.hints, room.flushed["node_not_full"]) == (0, 2)
+    assert (room.hints, room.flushed["node_not_full"]) == (0, 4)
 
 
 def test_so_it_does_where_a_plugin_beyond_the_template_is_asked(monkeypatch):
     room = Room(monkeypatch, Asked()).nodes(4)
-    for i in range(3):
+    for i in range(2):
         room.place(a.pod(f"p{i}", cpu="1"))
 
-    assert (room.hints, room.flushed["node_not_full"]) == (0, 2)
+    assert (room.hints, room.flushed["node_not_full"]) == (0, 1)
 
 
 def test_a_changed_node_ends_the_batch_unless_only_its_age_counts():
