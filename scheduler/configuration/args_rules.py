@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from scheduler.configuration.document import Duration
 from scheduler.configuration.problems import duplicate, forbidden, invalid, required, unsupported
+from services.api.duration import Duration
 
 STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 RATIO: Final = "RequestedToCapacityRatio"

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.columns import Columns
-from scheduler.configuration.document import Duration
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.entry import Args, PluginEntry
@@ -28,6 +27,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.node_info import PodInfo
 from scheduler.world import World
+from services.api.duration import Duration
 from services.api.kinds.pod import Pod, PodResourceClaim
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Key

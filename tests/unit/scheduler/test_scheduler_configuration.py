@@ -2,9 +2,10 @@
 
 import pytest
 
-from scheduler.configuration.document import Duration, KubeSchedulerConfiguration, as_json
+from scheduler.configuration.document import KubeSchedulerConfiguration, as_json
 from scheduler.configuration.reading import ConfigurationError, completed, read
 from scheduler.configuration.validation import problems
+from services.api.duration import Duration
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
