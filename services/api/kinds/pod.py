@@ -19,6 +19,13 @@ class ResourceRequirements(View, frozen=True):
     limits: dict[str, str] = {}
 
 
+class ContainerResizePolicy(View, frozen=True):
+    """Whether the container restarts when that resource changes: NotRequired or RestartContainer (KEP-1287)."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
 class ContainerPort(View, frozen=True):
     """A port; only a non-zero `hostPort` matters to scheduling."""
 
@@ -37,6 +44,7 @@ class Container(View, frozen=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
 
@@ -298,7 +306,8 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the kubelet reports of a container."""
+    """What the kubelet reports of a container. `allocated_resources`: the requests its node has promised;
+    `resources`: what it runs with, None from a node that cannot resize (KEP-1287)."""
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -307,6 +316,8 @@ class ContainerStatus(View, frozen=True):
     restart_count: int = 0
     started: bool | None = None
     image: str = ""
+    allocated_resources: dict[str, str] = {}
+    resources: ResourceRequirements | None = None
 
 
 class UnbindRecord(View, frozen=True):
@@ -341,6 +352,8 @@ class PodStatus(View, frozen=True):
     unbind_count: int = 0
     unbind_history: tuple[UnbindRecord, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    allocated_resources: dict[str, str] = {}
+    resources: ResourceRequirements | None = None
 
 
 class Pod(View, frozen=True):
@@ -415,7 +428,7 @@ RESOURCE = Resource(
     singular="pod",
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "unbind", "eviction", "log"),
+    subresources=("status", "binding", "unbind", "eviction", "log", "resize"),
     view=Pod,
     has_spec=True,
     columns=(

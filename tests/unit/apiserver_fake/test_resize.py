@@ -1,0 +1,224 @@
+"""Resize: cpu and memory may change, nothing else, and only where a node can do it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from services.api.errors import ApiError
+from services.api.identity import ADMIN, Identity, node_identity
+
+GUARANTEED = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "500m", "memory": "1Gi"}}
+BURSTABLE = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
+QOS = "Pod QOS Class may not change as a result of resizing"
+
+
+def container(name: str = "c", resources: Any = None, **more: Any) -> Any:
+    return {"name": name, "image": "i:1", "resources": copy.deepcopy(resources or {}), **more}
+
+
+def make(world: Any, *containers: Any, qos: str = "Burstable", **parts: Any) -> Any:
+    spec = {"containers": list(containers), **parts.pop("spec", {})}
+    return world.pod(spec=spec, status={"qosClass": qos, **parts.pop("status", {})}, **parts)
+
+
+def resize(world: Any, change: Any, identity: Identity = ADMIN) -> Any:
+    body = copy.deepcopy(world.get("pods", "p"))
+    change(body)
+    world.sub(identity, "pods", "p", "resize", body, verb="update")
+    return world.get("pods", "p")
+
+
+def refused(world: Any, change: Any) -> str:
+    with pytest.raises(ApiError) as error:
+        resize(world, change)
+    assert error.value.code == 422
+    return error.value.message
+
+
+def to(index: int = 0, kind: str = "containers", **parts: Any) -> Any:
+    def change(body: Any) -> None:
+        resources = body["spec"][kind][index]["resources"]
+        for part, values in parts.items():
+            resources[part] = {**resources.get(part, {}), **values}
+
+    return change
+
+
+def both(**values: str) -> Any:
+    return to(requests=values, limits=values)
+
+
+def test_a_resize_changes_the_wish_and_the_generation_and_nothing_of_the_status(world: Any) -> None:
+    before = make(world, container(resources=BURSTABLE))
+
+    after = resize(world, to(requests={"cpu": "700m"}))
+
+    assert after["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "700m", "memory": "1Gi"}
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+    assert after["status"] == before["status"]
+
+
+def test_a_resize_to_the_same_size_changes_nothing(world: Any) -> None:
+    before = make(world, container(resources=BURSTABLE))
+
+    assert resize(world, lambda body: None) == before
+
+
+def test_all_else_that_a_resize_says_is_left_out(world: Any) -> None:
+    make(world, container(resources=BURSTABLE))
+
+    def change(body: Any) -> None:
+        to(requests={"cpu": "700m"})(body)
+        body["metadata"]["labels"] = {"a": "b"}
+        body["spec"]["nodeName"] = "n2"
+        body["spec"]["containers"][0]["image"] = "other"
+
+    after = resize(world, change)
+
+    assert "labels" not in after["metadata"]
+    assert "nodeName" not in after["spec"]
+    assert after["spec"]["containers"][0]["image"] == "i:1"
+
+
+def test_a_new_limit_without_a_request_is_also_the_request(world: Any) -> None:
+    make(world, container(resources={"requests": {"memory": "1Gi"}}))
+
+    after = resize(world, to(limits={"cpu": "1"}))
+
+    assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+
+
+def test_kep_1287_11_a_guaranteed_pod_stays_guaranteed(world: Any) -> None:
+    make(world, container(resources=GUARANTEED), qos="Guaranteed")
+
+    message = refused(world, to(requests={"cpu": "400m"}))
+    after = resize(world, both(cpu="400m"))
+
+    assert f'spec: Invalid value: "Guaranteed": {QOS}' in message
+    assert after["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "400m"
+
+
+def test_kep_1287_12_best_effort_stays_so_and_limits_cannot_be_removed(world: Any) -> None:
+    make(world, container(), qos="BestEffort")
+    assert QOS in refused(world, to(requests={"cpu": "100m"}))
+
+    make(world, container(resources=BURSTABLE))
+    message = refused(world, lambda body: body["spec"]["containers"][0]["resources"]["limits"].pop("memory"))
+    assert "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed" in message
+
+
+def test_requests_cannot_be_removed(world: Any) -> None:
+    make(world, container(resources={"requests": {"cpu": "1", "memory": "1Gi"}}))
+
+    message = refused(world, lambda body: body["spec"]["containers"][0]["resources"]["requests"].pop("cpu"))
+
+    assert "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed" in message
+
+
+def test_a_limit_below_the_request_is_refused_as_at_creation(world: Any) -> None:
+    make(world, container(resources=BURSTABLE))
+
+    assert "must be less than or equal to cpu limit of 100m" in refused(world, to(limits={"cpu": "100m"}))
+
+
+@pytest.mark.parametrize("change", [
+    to(requests={"ephemeral-storage": "1Gi"}),
+    to(requests={"example.com/gpu": "1"}, limits={"example.com/gpu": "1"}),
+    lambda body: body["spec"]["containers"][0].update(
+        resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    ),
+])  # fmt: skip
+def test_only_cpu_and_memory_change(world: Any, change: Any) -> None:
+    make(world, container(resources=BURSTABLE))
+
+    assert "spec: Forbidden: only cpu and memory resources are mutable" in refused(world, change)
+
+
+def test_a_client_that_does_not_know_the_resize_policy_does_not_change_it(world: Any) -> None:
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    make(world, container(resources=BURSTABLE, resizePolicy=policy))
+
+    def change(body: Any) -> None:
+        del body["spec"]["containers"][0]["resizePolicy"]
+        to(requests={"cpu": "700m"})(body)
+
+    assert resize(world, change)["spec"]["containers"][0]["resizePolicy"] == policy
+
+
+def test_containers_are_neither_reordered_nor_added(world: Any) -> None:
+    make(world, container("a", BURSTABLE), container("b", BURSTABLE))
+
+    reordered = refused(world, lambda body: body["spec"]["containers"].reverse())
+    added = refused(world, lambda body: body["spec"]["containers"].append(container("x", BURSTABLE)))
+
+    assert (
+        "[spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize, "
+        "spec.containers[1].name: Forbidden: containers may not be renamed or reordered on resize]"
+    ) in reordered
+    assert "spec.containers: Forbidden: containers may not be added or removed on resize" in added
+
+
+def test_a_sidecar_may_be_resized_and_a_plain_init_container_not(world: Any) -> None:
+    inits = [container("once", BURSTABLE), container("side", BURSTABLE, restartPolicy="Always")]
+    make(world, container(resources=BURSTABLE), spec={"initContainers": inits})
+
+    after = resize(world, to(1, "initContainers", requests={"cpu": "700m"}))
+    message = refused(world, to(0, "initContainers", requests={"cpu": "700m"}))
+
+    assert after["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] == "700m"
+    assert "spec.initContainers[0]: Forbidden: resources for non-sidecar init containers are immutable" in message
+
+
+def test_the_pods_own_resources_may_change_and_not_vanish(world: Any) -> None:
+    level = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    make(world, container(), spec={"resources": level})
+
+    after = resize(world, lambda body: body["spec"]["resources"]["limits"].update(cpu="3"))
+    less = refused(world, lambda body: body["spec"]["resources"].pop("limits"))
+    gone = refused(world, lambda body: body["spec"].pop("resources"))
+
+    assert after["spec"]["resources"]["limits"]["cpu"] == "3"
+    assert "spec.resources.limits: Forbidden: pod-level resource limits cannot be removed" in less
+    assert "spec.resources: Forbidden: pod-level resources cannot be removed" in gone
+
+
+def test_a_node_that_does_not_report_resources_cannot_resize(world: Any) -> None:
+    running = {"name": "c", "state": {"running": {}}}
+    make(world, container(resources=BURSTABLE), status={"containerStatuses": [running]})
+
+    assert "Pod running on node without support for resize" in refused(world, to(requests={"cpu": "700m"}))
+
+    make(world, container(resources=BURSTABLE), status={"containerStatuses": [{**running, "resources": {}}]})
+    assert resize(world, to(requests={"cpu": "700m"}))
+
+
+def test_static_and_windows_pods_cannot_be_resized(world: Any) -> None:
+    make(world, container(resources=BURSTABLE), metadata={"annotations": {"kubernetes.io/config.mirror": "x"}})
+    assert "static pods cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
+
+    make(world, container(resources=BURSTABLE), spec={"os": {"name": "windows"}})
+    assert "windows pods cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
+
+
+def test_owners_may_resize_their_pods_and_nodes_and_strangers_may_not(world: Any) -> None:
+    make(world, container(resources=BURSTABLE), spec={"nodeName": "n1"})
+    world.put("namespaces", {"metadata": {"name": "default", "labels": {"emulation/owner": "alice"}}})
+
+    assert resize(world, to(requests={"cpu": "700m"}), Identity("user:alice"))
+    for stranger in (Identity("user:bob"), Identity("system:kube-scheduler"), node_identity("n1")):
+        with pytest.raises(ApiError) as error:
+            resize(world, to(requests={"cpu": "600m"}), stranger)
+        assert error.value.code == 403
+
+
+def test_the_plain_update_still_keeps_resources_as_they_are(world: Any) -> None:
+    old = make(world, container(resources=BURSTABLE))
+    new = copy.deepcopy(old)
+    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "700m"
+
+    causes, _ = world.try_update("pods", old, new)
+
+    assert [cause.path for cause in causes] == ["spec"]
