@@ -279,3 +279,27 @@ def test_switches_as_a_document_have_all_their_facts():
 
     assert ("choice", "fail", ["fail", "recreate", "unbind"]) == (switch["type"], switch["default"], switch["values"])
     assert {"name", "type", "default", "values", "meaning", "source"} <= switch.keys()
+
+
+def test_of_two_schedulers_one_leads_and_when_it_ends_the_lease_is_free_at_once(start, tmp_path):
+    start(tmp_path, "--schedulers", "2", "--extra-scheduler", "second")
+    ready(tmp_path)
+
+    def schedulers():
+        found = [p for p in status_of(tmp_path)["processes"] if p["name"].startswith("scheduler")]
+        return found if any(p["leads"] for p in found) else None
+
+    def leader():
+        found = schedulers()
+        return found and next((p["name"], p["pid"]) for p in found if p["leads"])
+
+    before = wait_for(schedulers, "a leader")
+    name, pid = leader()
+    os.kill(pid, signal.SIGTERM)
+    began = time.monotonic()
+    wait_for(lambda: (found := leader()) and found != (name, pid), "another leader, or another life of that one")
+
+    assert {p["name"]: p["leads"] for p in before} == {
+        "scheduler-1": name == "scheduler-1", "scheduler-2": name == "scheduler-2", "scheduler-second": None,
+    }  # fmt: skip
+    assert time.monotonic() - began < 15, "nobody had to wait for the lease to run out"
