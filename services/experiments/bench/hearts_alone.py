@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
-from scheduler.framework.handle import Handle
+from scheduler.handle import Handle
 from scheduler.nominator import Nominator
 from scheduler.queue import QueuedPod
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
