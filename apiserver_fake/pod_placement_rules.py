@@ -5,11 +5,13 @@ The texts are upstream's (`pkg/apis/core/validation`).
 
 from __future__ import annotations
 
+from apiserver_fake import label_keys
 from apiserver_fake.rules import Cause
 from apiserver_fake.validation import (
     duplicate,
     forbidden,
     invalid,
+    label,
     label_selector,
     label_value,
     qualified_name,
@@ -18,14 +20,17 @@ from apiserver_fake.validation import (
     unsupported,
 )
 from services.api.meta import Document
+from services.api.taints import is_decimal
 
 TOLERATIONS_MAX, TERMS_MAX = 200, 100
+POLICIES = ("Honor", "Ignore")
+NOT_DECIMAL = "must be a valid decimal integer in canonical form"
 REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def check_tolerations(tolerations: list[Document], at: str, causes: list[Cause]) -> None:
-    """Add what is wrong with tolerations; `at` is their path."""
+def check_tolerations(tolerations: list[Document], at: str, causes: list[Cause], *, comparing: bool) -> None:
+    """Add what is wrong with tolerations; `at` is their path. `comparing`: Gt and Lt are known (KEP-5471)."""
     causes += too_many(at, len(tolerations), TOLERATIONS_MAX)
     for index, each in enumerate(tolerations[:TOLERATIONS_MAX]):
         here = f"{at}[{index}]"
@@ -51,8 +56,12 @@ def check_tolerations(tolerations: list[Document], at: str, causes: list[Cause])
                 causes.append(
                     invalid(f"{here}.operator", each["value"], "value must be empty when `operator` is 'Exists'")
                 )
+        elif comparing and operator in ("Gt", "Lt"):
+            if not is_decimal(each.get("value") or ""):
+                causes.append(invalid(f"{here}.value", each.get("value") or "", NOT_DECIMAL))
         else:
-            causes.append(unsupported(f"{here}.operator", operator, ("Equal", "Exists")))
+            known = ("Equal", "Exists", "Gt", "Lt") if comparing else ("Equal", "Exists")
+            causes.append(unsupported(f"{here}.operator", operator, known))
         if effect and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
             causes.append(unsupported(f"{here}.effect", effect, ("NoExecute", "NoSchedule", "PreferNoSchedule")))
 
@@ -139,6 +148,9 @@ def _check_pod_term(term: Document, at: str, causes: list[Cause]) -> None:
     for name in ("labelSelector", "namespaceSelector"):
         if term.get(name):
             causes += label_selector(f"{at}.{name}", term[name])
+    for namespace in term.get("namespaces") or ():
+        causes += label(f"{at}.namespace", namespace)
+    causes += label_keys.check(term, at)
 
 
 def check_spread(constraints: list[Document], at: str, causes: list[Cause]) -> None:
@@ -157,5 +169,15 @@ def check_spread(constraints: list[Document], at: str, causes: list[Cause]) -> N
         if (key, action) in seen:
             causes.append(duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         seen.add((key, action))
+        domains = each.get("minDomains")
+        if domains is not None and domains <= 0:
+            causes.append(invalid(f"{here}.minDomains", domains, "must be greater than zero"))
+        if domains is not None and action != "DoNotSchedule":
+            detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            causes.append(invalid(f"{here}.minDomains", domains, detail))
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if each.get(name) is not None and each[name] not in POLICIES:
+                causes.append(unsupported(f"{here}.{name}", each[name], POLICIES))
+        causes += label_keys.check(each, here)
         if each.get("labelSelector"):
             causes += label_selector(f"{here}.labelSelector", each["labelSelector"])

@@ -34,8 +34,11 @@ from services.api.quantity import amount
 CONTAINERS_MAX, CLAIMS_MAX, GATES_MAX = 100, 32, 32
 
 
-def check(spec: Document, at: str) -> list[Cause]:
-    """Return what is wrong with a spec; `at` is its path (`spec`, `spec.template.spec`)."""
+def check(spec: Document, at: str, *, comparing: bool = False) -> list[Cause]:
+    """Return what is wrong with a spec; `at` is its path (`spec`, `spec.template.spec`).
+
+    `comparing`: tolerations may compare numbers (TaintTolerationComparisonOperators).
+    """
     causes: list[Cause] = []
     volumes = _check_volumes(spec.get("volumes") or [], f"{at}.volumes", causes)
     names: set[str] = set()
@@ -63,7 +66,7 @@ def check(spec: Document, at: str) -> list[Cause]:
     for name in ("schedulerName", "nodeName", "priorityClassName", "serviceAccountName", "runtimeClassName"):
         if spec.get(name):
             causes += subdomain(f"{at}.{name}", spec[name])
-    check_tolerations(spec.get("tolerations") or [], f"{at}.tolerations", causes)
+    check_tolerations(spec.get("tolerations") or [], f"{at}.tolerations", causes, comparing=comparing)
     check_affinity(spec.get("affinity") or {}, f"{at}.affinity", causes)
     check_spread(spec.get("topologySpreadConstraints") or [], f"{at}.topologySpreadConstraints", causes)
     _check_gates(spec, at, causes)
@@ -210,7 +213,7 @@ def _check_gates(spec: Document, at: str, causes: list[Cause]) -> None:
         names.add(name)
 
 
-def check_template(spec: Document, kind: str) -> list[Cause]:
+def check_template(spec: Document, kind: str, *, comparing: bool = False) -> list[Cause]:
     """Return what is wrong with `spec.selector` and `spec.template` of a ReplicaSet or Deployment."""
     causes: list[Cause] = []
     selector, template = spec.get("selector"), spec.get("template") or {}
@@ -229,7 +232,7 @@ def check_template(spec: Document, kind: str) -> list[Cause]:
         return causes
     causes += labels("spec.template.metadata.labels", own)
     pod = template.get("spec") or {}
-    causes += check(pod, "spec.template.spec")
+    causes += check(pod, "spec.template.spec", comparing=comparing)
     if pod.get("restartPolicy", "Always") != "Always":
         causes.append(unsupported("spec.template.spec.restartPolicy", pod["restartPolicy"], ("Always",)))
     if pod.get("activeDeadlineSeconds") is not None:

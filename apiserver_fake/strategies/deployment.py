@@ -43,7 +43,9 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     causes, spec = metadata(new), new["spec"]
     if old is not None and spec is old["spec"]:
         return causes
-    causes += pod_rules.check_template(spec, "deployment")
+    causes += pod_rules.check_template(
+        spec, "deployment", comparing=ctx.switches.flag("TaintTolerationComparisonOperators")
+    )
     causes += _check_strategy(spec["strategy"])
     deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
     if deadline is not None and deadline <= ready:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake import pod_defaults, pod_rules, pod_update_rules
+from apiserver_fake import label_keys, pod_defaults, pod_rules, pod_update_rules
 from apiserver_fake.rules import Cause, DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation import forbidden, invalid, metadata, plain_text, too_many, unsupported
 from services.api.errors import Forbidden
@@ -30,6 +30,11 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = pod_defaults.with_defaults(new.get("spec") or {})
     spec = pod_defaults.requests_from_limits(spec)
+    spec = label_keys.merged(
+        spec,
+        new["metadata"].get("labels") or {},
+        spreads=ctx.switches.flag("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    )
     spec.setdefault("enableServiceLinks", True)
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
@@ -134,7 +139,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     spec = new.get("spec") or {}
     if old is not None and spec is old.get("spec"):
         return causes + _annotations(old, new)
-    causes += pod_rules.check(spec, "spec")
+    causes += pod_rules.check(spec, "spec", comparing=ctx.switches.flag("TaintTolerationComparisonOperators"))
     if old is None:
         if spec.get("nodeName") and spec.get("schedulingGates"):
             causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))

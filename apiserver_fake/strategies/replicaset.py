@@ -31,7 +31,9 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     causes, spec = metadata(new), new["spec"]
     if old is not None and spec is old["spec"]:
         return causes
-    causes += pod_rules.check_template(spec, "replicaset")
+    causes += pod_rules.check_template(
+        spec, "replicaset", comparing=ctx.switches.flag("TaintTolerationComparisonOperators")
+    )
     if old is not None:
         causes += immutable("spec.selector", old["spec"].get("selector"), spec.get("selector"))
     return causes

@@ -221,6 +221,14 @@ REGISTER: tuple[Switch, ...] = (
     Switch("gang.backoff_max_s", 10.0, "longest back-off of a pod group", "preemption 6.4", minimum=0.0),
     Switch("gang.all_mode_with_basic", "reject", "disruption mode `all` on a group with the basic policy",
            "preemption 7.1", ("reject", "accept")),
+    Switch("MatchLabelKeysInPodTopologySpreadSelectorMerge", True,
+           "feature gate: matchLabelKeys of spread constraints join their selector at creation (KEP-3243)",
+           "scheduler-queue-and-cycles 6"),
+    Switch("TaintTolerationComparisonOperators", False, "feature gate: tolerations may say Gt and Lt (KEP-5471)",
+           "scheduler-queue-and-cycles 5.2"),
+    Switch("scheduler.pod_level_scoring", False,
+           "an incoming pod's pod-level resources count in scoring; upstream passes them over",
+           "scheduler-queue-and-cycles 12.6"),
 )  # fmt: skip
 
 

@@ -38,7 +38,28 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator in ("", "Equal"):
         return bool(toleration.key) and toleration.value == taint.value
+    if toleration.operator in ("Gt", "Lt"):
+        return bool(toleration.key) and _compares(toleration, taint)
     return toleration.operator == "Exists"
+
+
+def is_decimal(text: str) -> bool:
+    """Whether the text is a 64-bit integer as Go prints it: no plus sign, no leading zero, no `-0`."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+        return False
+    return str(int(text)) == text and -(2**63) <= int(text) < 2**63
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    """Whether the taint's number is above (Gt) or below (Lt) the toleration's; no number compares to nothing.
+
+    Source: KEP-5471. The gate is the API server's: without it no such toleration gets in.
+    """
+    if not is_decimal(toleration.value) or not is_decimal(taint.value):
+        return False
+    bound, value = int(toleration.value), int(taint.value)
+    return value > bound if toleration.operator == "Gt" else value < bound
 
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
