@@ -17,10 +17,10 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class Crowdedness(NamedTuple):
-    """The raw score of each row, and the feasible rows that are scored; others get 0."""
+    """The raw score of each row, and the rows that lack a key (None: none), which get 0."""
 
     raw: Floats
-    scored: Mask
+    ignored: Mask | None
 
 
 def crowdedness(
@@ -30,8 +30,7 @@ def crowdedness(
     """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
 
     The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
-    constraint; `ignored`: rows that lack a key (None: none). For the hostname a node counts its own pods, whatever
-    the policies say (12.5).
+    constraint. For the hostname a node counts its own pods, whatever the policies say (12.5).
     """
     scored = feasible if ignored is None else feasible & ~ignored
     raw = np.zeros(columns.capacity)
@@ -39,17 +38,16 @@ def crowdedness(
         tally = index.tally(constraint.question(pod.key.namespace))
         ids, values = columns.label_ids(constraint.key)
         if constraint.key == HOSTNAME:
-            weight = math.log(int(np.count_nonzero(scored)) + 2)
-            part = tally.on_rows() * weight
+            part = tally.on_rows() * math.log(int(np.count_nonzero(scored)) + 2)
             part += constraint.max_skew - 1
             part *= ids != 0
-            raw += part
-            continue
-        domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
-        of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
-        of_value[0] = 0.0
-        raw += of_value[ids]
-    return Crowdedness(_rounded(raw), scored)
+        else:
+            domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
+            of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
+            of_value[0] = 0.0
+            part = of_value[ids]
+        raw += part
+    return Crowdedness(_rounded(raw), ignored)
 
 
 def _rounded(scores: Floats) -> Floats:
@@ -61,10 +59,16 @@ def _rounded(scores: Floats) -> Floats:
 
 def ranked(crowded: Crowdedness, feasible: Mask) -> Floats:
     """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
-    raw, scored = crowded.raw, crowded.scored & feasible
-    among = raw[scored]
+    raw, ignored = crowded.raw, crowded.ignored
+    among = raw[feasible if ignored is None else feasible & ~ignored]
     most = float(among.max(initial=0.0))
-    if not most:
-        return np.where(scored, 100.0, 0.0)
-    scores = np.floor((most + float(among.min()) - raw) * 100.0 / most)
-    return np.where(scored, scores, 0.0)
+    if most:
+        scores = most + float(among.min()) - raw
+        scores *= 100.0
+        scores /= most
+        np.floor(scores, out=scores)
+    else:
+        scores = np.full(len(raw), 100.0)
+    if ignored is not None:
+        scores[ignored] = 0.0
+    return scores
