@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cache import Cache
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.runner import Runner
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.pod_groups.placement import Placed, Placement, Placer
@@ -126,6 +126,7 @@ class _ClusterWhatIf:
     """The live cluster, changed in place and restored: nobody else looks meanwhile.
 
     The first `fits` places the group; each later one asks the filters again about every member on its fixed node.
+    Where filters look at nothing but the node, only members on the nodes of the unit put back last are asked.
     """
 
     def __init__(self, cache: Cache, nominator: Nominator, runner: Runner, placer: Placer, place: Place) -> None:
@@ -136,6 +137,8 @@ class _ClusterWhatIf:
         self._place = place
         self._out: dict[str, PodInfo] = {}
         self._is_placed = False
+        self._is_local = False
+        self._touched: dict[str, None] = {}
         self.placed: list[Placed] = []
 
     def remove(self, unit: Unit) -> None:
@@ -147,6 +150,7 @@ class _ClusterWhatIf:
 
     def add(self, unit: Unit) -> None:
         """Put a removed unit back where it ran."""
+        self._touched = {self._cache.node_of(pod.uid): None for pod in unit.pods}
         for pod in unit.pods:
             del self._out[pod.uid]
             self._cache.put_back(pod.uid)
@@ -167,10 +171,12 @@ class _ClusterWhatIf:
                 status = placement.status
                 return status if status.code is not Code.WAIT else unschedulable(*status.reasons)
             self.placed = placement.placed
+            self._is_local = all(self._runner.has_only_row_filters(each.state) for each in self.placed)
             return SUCCESS
         seen: list[Placed] = []
         status = SUCCESS
-        for each in self.placed:
+        asked = [p for p in self.placed if p.node_name in self._touched] if self._is_local else self.placed
+        for each in asked:
             info, node = each.member.info, self._cache.nodes[each.node_name]
             rivals = [p for p in self._nominator.rivals(each.node_name, info) if not self._is_mine(p)]
             status = self._runner.filter_beside(each.state, info, node, rivals)
