@@ -329,7 +329,7 @@ def test_c11_a_restarted_replica_leads_at_once_with_a_higher_epoch():
     assert took < 0.1
 
 
-def test_a_second_replica_waits_while_the_first_renews_and_takes_over_when_it_is_silent():
+def test_a_second_replica_waits_while_the_first_renews_and_leads_soon_after_it_ended():
     async def main():
         api = LeaseApi()
         first, second = elector(api, "a", 1), elector(api, "b", 2)
@@ -339,13 +339,13 @@ def test_a_second_replica_waits_while_the_first_renews_and_takes_over_when_it_is
         await asyncio.sleep(60)
         assert not waiting.done()
         renewing.cancel()
-        silent_since = LoopClock().now()
+        ended_at = LoopClock().now()
         epoch = await waiting
-        return epoch, LoopClock().now() - silent_since
+        return epoch, LoopClock().now() - ended_at
 
     epoch, took = simloop.run(main())
     assert epoch == "kube-system/scheduler/1"
-    assert 12.0 <= took <= 18.0
+    assert took <= 2.5
 
 
 def test_a_leader_that_cannot_renew_for_ten_seconds_gives_up_before_another_may_lead():
