@@ -28,8 +28,8 @@ from scheduler.framework.events import (
     Action,
     ClusterEvent,
 )
+from scheduler.group_membership import PodGroups
 from scheduler.node_info import PodInfo
-from scheduler.pod_groups.membership import PodGroups
 from scheduler.queue import QueuedPod, SchedulingQueue
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node

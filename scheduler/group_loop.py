@@ -15,8 +15,8 @@ from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.decisions import Decision
 from scheduler.evictions import Evictions
 from scheduler.failing import FAILED, FailureHandler
-from scheduler.framework.handle import Handle
 from scheduler.group_status import GroupStatusWriter
+from scheduler.handle import Handle
 from scheduler.metrics import Histogram
 from scheduler.pod_groups.cycle import GroupResult, Outcome, Rejected
 from scheduler.pod_groups.entity import GroupInfo

@@ -25,10 +25,10 @@ from scheduler.evictions import Evictions
 from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
 from scheduler.gating import Gating
 from scheduler.group_loop import GroupLoop
+from scheduler.handle import Handle
 from scheduler.holding import Holding
 from scheduler.leading import Leading, MissingNodes
 from scheduler.node_info import PodInfo

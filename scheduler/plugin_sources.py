@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from scheduler.framework.entry import PluginEntry
+from scheduler.entry import PluginEntry
 from scheduler.profiles import plugins
 
 GROUP: Final = "keplab.scheduler.plugins"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from scheduler.framework.entry import PluginEntry
-from scheduler.framework.handle import Handle
+from scheduler.entry import PluginEntry
 from scheduler.framework.runner import Enabled
+from scheduler.handle import Handle
 from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100

@@ -141,7 +141,7 @@ class SchedulingCycle:
     def asking(self, runner: Runner) -> SchedulingCycle:
         """Return the same cycle with another runner; they take turns."""
         return SchedulingCycle(self._cache, runner, self._nominator, self._random, percentage=self._percentage,
-                               rotation=self.rotation)  # fmt: skip
+                               rotation=self.rotation, batching=self.batching)  # fmt: skip
 
     def schedule(self, pod: PodInfo, now: float, *,
                  with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip

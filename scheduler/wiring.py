@@ -23,15 +23,15 @@ from scheduler.exclusions import Exclusions
 from scheduler.extenders.asking import Extenders
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
+from scheduler.group_membership import PodGroups
+from scheduler.handle import Handle
 from scheduler.loops import Scheduler
 from scheduler.metrics import Metrics
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.membership import PodGroups
 from scheduler.pod_groups.queue import GroupedQueue, GroupQueueing
 from scheduler.preemption.progress import Preempting
 from scheduler.preenqueue_status import missing_gate

@@ -3,7 +3,7 @@
 A node says when in an annotation, daily and in UTC: `example.com/maintenance: 22:00-02:30`.
 """
 
-from scheduler.framework.entry import Args, PluginEntry
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Registration
 from scheduler.framework.interface import SUCCESS, unresolvable
 

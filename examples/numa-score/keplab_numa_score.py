@@ -7,7 +7,7 @@ is judged once, and the nodes look their verdict up in one array operation.
 
 import numpy as np
 
-from scheduler.framework.entry import Args, PluginEntry
+from scheduler.entry import Args, PluginEntry
 
 
 class NumaScoreArgs(Args, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
 from scheduler.configuration.making import MadeProfile, make_profiles
 from scheduler.configuration.reading import ConfigurationError, completed, read
-from scheduler.framework.handle import Handle
+from scheduler.handle import Handle
 from scheduler.plugin_sources import PluginSourceError, known_plugins
 from scheduler.profiles import defaults
 from scheduler.runners import Profiles

@@ -16,10 +16,10 @@ from scheduler.configuration.merge import lineup, merged, names, unknown
 from scheduler.configuration.problems import invalid
 from scheduler.configuration.reading import ConfigurationError, decode
 from scheduler.configuration.validation import problems as problems_of
-from scheduler.framework.entry import PluginEntry
-from scheduler.framework.handle import Handle
+from scheduler.entry import PluginEntry
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Enabled
+from scheduler.handle import Handle
 
 FIT: Final = "NodeResourcesFit"
 _TYPE_META: Final = ("apiVersion", "kind")

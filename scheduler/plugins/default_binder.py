@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import BindCall, Status
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 
 

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SUCCESS,
     Code,
@@ -24,6 +23,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import candidates, choice, eligibility

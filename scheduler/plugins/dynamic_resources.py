@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import (
     SKIP,

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     PODS_TO_ACTIVATE,
     SUCCESS,
@@ -23,8 +22,9 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.group_membership import group_of
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
-from scheduler.pod_groups.membership import group_of
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key

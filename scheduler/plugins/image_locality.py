@@ -12,8 +12,8 @@ import numpy as np
 
 from scheduler.cache import Cache
 from scheduler.columns import Columns
+from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import PluginEntry
 from scheduler.framework.interface import Scores
 from scheduler.node_info import NodeInfo, PodInfo
 

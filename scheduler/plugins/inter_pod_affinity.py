@@ -15,10 +15,9 @@ import numpy as np
 
 from scheduler.cache import Cache
 from scheduler.columns import Columns, Floats
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -30,6 +29,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.handle import Handle
 from scheduler.neighbours.hand_count import Census, HandCount
 from scheduler.neighbours.terms import knows_nobody, means, means_all, namespace_labels, question, unrolled
 from scheduler.node_info import NodeInfo, PodInfo

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
 
 from scheduler.columns import NAME_FIELD, Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -25,94 +24,25 @@ from scheduler.framework.interface import (
     unresolvable,
 )
 from scheduler.framework.runner import default_normalize
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.node_selection import (
+    affinity_of,
+    integer_of,
+    matches_required,
+    required_mask,
+    term_mask,
+    term_matches,
+    terms_mask,
+)
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
-from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm
+from services.api.kinds.pod import NodeSelectorTerm
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
 _ALNUM: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _INSIDE: Final = _ALNUM | frozenset("-_.")
-
-
-def _integer(text: str | None) -> int | None:
-    if text is None or not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
-        return None
-    return int(text)
-
-
-def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether a label value (None: missing) satisfies the requirement; NotIn holds where it is missing."""
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            number = _integer(value)
-            bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
-        case _:
-            return False
-
-
-def _requirements(term: NodeSelectorTerm) -> tuple[tuple[str, NodeSelectorRequirement], ...]:
-    fields = tuple((NAME_FIELD, r) for r in term.match_fields if r.key == NAME_FIELD)
-    if len(fields) != len(term.match_fields):
-        return ()
-    return (*((r.key, r) for r in term.match_expressions), *fields)
-
-
-def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether the node satisfies every requirement; an empty term matches nothing."""
-    requirements = _requirements(term)
-    labels = node.metadata.labels
-    return bool(requirements) and all(
-        accepts(r, node.metadata.name if key == NAME_FIELD else labels.get(key)) for key, r in requirements
-    )
-
-
-def _term_mask(term: NodeSelectorTerm, columns: Columns) -> Mask:
-    mask: Mask | None = None
-    for key, requirement in _requirements(term):
-        part = _requirement_mask(key, requirement, columns)
-        mask = part if mask is None else mask & part
-    return columns.full(False) if mask is None else mask
-
-
-def _requirement_mask(key: str, requirement: NodeSelectorRequirement, columns: Columns) -> Mask:
-    ids, values = columns.label_ids(key)
-    wanted: list[int] = [values[v] for v in requirement.values if v in values]
-    result: Mask
-    match requirement.operator:
-        case "In" if len(wanted) == 1:
-            result = ids == wanted[0]
-        case "In":
-            result = np.isin(ids, wanted)
-        case "NotIn":
-            result = ~np.isin(ids, wanted)
-        case "Exists":
-            result = ids != 0
-        case "DoesNotExist":
-            result = ids == 0
-        case _:
-            result = columns.label_mask(key, lambda value: accepts(requirement, value))
-    return result
-
-
-def _selector_term(selector: Mapping[str, str]) -> NodeSelectorTerm:
-    return NodeSelectorTerm(
-        match_expressions=tuple(
-            NodeSelectorRequirement(key=k, operator="In", values=(v,)) for k, v in sorted(selector.items())
-        )
-    )
 
 
 def _invalid(term: NodeSelectorTerm) -> str:
@@ -129,7 +59,7 @@ def _invalid(term: NodeSelectorTerm) -> str:
                     "alphanumeric character"
                 )
         if requirement.operator in ("Gt", "Lt") and (
-            len(requirement.values) != 1 or _integer(requirement.values[0]) is None
+            len(requirement.values) != 1 or integer_of(requirement.values[0]) is None
         ):
             return (
                 f"values[0][{requirement.key}]: Invalid value: {requirement.values!r}: "
@@ -148,11 +78,11 @@ class NodeAffinity:
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """Selector and affinity."""
-        return (tuple(sorted(pod.spec.node_selector.items())), _affinity(pod))
+        return (tuple(sorted(pod.spec.node_selector.items())), affinity_of(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Skip pods without any, and narrow to the names that every term's matchFields allow."""
-        affinity = _affinity(pod)
+        affinity = affinity_of(pod)
         required = affinity.required if affinity is not None else None
         if required is None:
             return SKIP if not pod.spec.node_selector and self._added.required is None else SUCCESS
@@ -227,7 +157,7 @@ class NodeAffinity:
             return 0
         total = np.zeros(columns.capacity)
         for weight, term in terms:
-            total[_term_mask(term, columns)] += weight
+            total[term_mask(term, columns)] += weight
         return total
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
@@ -235,7 +165,7 @@ class NodeAffinity:
         return default_normalize(raw, feasible, reverse=False)
 
     def _preferred(self, pod: PodInfo) -> list[tuple[int, NodeSelectorTerm]]:
-        affinity = _affinity(pod)
+        affinity = affinity_of(pod)
         own = affinity.preferred if affinity is not None else ()
         return [(p.weight, p.preference) for p in (*self._added.preferred, *own)]
 
@@ -253,40 +183,6 @@ class NodeAffinity:
         return (added is None or any(term_matches(t, node) for t in added.node_selector_terms)) and matches_required(
             pod, node
         )
-
-
-def _affinity(pod: PodInfo) -> NodeAffinitySpec | None:
-    return pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-
-
-def matches_required(pod: PodInfo, node: Node) -> bool:
-    """Whether the node satisfies the pod's node selector and its own required node affinity."""
-    labels = node.metadata.labels
-    for key, value in pod.spec.node_selector.items():
-        if labels.get(key) != value:
-            return False
-    affinity = _affinity(pod)
-    if affinity is None or affinity.required is None:
-        return True
-    return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
-
-
-def required_mask(pod: PodInfo, columns: Columns) -> Mask | None:
-    """Return the rows that satisfy both; None when the pod asks for neither."""
-    mask = _term_mask(_selector_term(pod.spec.node_selector), columns) if pod.spec.node_selector else None
-    affinity = _affinity(pod)
-    if affinity is None or affinity.required is None:
-        return mask
-    required = terms_mask(affinity.required.node_selector_terms, columns)
-    return required if mask is None else mask & required
-
-
-def terms_mask(terms: Sequence[NodeSelectorTerm], columns: Columns) -> Mask:
-    """Return the rows that satisfy any of the terms; none without terms."""
-    mask = columns.full(False)
-    for term in terms:
-        mask |= _term_mask(term, columns)
-    return mask
 
 
 class NodeAffinityArgs(Args, frozen=True):

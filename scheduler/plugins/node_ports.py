@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from scheduler.columns import Columns
+from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Refusal, Status, unschedulable
 from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports

@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

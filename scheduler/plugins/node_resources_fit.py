@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import (
     ASSIGNED_POD,
     NODE,
@@ -23,9 +23,11 @@ from scheduler.framework.events import (
     Hint,
     Registration,
 )
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.requests import requests_of
+from scheduler.utilization_shape import ShapePoint, broken_line
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount
@@ -33,14 +35,6 @@ from services.api.switches import Switches
 
 TOO_MANY_PODS: Final = "Too many pods"
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-
-
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
-    """At `utilization` (0 to 100) the score is `score` (0 to 10)."""
-
-    utilization: int
-    score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +48,6 @@ class ScoringStrategy:
     resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
     shape: tuple[ShapePoint, ...] = (ShapePoint(0, 0), ShapePoint(100, 10))
     pod_level: bool = False
-
-
-def broken_line(shape: tuple[ShapePoint, ...], utilization: int) -> int:
-    """Return the score (0 to 100) on the line through the points, with Go's truncating division."""
-    previous: ShapePoint | None = None
-    for point in shape:
-        if utilization <= point.utilization:
-            if previous is None:
-                return point.score * 10
-            rise = (point.score - previous.score) * 10 * (utilization - previous.utilization)
-            run = point.utilization - previous.utilization
-            return previous.score * 10 + (rise // run if rise >= 0 else -(-rise // run))
-        previous = point
-    return shape[-1].score * 10
 
 
 class NodeResourcesFit:
@@ -242,13 +222,13 @@ class NodeResourcesFit:
     def events_to_register(self) -> Sequence[Registration]:
         """Room appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""
         return (
-            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), _frees_room),
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._frees_room),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN)),
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._fits_empty),
         )
 
     def _fits_empty(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-        if new is None:
+        if new is None or not amount("pods", new.status.allocatable.get("pods", "0")):
             return Hint.SKIP
         for resource, need in self._wanted(pod):
             if need > amount(resource, new.status.allocatable.get(resource, "0")):
@@ -261,9 +241,15 @@ class NodeResourcesFit:
                 return Hint.QUEUE
         return Hint.SKIP
 
-
-def _frees_room(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-    return Hint.QUEUE if old is not None and (old.spec.node_name or old.status.nominated_node_name) else Hint.SKIP
+    def _frees_room(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        """A pod that left freed something; one that shrank, only if it gave up what the waiting pod asks for."""
+        if old is None or not (old.spec.node_name or old.status.nominated_node_name):
+            return Hint.SKIP
+        if new is None:
+            return Hint.QUEUE
+        before, after = requests_of(old).amounts, requests_of(new).amounts
+        has_shrunk = any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted(pod))
+        return Hint.QUEUE if has_shrunk else Hint.SKIP
 
 
 class ResourceArgs(Args, frozen=True):
@@ -313,6 +299,7 @@ def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
         type=given.type,
         resources=tuple((each.name, each.weight or 1) for each in given.resources) or standard.resources,
         shape=tuple(ShapePoint(p.utilization, p.score) for p in ratio.shape) if ratio else standard.shape,
+        pod_level=handle.switches.flag("scheduler.pod_level_scoring"),
     )
     return NodeResourcesFit(
         strategy=strategy, ignored=args.ignored_resources, ignored_groups=args.ignored_resource_groups

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from scheduler.columns import Columns
+from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import PluginEntry
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
 from scheduler.node_info import NodeInfo, PodInfo

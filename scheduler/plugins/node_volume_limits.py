@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler.columns import Columns, Floats
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -30,6 +29,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
 from services.api.kinds.persistentvolume import PersistentVolume

@@ -16,10 +16,9 @@ import numpy as np
 
 from scheduler.cache import Cache
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -31,6 +30,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_tree import ZONE
 from scheduler.pod_index import Grouping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.framework.entry import PluginEntry
+from scheduler.entry import PluginEntry
 from scheduler.node_info import PodInfo
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.conditions import GATED_MESSAGE
-from scheduler.framework.entry import Args, PluginEntry
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Status, unresolvable
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 
 

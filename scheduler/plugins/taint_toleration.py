@@ -8,26 +8,34 @@ from typing import Final
 import numpy as np
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
 from scheduler.framework.runner import default_normalize
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerates, untolerated
 
 HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
+COMPARISONS: Final = ("Gt", "Lt")
 
 
 class TaintToleration:
-    """`detailed_reason` names the taint, as releases before 1.35 did (12.2)."""
+    """`detailed_reason` names the taint, as releases before 1.35 did (12.2). `comparing`: Gt and Lt tolerate, too."""
 
     name = "TaintToleration"
 
-    def __init__(self, *, detailed_reason: bool = False) -> None:
+    def __init__(self, *, detailed_reason: bool = False, comparing: bool = False) -> None:
         self._detailed = detailed_reason
+        self._comparing = comparing
+
+    def _tolerations(self, pod: PodInfo) -> tuple[Toleration, ...]:
+        tolerations = pod.spec.tolerations
+        if self._comparing or not any(each.operator in COMPARISONS for each in tolerations):
+            return tolerations
+        return tuple(each for each in tolerations if each.operator not in COMPARISONS)
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The tolerations."""
@@ -37,12 +45,12 @@ class TaintToleration:
         """Say no at the first NoSchedule or NoExecute taint that is not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return SUCCESS
-        taint = untolerated(node.node.spec.taints, pod.spec.tolerations, HARD)
+        taint = untolerated(node.node.spec.taints, self._tolerations(pod), HARD)
         return SUCCESS if taint is None else unresolvable(self._reason(taint))
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows whose taints are tolerated; asked once for each distinct set of taints."""
-        tolerations = pod.spec.tolerations
+        tolerations = self._tolerations(pod)
         return columns.taint_mask(lambda taints: untolerated(taints, tolerations, HARD) is None)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
@@ -51,8 +59,9 @@ class TaintToleration:
         if not self._detailed:
             return [Refusal("node(s) had untolerated taint(s)", refused, code)]
         refusals: list[Refusal] = []
+        tolerations = self._tolerations(pod)
         for i, taints in enumerate(columns.taint_sets):
-            taint = untolerated(taints, pod.spec.tolerations, HARD)
+            taint = untolerated(taints, tolerations, HARD)
             if taint is not None:
                 refusals.append(Refusal(self._reason(taint), refused & (columns.taint_set == i), code))
         return refusals
@@ -61,11 +70,12 @@ class TaintToleration:
         """Count PreferNoSchedule taints that are not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return 0
-        return self._count(node.node.spec.taints, pod.spec.tolerations)
+        return self._count(node.node.spec.taints, self._tolerations(pod))
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
         """Count for every row."""
-        counts = [self._count(taints, pod.spec.tolerations) for taints in columns.taint_sets]
+        tolerations = self._tolerations(pod)
+        counts = [self._count(taints, tolerations) for taints in columns.taint_sets]
         return np.array(counts, np.float64)[columns.taint_set] if any(counts) else 0
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
@@ -86,20 +96,23 @@ class TaintToleration:
     def events_to_register(self) -> Sequence[Registration]:
         """A node may appear or lose taints, or the pod learn to tolerate."""
         return (
-            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerable_now),
+            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._tolerable_now),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION)),
         )
 
-
-def _tolerable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-    if new is None or untolerated(new.spec.taints, pod.spec.tolerations, HARD) is not None:
-        return Hint.SKIP
-    was_tolerable = old is not None and untolerated(old.spec.taints, pod.spec.tolerations, HARD) is None
-    return Hint.SKIP if was_tolerable else Hint.QUEUE
+    def _tolerable_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        tolerations = self._tolerations(pod)
+        if new is None or untolerated(new.spec.taints, tolerations, HARD) is not None:
+            return Hint.SKIP
+        was_tolerable = old is not None and untolerated(old.spec.taints, tolerations, HARD) is None
+        return Hint.SKIP if was_tolerable else Hint.QUEUE
 
 
 def _make(args: Args, handle: Handle) -> TaintToleration:
-    return TaintToleration(detailed_reason=handle.switches.choice("scheduler.taint_reason") == "detailed")
+    return TaintToleration(
+        detailed_reason=handle.switches.choice("scheduler.taint_reason") == "detailed",
+        comparing=handle.switches.flag("TaintTolerationComparisonOperators"),
+    )
 
 
 PLUGIN = PluginEntry("TaintToleration", _make)

@@ -14,10 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -30,8 +29,9 @@ from scheduler.framework.interface import (
     failed,
     unresolvable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.plugins.node_resources_fit import ShapePoint
+from scheduler.utilization_shape import ShapePoint
 from scheduler.volumes.binding import VolumeBinder
 from scheduler.volumes.claims import ClaimReader, PodClaims
 from scheduler.volumes.finding import Everywhere, find, find_everywhere

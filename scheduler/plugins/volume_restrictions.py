@@ -14,10 +14,9 @@ import numpy as np
 
 from scheduler.cache import Cache
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -28,6 +27,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Final
 
 from scheduler.columns import Columns
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     SKIP,
     SUCCESS,
@@ -25,6 +24,7 @@ from scheduler.framework.interface import (
     Status,
     unresolvable,
 )
+from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import Code, Status, failed, unschedulable
+from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor

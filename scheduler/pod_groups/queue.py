@@ -26,11 +26,11 @@ from scheduler.framework.events import (
     Registration,
 )
 from scheduler.framework.interface import SUCCESS, Status
+from scheduler.group_membership import PodGroups
 from scheduler.hints import Strategy
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.pod_groups.entity import GroupInfo, entity_key
-from scheduler.pod_groups.membership import PodGroups
 from scheduler.queue import PARKED, GateObserver, Pool, PreEnqueue, QueuedPod, SchedulingQueue, SortKey
 from scheduler.world import World
 from services.api.kinds.pod import Pod

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scheduler.cache import Cache
+from scheduler.group_membership import PodGroups
 from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.pod_groups.membership import PodGroups
 from scheduler.preemption.units import Unit, group_unit, pod_unit
 from scheduler.world import World
 from services.api.kinds.podgroup import PodGroup

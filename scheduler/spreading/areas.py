@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.columns import Columns, Mask
 from scheduler.node_info import PodInfo
-from scheduler.plugins.node_affinity import required_mask
+from scheduler.node_selection import required_mask
 from scheduler.pod_index import Area
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 

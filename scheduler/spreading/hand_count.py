@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.plugins.node_affinity import matches_required
+from scheduler.node_selection import matches_required
 from scheduler.spreading.areas import REPELLING
 from scheduler.spreading.constraints import Constraint
 from services.api.kinds.node import Node

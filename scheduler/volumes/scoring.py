@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scheduler.plugins.node_resources_fit import ShapePoint, broken_line
+from scheduler.utilization_shape import ShapePoint, broken_line
 from scheduler.volumes.claims import Making, PodClaims
 from scheduler.volumes.finding import Found, find
 from scheduler.volumes.reach import has_access

@@ -87,8 +87,8 @@ C:disruption                  read                        pods poddisruptionbudg
 C:disruption                  read                        deployments.apps
 C:disruption                  get                         */scale
 C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
-C:persistentvolume-binder     read                        nodes persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
-csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
+C:persistentvolume-binder     read                        nodes persistentvolumes persistentvolumeclaims \
+storageclasses.storage.k8s.io csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
 C:persistentvolume-binder     create,change               persistentvolumes
 C:persistentvolume-binder     delete                      persistentvolumes                               uid
 C:persistentvolume-binder     change                      persistentvolumeclaims persistentvolumeclaims/status

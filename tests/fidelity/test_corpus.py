@@ -16,7 +16,6 @@ from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.forms import filter_one
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import (
     Code,
     NormalizePlugin,
@@ -28,6 +27,7 @@ from scheduler.framework.interface import (
     VectorScorePlugin,
 )
 from scheduler.framework.runner import Enabled, Runner
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.profiles import DEFAULT, plugins

@@ -12,8 +12,8 @@ from scheduler.cache import Cache
 from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.handle import Handle
 from scheduler.framework.runner import Enabled, Runner
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.profiles import default_profile

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from scheduler.group_membership import PodGroups
 from scheduler.node_info import PodInfo
 from scheduler.pod_groups.cycle import GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.membership import PodGroups
 from scheduler.pod_groups.status import scheduling_condition
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption.units import UnitKind

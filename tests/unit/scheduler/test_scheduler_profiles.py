@@ -8,8 +8,8 @@ from scheduler.configuration.file import Configured
 from scheduler.configuration.making import make_profiles
 from scheduler.configuration.merge import lineup, merged
 from scheduler.configuration.reading import ConfigurationError, completed, read
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.entry import Args, PluginEntry
 from scheduler.framework.interface import SUCCESS, unschedulable
 from scheduler.framework.points import POINTS
 from scheduler.framework.runner import Runner

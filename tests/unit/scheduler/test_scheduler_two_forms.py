@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scheduler.cache import Cache
 from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.handle import Handle
 from scheduler.framework.interface import Code, FilterPlugin, ScorePlugin, VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.runner import Runner
+from scheduler.handle import Handle
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
 from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
@@ -22,10 +22,11 @@ from scheduler.plugins.node_name import NodeName
 from scheduler.plugins.node_ports import NodePorts
 from scheduler.plugins.node_rejection import NodeRejection
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy, ShapePoint
+from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.profiles import default_profile
+from scheduler.utilization_shape import ShapePoint
 from scheduler.world import FixedWorld
 from services.api.kinds.node import Node, NodeSpec, NodeStatus
 from services.api.kinds.pod import (

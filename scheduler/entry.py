@@ -1,0 +1,41 @@
+"""How a plugin is registered: its name, its arguments, and how it is made.
+
+A module in `scheduler/plugins/` ends with `PLUGIN = PluginEntry(…)`; a package of its own offers one by the
+entry point group `keplab.scheduler.plugins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scheduler.handle import Handle
+from services.api.switches import Switches
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A plugin's arguments as KubeSchedulerConfiguration writes them; subclasses add the fields."""
+
+
+def _no_args(switches: Switches) -> Args:
+    return Args()
+
+
+@dataclass(frozen=True)
+class PluginEntry:
+    """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
+
+    Without `default_args` they are what the class itself defaults to, whatever the switches.
+    """
+
+    name: str
+    make: Callable[[Any, Handle], Any]
+    args: type[Args] = Args
+    default_args: Callable[[Switches], Args] = _no_args
+
+    def __post_init__(self) -> None:
+        if self.default_args is _no_args:
+            object.__setattr__(self, "default_args", lambda switches: self.args())

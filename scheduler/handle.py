@@ -1,0 +1,52 @@
+"""What a plugin may know of the scheduler it runs in; upstream's `framework.Handle`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.cache import Cache
+from scheduler.exclusions import Exclusions
+from scheduler.framework.interface import WaitingRoom
+from scheduler.group_membership import PodGroups
+from scheduler.nominator import Nominator
+from scheduler.preemption.progress import Preempting
+from scheduler.volumes.assumed import AssumedVolumes
+from scheduler.world import World
+from services.api.seams import Random
+from services.api.switches import Switches
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+class EmptyRoom:
+    """A waiting room where nobody ever waits: of a scheduler that binds nothing."""
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """Let nobody go on."""
+
+    def reject(self, uid: str, plugin: str, message: str) -> bool:
+        """Turn nobody away."""
+        return False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """`profile`: the schedulerName. `world`: kinds other than pods and nodes. `wall`: seconds since 1970.
+
+    `groups`: which pods belong together; `waiting`: who waits at Permit.
+    """
+
+    switches: Switches
+    cache: Cache
+    nominator: Nominator
+    world: World
+    exclusions: Exclusions
+    random: Random
+    wall: Callable[[], float]
+    profile: str = DEFAULT_SCHEDULER
+    preempting: Preempting = field(default_factory=Preempting)
+    volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    groups: PodGroups = field(default_factory=PodGroups)
+    waiting: WaitingRoom = field(default_factory=EmptyRoom)
