@@ -96,6 +96,10 @@ class Room:
         assert isinstance(entity.info, GroupInfo), entity
         assert self.hearts.group_cycle is not None
         result = self.hearts.group_cycle.run(entity.info, now)
+        self.settle(entity, result, now)
+        return result
+
+    def settle(self, entity: Any, result: GroupResult, now: float) -> None:
         for placed in result.placed:
             self.queue.place(entity, placed.member)
         for rejected in result.rejected:
@@ -103,7 +107,6 @@ class Room:
             self.queue.nominator.set(rejected.member.info, rejected.nominated)
         self.queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending,
                              has_placed=bool(result.placed))  # fmt: skip
-        return result
 
     @property
     def entity(self) -> Any:
