@@ -213,6 +213,10 @@ class Settings(msgspec.Struct, frozen=True):
     fence: str = "session"
     user_bound: str = "exempt"
     request_deadline_s: float = 120.0
+    unbind_reasons: tuple[str, ...] = ()
+    defer_period_s: float = 5.0
+    defer_timeout_s: float = 30.0
+    defer_reasons: tuple[str, ...] = ("UnexpectedAdmissionError",)
     releases_lazily: bool = False
     managers_first: bool = True
     writes_at_once: bool = False
@@ -229,7 +233,16 @@ class Settings(msgspec.Struct, frozen=True):
             fence=switches.choice("unbind.fence"),
             user_bound=switches.choice("unbind.user_bound"),
             request_deadline_s=switches.number("unbind.request_deadline_s"),
+            unbind_reasons=_patterns(switches.choice("unbind.reasons")),
+            defer_period_s=switches.number("defer.period_s"),
+            defer_timeout_s=switches.number("defer.timeout_s"),
+            defer_reasons=_patterns(switches.choice("defer.reasons")),
             releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
         )
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    """Return the reasons of `A+B`; empty for `all`."""
+    return () if text == "all" else tuple(part for part in text.split("+") if part)

@@ -52,11 +52,11 @@ class GivingBack:
         """Whether a pod rejected for this reason may be given back now."""
         settings = self._settings
         return (
-            settings.on_reject == "unbind"
+            settings.on_reject in ("unbind", "defer-then-unbind")
             and settings.has_unbinding
             and settings.unbind_api == "subresource"
             and now >= self._absent_until_s
-            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound)
+            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
         )
 
     def call(self, key: WorkerKey, now: float) -> Verdict | None:

@@ -14,6 +14,7 @@ import msgspec
 from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.config import NodeDefinition, Settings
+from kubelet.deferring import Deferring
 from kubelet.effects import DeletePod, ReadNode, ReadPod, Save, SetTimer, WriteStatuses
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.giving_back import GivingBack, Verdict
@@ -33,7 +34,7 @@ _WRITE_STATUSES = WriteStatuses()
 
 
 class _Parked(msgspec.Struct):
-    """A pod that is not decided yet. `why`: room, node or hold."""
+    """A pod that is not decided yet. `why`: room, node, hold or defer."""
 
     pod: KubeletPod
     why: str
@@ -71,6 +72,7 @@ class Kubelet:
         self.workers: dict[WorkerKey, PodWorker] = {}
         self.rejected: dict[WorkerKey, Document] = {}
         self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out)
+        self.deferring = Deferring(settings, self.out)
         self.parked: dict[WorkerKey, _Parked] = {}
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
@@ -183,6 +185,7 @@ class Kubelet:
         if key in self.giving_back.going or key in self.parked:
             self.giving_back.going.pop(key, None)
             self.parked.pop(key, None)
+            self.deferring.forget(key)
             self._blocked.pop(key, None)
             self.statuses.permit(key)
             self.out.end_span(key, "deleted")
@@ -203,6 +206,7 @@ class Kubelet:
             del self.pods[uid]
         self.rejected.pop(key, None)
         self.parked.pop(key, None)
+        self.deferring.forget(key)
         self._recreated.pop(key, None)
         self._deleting.pop(key, None)
         self._blocked.pop(key, None)
@@ -258,6 +262,7 @@ class Kubelet:
 
     def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.parked.pop(key, None)
+        self.deferring.admitted(key)
         self.statuses.permit(key)
         self.out.span_stage(key, "admitted")
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
@@ -338,10 +343,15 @@ class Kubelet:
 
     def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         self.parked.pop(key, None)
+        is_again = key in self.deferring.waiting
         self.out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
-        self.out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
-        self.out.tell(pod, rejection.reason, rejection.message, "Warning")
-        self.out.span_stage(key, "rejected", rejection.reason)
+        if not is_again:
+            self.out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+            self.out.tell(pod, rejection.reason, rejection.message, "Warning")
+            self.out.span_stage(key, "rejected", rejection.reason)
+        if self.deferring.takes(pod, key, rejection, now):
+            self.parked[key] = _Parked(pod, "defer", rejection)
+            return
         if self.giving_back.may_begin(pod, rejection.reason, now):
             self._not_given_back(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
             return
@@ -351,7 +361,7 @@ class Kubelet:
             self._recreated[key] = None
             self.out.effects.append(DeletePod(key, pod, None))
             return
-        self._fail(pod, key, rejection, now)
+        self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Reject as Kubernetes does today."""
@@ -488,6 +498,9 @@ class Kubelet:
                     self._retry_parked(key, now)
                     if key in self.parked:
                         self.out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+            case "defer":
+                if key in self.parked and self.parked[key].why == "defer" and self.deferring.is_due(key, now):
+                    self._retry_parked(key, now)
             case "delete":
                 self._deleting.pop(key, None)
                 self._maybe_delete(key)
@@ -651,7 +664,7 @@ class Kubelet:
             del self._held[waiting]
             if (successor := self.workers.get(waiting)) is not None:
                 self._act(successor, successor.unhold(now), now)
-        for parked in [k for k, p in self.parked.items() if p.why in ("room", "hold")]:
+        for parked in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
             self._retry_parked(parked, now)
 
     def _release_name(self, name: Key) -> None:
@@ -665,7 +678,7 @@ class Kubelet:
         parked = self.parked.get(key)
         if parked is None:
             return
-        if parked.why == "room":
+        if parked.why != "hold":
             del self.parked[key]
             self._decide(parked.pod, key, now)
             return

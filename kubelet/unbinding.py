@@ -7,6 +7,7 @@ kubelet-unbinding 6.2); waiting times come back as values.
 from __future__ import annotations
 
 import hashlib
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -37,14 +38,19 @@ _ENABLED = EXCLUDE_MAX_REASONS | {
 }  # fmt: skip
 
 
-def is_enabled(reason: str) -> bool:
-    """Whether a rejection for this reason may lead to an unbind (kubelet-unbinding 6.1)."""
+def is_enabled(reason: str, reasons: tuple[str, ...] = ()) -> bool:
+    """Whether a rejection for this reason may lead to an unbind (kubelet-unbinding 6.1).
+
+    `reasons`: patterns that narrow it (switch unbind.reasons); none of them: all of 6.1.
+    """
+    if reasons and not any(fnmatchcase(reason, each) for each in reasons):
+        return False
     return reason.startswith("OutOf") or reason in _ENABLED
 
 
-def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt") -> bool:
+def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt", reasons: tuple[str, ...] = ()) -> bool:
     """Whether this pod may be given back: bound by a scheduler, not static, mirror or of a DaemonSet."""
-    if not is_enabled(reason) or is_static(pod) or is_daemon(pod):
+    if not is_enabled(reason, reasons) or is_static(pod) or is_daemon(pod):
         return False
     return pod.status.binding_generation > 0 or user_bound == "allow"
 
