@@ -169,6 +169,7 @@ class EventHandlers:
 
     def _unbound(self, info: PodInfo, node: str, now: float, traceparent: str) -> list[Effect]:
         self._exclusions.learn(info.pod, now)
+        self._exclusions.learn_kind(info.pod, now)
         if not self._is_ours(info):
             return []
         attempt = max(info.unbind_count, 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from scheduler.kind_exclusions import KindExclusions
 from services.api.kinds.pod import Pod
 
 _NONE: dict[str, str] = {}
@@ -25,9 +26,13 @@ class _OfPod:
 
 
 class Exclusions:
-    """By pod uid and node name. `due` entries are left in the heap and checked when they come up."""
+    """By pod uid and node name. `due` entries are left in the heap and checked when they come up.
 
-    def __init__(self) -> None:
+    `by_kind`: what one pod met with holds for its like, too (switch exclusion.scope).
+    """
+
+    def __init__(self, *, by_kind: bool = False) -> None:
+        self.kinds: KindExclusions | None = KindExclusions() if by_kind else None
         self._pods: dict[str, _OfPod] = {}
         self._by_node: dict[str, dict[str, None]] = {}
         self._heap: list[tuple[float, str, str]] = []
@@ -39,6 +44,15 @@ class Exclusions:
         """Return node name to reason, of the exclusions in force."""
         entry = self._pods.get(uid)
         return _NONE if entry is None else entry.reasons
+
+    def of_kind(self, pod: Pod) -> dict[str, str]:
+        """Return node name to reason, of the exclusions that others of the pod's kind brought upon it."""
+        return self.kinds.facing(pod) if self.kinds else _NONE
+
+    def learn_kind(self, pod: Pod, now: float) -> None:
+        """Take in that a node has just given the pod back."""
+        if self.kinds is not None:
+            self.kinds.learn(pod, now)
 
     def learn(self, pod: Pod, now: float) -> None:
         """Take in what the pod's history says and we have not seen yet; newest entries win."""
@@ -68,6 +82,8 @@ class Exclusions:
 
     def clear_node(self, node: str) -> list[str]:
         """End every exclusion of the node early; return the uids concerned."""
+        if self.kinds:
+            self.kinds.clear_node(node)
         uids = list(self._by_node.pop(node, {}))
         for uid in uids:
             entry = self._pods[uid]
@@ -77,7 +93,9 @@ class Exclusions:
 
     def next_expiry(self) -> float | None:
         """Return when the next exclusion may end, in the clock's seconds."""
-        return self._heap[0][0] if self._heap else None
+        own = self._heap[0][0] if self._heap else None
+        of_kind = self.kinds.next_expiry() if self.kinds is not None else None
+        return of_kind if own is None or (of_kind is not None and of_kind < own) else own
 
     def expire(self, now: float) -> list[str]:
         """End what is due; return the uids concerned, each once."""
@@ -90,6 +108,8 @@ class Exclusions:
                 del entry.reasons[node]
                 self._drop_index(node, uid)
                 uids[uid] = None
+        if self.kinds is not None:
+            uids |= dict.fromkeys(self.kinds.expire(now))
         return list(uids)
 
     def _drop_index(self, node: str, uid: str) -> None:

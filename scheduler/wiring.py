@@ -68,7 +68,7 @@ def build(
     configured = Configured.read(config.config, config.scheduler_name, switches)
     config = replace(config, **configured.election())
     cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
-    exclusions = Exclusions()
+    exclusions = Exclusions(by_kind=switches.choice("exclusion.scope") == "signature")
     nominator = Nominator()
     api = seams.transport.api()
 

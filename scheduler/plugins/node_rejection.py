@@ -37,20 +37,18 @@ class NodeRejection:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that no node gave back."""
-        if self._mode == "none" or not self._exclusions.of(pod.uid):
+        if self._mode == "none" or not self._excluded(pod):
             return SKIP
         return SKIP if self._mode == "soft" else SUCCESS
 
     def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
-        reason = self._exclusions.of(pod.uid).get(node.name)
-        if self._mode != "hard" or reason is None:
-            return SUCCESS
-        return unresolvable(_text(reason))
+        text = self._excluded(pod).get(node.name) if self._mode == "hard" else None
+        return SUCCESS if text is None else unresolvable(text)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return all rows but the excluded ones; with adaptive, all if nothing else is left."""
-        excluded = columns.mask_of(tuple(self._exclusions.of(pod.uid)))
+        excluded = columns.mask_of(tuple(self._excluded(pod)))
         if self._mode == "adaptive" and state.alive is not None and not (state.alive & ~excluded).any():
             return None
         if self._mode in ("soft", "none"):
@@ -60,48 +58,56 @@ class NodeRejection:
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """One reason for each cause the nodes gave."""
         refusals: list[Refusal] = []
-        for node, reason in self._exclusions.of(pod.uid).items():
+        for node, text in self._excluded(pod).items():
             mask = refused & columns.mask_of((node,))
-            refusals.append(Refusal(_text(reason), mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+            refusals.append(Refusal(text, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless excluded nodes may have passed the filter."""
-        if self._mode not in ("soft", "adaptive") or not self._exclusions.of(pod.uid):
+        if self._mode not in ("soft", "adaptive") or not self._excluded(pod):
             return SKIP
         return SUCCESS
 
     def score(self, pod: PodInfo, node: NodeInfo) -> int:
         """Give an excluded node nothing."""
-        return 0 if node.name in self._exclusions.of(pod.uid) else 100
+        return 0 if node.name in self._excluded(pod) else 100
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
         """Return the same for every row."""
-        return np.where(columns.mask_of(tuple(self._exclusions.of(pod.uid))), 0.0, 100.0)
+        return np.where(columns.mask_of(tuple(self._excluded(pod))), 0.0, 100.0)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Whatever may have cured the node that said no."""
         cured = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
         return (
-            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _left_the_node),
-            Registration(ClusterEvent(NODE, Action.ADD | cured), _is_the_node),
+            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._left_the_node),
+            Registration(ClusterEvent(NODE, Action.ADD | cured), self._is_the_node),
+        )
+
+    def _excluded(self, pod: PodInfo) -> dict[str, str]:
+        """Return node name to text; what the pod met with itself comes first."""
+        own = {node: _text("this pod", reason) for node, reason in self._exclusions.of(pod.uid).items()}
+        if not self._exclusions.kinds:
+            return own
+        of_kind = self._exclusions.of_kind(pod.pod).items()
+        return {**{node: _text("a pod like this", reason) for node, reason in of_kind}, **own}
+
+    def _left_the_node(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        return Hint.QUEUE if old is not None and self._was_refused(pod, old.spec.node_name) else Hint.SKIP
+
+    def _is_the_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        return Hint.QUEUE if new is not None and self._was_refused(pod, new.metadata.name) else Hint.SKIP
+
+    def _was_refused(self, pod: PodInfo, node: str) -> bool:
+        """Whether the pod may have been kept from that node; of its kind's refusals no history is kept."""
+        return self._exclusions.kinds is not None or any(
+            record.node_name == node for record in pod.pod.status.unbind_history
         )
 
 
-def _text(reason: str) -> str:
-    return f"node(s) rejected this pod earlier ({reason})"
-
-
-def _gave_back(pod: PodInfo) -> set[str]:
-    return {record.node_name for record in pod.pod.status.unbind_history}
-
-
-def _left_the_node(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-    return Hint.QUEUE if old is not None and old.spec.node_name in _gave_back(pod) else Hint.SKIP
-
-
-def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.metadata.name in _gave_back(pod) else Hint.SKIP
+def _text(who: str, reason: str) -> str:
+    return f"node(s) rejected {who} earlier ({reason})"
 
 
 def _make(args: Args, handle: Handle) -> NodeRejection:

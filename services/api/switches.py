@@ -114,6 +114,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("apiserver.enforce_exclusion", False, "refuse a Binding to an excluded node", f"{_UNBIND} 4.3"),
     Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3", minimum=0.0),
     Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0),
+    Switch("exclusion.scope", "pod", "whom a node that gave a pod back is closed to: the pod, or all of its signature",
+           f"{_UNBIND} 7.3", ("pod", "signature")),
     Switch("scheduler.exclusion", "hard", "how the scheduler treats nodes that rejected the pod", f"{_UNBIND} 7.3",
            ("hard", "soft", "none", "adaptive")),
     Switch("SchedulerPopFromBackoffQ", True, "feature gate: an idle scheduler takes pods from back-off (KEP-5142)",
