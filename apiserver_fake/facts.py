@@ -9,7 +9,7 @@ import msgspec
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Document
-from services.api.podresources import amounts, pod_requests
+from services.api.podresources import amounts, as_allocated, pod_requests
 
 
 class _Owner(msgspec.Struct):
@@ -17,6 +17,7 @@ class _Owner(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct, rename="camel"):
+    generation: int = 0
     deletion_timestamp: str = ""
     finalizers: list[str] = []
     owner_references: list[_Owner] = []
@@ -76,7 +77,7 @@ _GROUP = msgspec.json.Decoder(PodGroup)
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     """Return what the invariants judge a stored object by: the fields that may only go one way.
 
-    `is_new`: also what does not change afterwards, as what a pod asks for.
+    `is_new`: also what does not change afterwards, and what a pod asks for, which is told again when it changes.
     """
     found: Document = {}
     decoded: _Any = _DECODERS.get(resource, _ANY).decode(body)
@@ -95,10 +96,12 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
             "observed": decoded.status.observed_generation,
             "nominated": decoded.status.nominated_node_name,
         }
-        if is_new:
+        # A spec that changed after the pod was bound may ask for another size, and the node may have granted it.
+        is_changed = decoded.metadata.generation > max(1, decoded.status.binding_generation)
+        if is_new or (is_changed and not decoded.metadata.deletion_timestamp):
             found["requests"] = _requests(body)
-            if decoded.spec.scheduling_group is not None:
-                found["group"] = decoded.spec.scheduling_group.pod_group_name
+        if is_new and decoded.spec.scheduling_group is not None:
+            found["group"] = decoded.spec.scheduling_group.pod_group_name
     elif resource == _GROUPS:
         gang = _GROUP.decode(body).spec.scheduling_policy.gang
         found["min_count"] = gang.min_count if gang is not None else 0
@@ -114,6 +117,6 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
 
 def _requests(body: bytes) -> dict[str, int]:
     try:
-        return pod_requests(_WHOLE_POD.decode(body))
+        return pod_requests(as_allocated(_WHOLE_POD.decode(body)))
     except (msgspec.MsgspecError, ValueError):
         return {}  # what no reader can make out asks for nothing

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from kubelet.allocation import NO_RESOURCES, PodResources
 from kubelet.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.script import Script
 from kubelet.view import WorkerKey
@@ -36,7 +37,8 @@ class ContainerRecord(msgspec.Struct, array_like=True):
 class PodRecord(msgspec.Struct, array_like=True):
     """What the node's runtime knows of one pod for one binding. `is_gone` erases what was recorded.
 
-    Also the kubelet's checkpoint: `allocation` is what the pod has to itself.
+    Also the kubelet's checkpoint: `allocation` is what the pod has to itself, `allocated` its size as promised;
+    `actual`, what the runtime was last told, is None as long as that is the same (KEP-1287).
     """
 
     node: str
@@ -48,6 +50,8 @@ class PodRecord(msgspec.Struct, array_like=True):
     start_s: float = 0.0
     containers: list[ContainerRecord] = []
     allocation: Allocation = NO_ALLOCATION
+    allocated: PodResources = NO_RESOURCES
+    actual: PodResources | None = None
     is_finished: bool = False
     is_gone: bool = False
 

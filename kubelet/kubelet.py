@@ -13,6 +13,7 @@ import msgspec
 
 from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
+from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
 from kubelet.config import NodeDefinition, Settings
 from kubelet.deferring import Deferring
 from kubelet.effects import DeletePod, ReadNode, ReadPod, Save, SetTimer, WriteStatuses
@@ -22,15 +23,18 @@ from kubelet.latency import LatencyModel
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
+from kubelet.resizing import Resizing
 from kubelet.resource_managers import Rejection, ResourceManagers
-from kubelet.status_manager import StatusManager, Write
+from kubelet.status_manager import TAKEN_BACK, StatusManager, Write
 from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
-from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Told
+from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Resized, Told
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
 
 _WRITE_STATUSES = WriteStatuses()
+_NODE_KEY = WorkerKey("", 0)
+"""Of timers that are about no single pod."""
 
 
 class _Parked(msgspec.Struct):
@@ -72,6 +76,7 @@ class Kubelet:
         self.workers: dict[WorkerKey, PodWorker] = {}
         self.rejected: dict[WorkerKey, Document] = {}
         self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out)
+        self.resizing = Resizing(self.ledger, NodeRules(has_static_cpus=definition.has_static_cpus), self.out)
         self.deferring = Deferring(settings, self.out)
         self.parked: dict[WorkerKey, _Parked] = {}
         self.records: dict[WorkerKey, PodRecord] = {}
@@ -87,6 +92,7 @@ class Kubelet:
         self._names: dict[Key, int] = {}
         self._blocked: dict[WorkerKey, Document] = {}
         self._last_ip = 0
+        self._is_resizing = False
 
     # --- pods as the API shows them (kubelet 3.1) ---
 
@@ -107,9 +113,14 @@ class Kubelet:
         self._adds[uid] = (new, traceparent)
 
     def settle(self, now: float) -> None:
-        """Admit what was added: what already runs here first, then the oldest."""
-        if not self._adds:
-            return
+        """Admit what was added: what already runs here first, then the oldest. Then judge the resizes."""
+        if self._adds:
+            self._settle_adds(now)
+            self.resizing.trigger = self.resizing.trigger or "pods_added"
+        if self.resizing.trigger:
+            self._retry_resizes(self.resizing.trigger, now)
+
+    def _settle_adds(self, now: float) -> None:
         adds, self._adds = self._adds, {}
         order = sorted(
             adds.values(),
@@ -125,6 +136,7 @@ class Kubelet:
 
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
+        self.resizing.has_sources = True
         for key, record in list(self.records.items()):
             if key in self.workers:
                 continue
@@ -133,6 +145,8 @@ class Kubelet:
                 data = {"container": record.containers[0].name, "orphan": True}
                 self.out.log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
             self._erase(record, key)
+        if self.resizing.trigger:
+            self._retry_resizes(self.resizing.trigger, now)
 
     def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
         key = worker_key(pod)
@@ -172,6 +186,10 @@ class Kubelet:
                 self._act(worker, worker.update(new, now), now)
             else:
                 worker.pod = new
+            if known.metadata.generation != new.metadata.generation and self.resizing.is_live(worker):
+                self.resizing.count_wish(known, new)
+                if self.resizing.wished(worker, new, self.workers):
+                    self.resizing.trigger = "pod_updated"
             self._maybe_delete(key)
             return
         if not is_deleted:
@@ -300,10 +318,12 @@ class Kubelet:
 
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
-        requests = self.ledger.needs(pod)
+        # What it was promised counts, whatever its spec says by now (kep-1287 8).
+        promised = pod if is_same(resources_of(pod), record.allocated) else overlaid(pod, record.allocated)
+        requests = self.ledger.needs(promised)
         short = [] if record.is_finished else self.ledger.shortages(requests)
         self.managers.take(record.allocation)
-        self.ledger.add(key, pod, requests, record.allocation)
+        self.ledger.add(key, promised, requests, record.allocation)
         if not short:
             # A node that shrank holds more than it may until the pod is stopped; that is no admission.
             self._log_admit(pod, key, requests, adopted=True)
@@ -324,6 +344,8 @@ class Kubelet:
             )
         elif pod.metadata.deletion_timestamp is not None:
             self._act(worker, worker.update(pod, now), now)
+        if self.resizing.is_live(worker):
+            self.resizing.wished(worker, pod, self.workers)
 
     def _evict(self, victim: WorkerKey, now: float) -> None:
         worker = self.workers.get(victim)
@@ -504,6 +526,9 @@ class Kubelet:
             case "delete":
                 self._deleting.pop(key, None)
                 self._maybe_delete(key)
+            case "resizes":
+                if self.resizing.retry_at_s <= now + 1e-6:
+                    self._retry_resizes("periodic_retry", now)
             case _:
                 self.out.effects.append(_WRITE_STATUSES)
 
@@ -608,7 +633,10 @@ class Kubelet:
         if pod.status.phase != acked.get("phase", pod.status.phase):
             return True
         held = {c.type: c.status for c in pod.status.conditions}
-        return any(held.get(c["type"]) != c["status"] for c in acked.get("conditions", ()))
+        ours = acked.get("conditions", ())
+        if any(held.get(c["type"]) != c["status"] for c in ours):
+            return True
+        return any(kind in held and all(c["type"] != kind for c in ours) for kind in TAKEN_BACK)
 
     def _poke(self, key: WorkerKey, now: float) -> None:
         status = self.render(key) if self.statuses.is_immediate else None
@@ -636,6 +664,9 @@ class Kubelet:
                     self.out.tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
                     self.out.span_stage(key, stage)
+                case Resized(took_s=took_s):
+                    if self.resizing.completed(key, took_s):
+                        self._retry_resizes("pod_resized", now)
                 case Finished():
                     self._finished(key, worker, now)
         if self.out.has_span(key) and worker.state in ("running", "terminated"):
@@ -656,6 +687,8 @@ class Kubelet:
             self.managers.release(entry.allocation)
         self._release_name(worker.pod.metadata.key)
         self._held.pop(key, None)
+        self.resizing.forget(key)
+        is_removed = key in self._gone or worker.pod.metadata.deletion_timestamp is not None
         if key in self._gone:
             self._drop(key, worker)
         else:
@@ -666,6 +699,43 @@ class Kubelet:
                 self._act(successor, successor.unhold(now), now)
         for parked in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
             self._retry_parked(parked, now)
+        self._retry_resizes("pods_removed" if is_removed else "pod_terminated", now)
+
+    # --- resizes (kep-1287 6) ---
+
+    def _retry_resizes(self, trigger: str, now: float) -> None:
+        """Judge every resize that waits, in order; one that does not fit holds up nobody."""
+        resizing = self.resizing
+        resizing.trigger = trigger
+        if self._is_resizing:
+            return  # the pass that goes on is followed by another
+        self._is_resizing = True
+        while resizing.trigger and resizing.has_sources:
+            trigger, resizing.trigger = resizing.trigger, ""
+            for key in resizing.queue.in_order():
+                worker = self.workers.get(key)
+                if worker is None or not resizing.is_live(worker):
+                    resizing.forget(key)
+                    continue
+                self._judge_resize(worker, trigger, now)
+        self._is_resizing = False
+        due_s = resizing.passed(now)
+        if due_s is not None:
+            self.out.effects.append(SetTimer(due_s, "resizes", _NODE_KEY))
+
+    def _judge_resize(self, worker: PodWorker, trigger: str, now: float) -> None:
+        evicting: frozenset[WorkerKey] = frozenset()
+        if is_critical(worker.pod):
+            evicting = frozenset(k for k, w in self.workers.items() if w.termination is not None)
+        match self.resizing.decide(worker, self.node, evicting, trigger, now):
+            case Fits():
+                self._act(worker, worker.allocate(worker.pod, now), now)
+            case Deferred(victims=victims):
+                for victim in victims:
+                    self._evict(victim, now)
+                self._poke(worker.key, now)
+            case _:
+                self._poke(worker.key, now)
 
     def _release_name(self, name: Key) -> None:
         left = self._names.get(name, 0) - 1

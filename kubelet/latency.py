@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("worker", "mount", "sandbox", "image", "create", "stop")
+STAGES = ("worker", "mount", "sandbox", "image", "create", "stop", "resize")
 """From the watch event to a worker; volumes; sandbox and network; image check; container create and
-start; from SIGTERM to the exit of a container whose script does not say."""
+start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container."""
 
 DEFAULTS = {
     "worker": "lognormal:0.005,0.25",
@@ -23,7 +23,10 @@ DEFAULTS = {
     "image": "lognormal:0.005,0.25",
     "create": "lognormal:0.15,0.25",
     "stop": "lognormal:0.1,0.25",
+    "resize": "lognormal:0.1,0.25",
 }
+_PLACES = {**{stage: place for place, stage in enumerate(STAGES[:6])}, "resize": 1 << 32}
+"""Where in the sequence of draws each stage begins; a stage apart does not change the luck of the others."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -148,4 +151,4 @@ class PodLatency:
             return distribution.parameters[0]
         if self._start is None:
             self._start = pod_seed(self._seed, self._node, self._uid)
-        return distribution.draw(_mix(self._start + _GOLDEN * (1 + STAGES.index(stage) + len(STAGES) * nth)))
+        return distribution.draw(_mix(self._start + _GOLDEN * (1 + _PLACES[stage] + 6 * nth)))

@@ -196,8 +196,9 @@ class Agent:
 
     def _pods_progressed(self) -> None:
         now = self.host.clock.now()
+        has_all = self.pods is not None and self.pods.has_synced
         self.kubelet.settle(now)
-        if self.kubelet.records and self.pods is not None and self.pods.has_synced:
+        if has_all and (self.kubelet.records or not self.kubelet.resizing.has_sources):
             self.kubelet.sources_ready(now)
         self.drain()
 

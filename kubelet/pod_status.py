@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from kubelet.actuation import requirements
+from kubelet.allocation import PodResources, resources_of
 from kubelet.fake_cri import INIT, MAIN, Container, Ended
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
@@ -47,24 +49,29 @@ class Termination(msgspec.Struct):
 
 
 class Condition(msgspec.Struct):
-    """A condition as it stands, and since when (RFC 3339)."""
+    """A condition as it stands, and since when (RFC 3339). `generation`: of the spec it speaks of; 0: the newest."""
 
     status: str
     since: str
     reason: str = ""
     message: str = ""
+    generation: int = 0
+
+
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 
 
 class PodStatus:
     """What the status of one (uid, binding generation) is made of.
 
     `state`: held (a predecessor of the same name or uid still runs), starting, running, terminating,
-    stopped (record not durable yet), terminated.
+    stopped (record not durable yet), terminated. `allocated` is what the node has promised, `actual` what the
+    runtime was told of it; they are one object as long as no resize is under way (KEP-1287).
     """
 
     __slots__ = (
-        "_times", "conditions", "containers", "generation", "has_ip", "host_ip", "key", "pod", "pod_ip", "started_s",
-        "state", "termination",
+        "_times", "actual", "allocated", "conditions", "containers", "generation", "has_ip", "host_ip", "key", "pod",
+        "pod_ip", "started_s", "state", "termination",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +86,8 @@ class PodStatus:
         self.conditions: dict[str, Condition] = {}
         self.generation = pod.metadata.generation
         self.containers: list[Container] = []
+        self.allocated: PodResources = resources_of(pod)
+        self.actual: PodResources = self.allocated
         self._times = times
 
     @property
@@ -143,6 +152,14 @@ class PodStatus:
         elif held.reason != reason or held.message != message:
             held.reason, held.message = reason, message
 
+    def set_resize_condition(self, t: float, kind: str, reason: str, message: str, generation: int) -> bool:
+        """Set PodResizePending or PodResizeInProgress; its time stays while it stands. Return whether it changed."""
+        held = self.conditions.get(kind)
+        since = self._times.text(t) if held is None else held.since
+        now = Condition("True", since, reason, message, generation)
+        self.conditions[kind] = now
+        return held != now
+
     def render(self) -> Document:
         """Return the status fields a kubelet owns, as they are now."""
         phase = self.phase
@@ -161,6 +178,9 @@ class PodStatus:
         if inits:
             status["initContainerStatuses"] = inits
         status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
+        if self.allocated.level is not None:
+            status["allocatedResources"] = self.allocated.level.requests
+            status["resources"] = requirements(self.actual.level or self.allocated.level)
         if self.termination is not None and phase == "Failed" and self.termination.reason:
             status["reason"] = self.termination.reason
             status["message"] = self.termination.message
@@ -170,6 +190,9 @@ class PodStatus:
         listed: list[Document] = []
         for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
             listed.append(self._one_condition(kind, self.conditions[kind]))
+        for kind in (RESIZE_PENDING, RESIZE_IN_PROGRESS):
+            if kind in self.conditions:
+                listed.append(self._one_condition(kind, self.conditions[kind]))
         if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
             since = self._times.text(self.started_s)
             listed.append(self._one_condition("PodScheduled", Condition("True", since)))
@@ -187,7 +210,7 @@ class PodStatus:
             "type": kind,
             "status": condition.status,
             "lastTransitionTime": condition.since,
-            "observedGeneration": self.generation,
+            "observedGeneration": condition.generation or self.generation,
         }
         if condition.reason:
             made["reason"] = condition.reason
@@ -222,6 +245,10 @@ class PodStatus:
             "imageID": "",
             "started": container.is_running,
         }
+        if (size := self.allocated.containers.get(container.name)) is not None:
+            if size.requests:
+                made["allocatedResources"] = size.requests
+            made["resources"] = requirements(self.actual.of(container.name) if container.is_running else size)
         if container.has_run:
             made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
         return made

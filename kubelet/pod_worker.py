@@ -12,13 +12,15 @@ import msgspec
 
 from kubelet.fake_cri import INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
-from kubelet.pod_status import Condition, PodStatus, Termination, WallTimes
+from kubelet.pod_resizing import ResizablePod
+from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
 from kubelet.resource_managers import Allocation
 from kubelet.restarts import back_off, must_restart
 from kubelet.script import script_of
+from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
-from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Told
+from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Poke, Reached
 
 _POKE = Poke()
 REMOVED_GRACE_S = 1.0
@@ -33,15 +35,14 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(PodStatus):
+class PodWorker(ResizablePod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
     """
 
     __slots__ = (
-        "_cursor", "_durable", "_latency", "_out", "_policy", "_seq", "_stage",
-        "_stage_due", "_start_acked", "allocation", "ever_started", "node",
+        "_cursor", "_policy", "_stage", "_stage_due", "_start_acked", "allocation", "ever_started", "node",
     )  # fmt: skip
 
     def __init__(
@@ -58,13 +59,11 @@ class PodWorker(PodStatus):
         times: WallTimes,
         now: float,
     ) -> None:
-        super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, times=times, now=now)
+        super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, latency=latency, times=times, now=now)
         self.node = node
         self.allocation = allocation
         self.ever_started = False
-        self._latency, self._policy = latency, policy
-        self._out: list[Action] = []
-        self._seq = self._durable = 0
+        self._policy = policy
         self._stage = "worker"
         self._stage_due: float | None = now + latency.of("worker")
         self._start_acked = not policy.start_fence
@@ -108,6 +107,7 @@ class PodWorker(PodStatus):
                 self._started(container, now)
         if self.state == "stopped" and self._seq <= self._durable:
             self._terminated(now)
+        self._actuate(now)
         return self.advance(now)
 
     def start_acked(self, now: float) -> list[Action]:
@@ -127,6 +127,15 @@ class PodWorker(PodStatus):
             grace = pod.metadata.deletion_grace_period_seconds
             return self.terminate(now, 30.0 if grace is None else float(grace), "deleted")
         self.refresh(now)
+        if self.actuation.stage == "failed":
+            # Whatever changed, the pod is synced again.
+            self.actuation.due_s = now
+        return self.advance(now)
+
+    def allocate(self, pod: KubeletPod, now: float) -> list[Action]:
+        """The node has promised the pod the size it asks for now: see to it (kep-1287 5)."""
+        self.advance_quietly(now)
+        self._allocate(pod, now)
         return self.advance(now)
 
     def terminate(
@@ -148,6 +157,7 @@ class PodWorker(PodStatus):
             return self._flush(now)
         self.termination = Termination(cause, kill_at_s, reason, message, disruption)
         self.state = "terminating"
+        self._abandon_resize()
         self._stage_due = None
         for container in self.containers:
             match container.state:
@@ -171,6 +181,9 @@ class PodWorker(PodStatus):
         if self.state == "held":
             return None
         due = self._stage_due
+        at = self.actuation.due_s
+        if at is not None and (due is None or at < due):
+            due = at
         for container in self.containers:
             at = container.due_s
             if at is not None and (due is None or at < due):
@@ -182,6 +195,9 @@ class PodWorker(PodStatus):
     def _step(self, t: float) -> None:
         if self._stage_due is not None and self._stage_due <= t:
             self._next_stage(t)
+            return
+        if self.actuation.due_s is not None and self.actuation.due_s <= t:
+            self._resize_step(t)
             return
         container = min(
             (c for c in self.containers if c.due_s is not None), key=lambda c: c.due_s if c.due_s is not None else t
@@ -234,11 +250,6 @@ class PodWorker(PodStatus):
                     return
         self.refresh(t)
 
-    def _draw(self, stage: str, container: Container) -> float:
-        # Containers draw apart from each other, restarts apart from first starts.
-        place = self.containers.index(container)
-        return self._latency.of(stage, place + len(self.containers) * container.created_total)
-
     def _begin(self, container: Container, t: float) -> None:
         container.state = "image"
         container.due_s = t + self._draw("image", container)
@@ -255,6 +266,7 @@ class PodWorker(PodStatus):
         if container.ended is not None:
             container.last, container.ended = container.ended, None
             container.restarts += 1
+        self._sized(container)
         self._persist()
         container.record_seq = self._seq
 
@@ -289,6 +301,11 @@ class PodWorker(PodStatus):
             self.refresh(t)
             self._stop_next(t)
             return
+        if container.name in self.actuation.restarting:
+            # Stopped to be resized: that is no crash, and it comes back at once.
+            self._begin(container, t)
+            self.refresh(t)
+            return
         if must_restart(container, self.pod.spec.restart_policy, code):
             self._back_off(container, t)
             self.refresh(t)
@@ -319,6 +336,7 @@ class PodWorker(PodStatus):
         """All that was to run has run: stop the sidecars."""
         self.termination = Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds))
         self.state = "terminating"
+        self._abandon_resize()
         for container in self.containers:
             if container.state in ("image", "create", "backoff"):
                 container.due_s = None
@@ -367,10 +385,6 @@ class PodWorker(PodStatus):
 
     # --- records ---
 
-    def _persist(self) -> None:
-        self._seq += 1
-        self._out.append(Persist(self._seq))
-
     def record(self) -> PodRecord:
         """Return what must survive this process."""
         return PodRecord(
@@ -383,6 +397,8 @@ class PodWorker(PodStatus):
             self.started_s,
             [c.record() for c in self.containers if c.has_run or c.state == "recording"],
             self.allocation,
+            self.allocated,
+            None if self.actual is self.allocated else self.actual,
             self.state in ("stopped", "terminated"),
         )
 
@@ -390,6 +406,8 @@ class PodWorker(PodStatus):
         """Continue what a record says was started before this process was (N4); nothing starts twice."""
         self.started_s = record.start_s
         self.pod_ip = record.pod_ip or self.pod_ip
+        self.allocated = record.allocated
+        self.actual = record.actual or record.allocated
         recorded: dict[str, ContainerRecord] = {c.name: c for c in record.containers}
         reported = {s.name: s for s in (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)}
         for container in self.containers:
@@ -410,15 +428,21 @@ class PodWorker(PodStatus):
         self._start_acked = True
         for condition in self.pod.status.conditions:
             self.conditions[condition.type] = Condition(
-                condition.status, condition.last_transition_time or "", condition.reason, condition.message
-            )
+                condition.status, condition.last_transition_time or "", condition.reason, condition.message,
+                condition.observed_generation if condition.type in TAKEN_BACK else 0,
+            )  # fmt: skip
         if record.is_finished:
             self.termination = Termination("completed", now)
             self.state = "stopped"
+            self._abandon_resize()
             self._terminated(now)
             return self._flush(now)
         if any(c.kind == MAIN and c.has_run for c in self.containers):
             self.state = "running"
+        if self.actual is not self.allocated:
+            self._continue_resize(now)
+        else:
+            self.conditions.pop(RESIZE_IN_PROGRESS, None)
         self._next_container(now)
         return self.advance(now)
 
@@ -426,9 +450,6 @@ class PodWorker(PodStatus):
 
     def _reached(self, stage: str) -> None:
         self._out.append(Reached(stage))
-
-    def _tell(self, reason: str, message: str, event_type: str = "Normal") -> None:
-        self._out.append(Told(reason, message, event_type))
 
     def _flush(self, now: float) -> list[Action]:
         """Return what is asked for. A status is only worth a write where the machine has come to wait for

@@ -9,6 +9,7 @@ and generation are checked inside the commit; after a refusal the pod is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
 """First wait after a write that nobody answered; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress")
+"""Conditions of ours that do not turn False but go (KEP-1287); a merge must be told so."""
 
 
 class _Entry:
@@ -120,7 +123,7 @@ class StatusManager:
         if pod.is_terminal and status.get("phase") not in TERMINAL:
             # A terminal phase never changes again; the rest may still be reported.
             status["phase"] = pod.status.phase
-        patch = _difference(entry.baseline, status)
+        patch = _difference(entry.baseline, status, pod)
         if patch is None:
             entry.written = max(entry.written, version)
             entry.acked = status
@@ -200,10 +203,11 @@ class StatusManager:
         return len(self._dirty)
 
 
-def _difference(baseline: Document | None, status: Document) -> Document | None:
-    """Return the fields to send; conditions only those that changed; None when none did."""
+def _difference(baseline: Document | None, status: Document, pod: KubeletPod) -> Document | None:
+    """Return the fields to send; conditions only those that changed; None when none did. `pod`: as the API shows it."""
     if baseline is None:
-        return status
+        gone = _gone((c.type for c in pod.status.conditions), status.get("conditions") or ())
+        return {**status, "conditions": [*status["conditions"], *gone]} if gone else status
     patch: dict[str, Any] = {}
     for field, value in status.items():
         held = baseline.get(field)
@@ -216,7 +220,7 @@ def _difference(baseline: Document | None, status: Document) -> Document | None:
                 {**dict.fromkeys(n for n in before.get(c["type"], {}) if n not in c), **c}
                 for c in value
                 if before.get(c["type"]) != c
-            ]
+            ] + _gone(before, value)
             if not value:
                 continue
         patch[field] = value
@@ -224,3 +228,12 @@ def _difference(baseline: Document | None, status: Document) -> Document | None:
         return None
     patch.setdefault("observedGeneration", status.get("observedGeneration", 0))
     return patch
+
+
+def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
+    """Return the directives that take back what no longer stands."""
+    held = [kind for kind in before if kind in TAKEN_BACK]
+    if not held:
+        return []
+    standing = [c["type"] for c in now]
+    return [{"$patch": "delete", "type": kind} for kind in held if kind not in standing]

@@ -8,6 +8,7 @@ from typing import Any
 from kubelet.config import KubeletConfig
 from kubelet.host import Host
 from kubelet.loops import Agent
+from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from services.api.seams import Seams
 from services.runtime.health import HttpRequest, HttpResponse
 
@@ -32,12 +33,16 @@ class KubeletRoom:
         found: dict[str, float] = {}
         states: dict[str, int] = {"running": 0, "waiting": 0, "exited": 0}
         running = waiting_statuses = 0
+        resizes = {"deferred": 0, "infeasible": 0, "in progress": 0}
         for agent in self.agents:
             for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
             running += agent.kubelet.running_pods
             waiting_statuses += agent.kubelet.statuses.waiting
             for worker in agent.kubelet.workers.values():
+                if (pending := worker.conditions.get(RESIZE_PENDING)) is not None:
+                    resizes[pending.reason.lower()] += 1
+                resizes["in progress"] += RESIZE_IN_PROGRESS in worker.conditions
                 for container in worker.containers:
                     state = container.state if container.state in states else "waiting"
                     states[state] += 1
@@ -59,6 +64,9 @@ class KubeletRoom:
             "kubelet_checkpoint_useless_lines": self.host.journal.useless_lines,
             "kubelet_timers": len(self.host.timers),
         }
+        found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
+        for reason, count in resizes.items():
+            found[f'kubelet_pod_pending_resizes{{reason="{reason}"}}'] = count
         for state, count in states.items():
             found[f'kubelet_running_containers{{container_state="{state}"}}'] = count
         return found

@@ -45,4 +45,10 @@ class Finished(msgspec.Struct, frozen=True):
     """Nothing of the pod runs or is held any more."""
 
 
-Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished
+class Resized(msgspec.Struct, frozen=True):
+    """The runtime has what was allocated; it took so long. Others may have found room meanwhile."""
+
+    took_s: float
+
+
+Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized

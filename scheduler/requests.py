@@ -6,6 +6,7 @@ pods would all pile up on one node (section 6). An explicit `0` stays 0.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from services.api.kinds.pod import Container, Pod, ResourceRequirements
-from services.api.podresources import Amounts, pod_requests
+from services.api.podresources import Amounts, as_in_use, pod_requests
 
 DEFAULT_CPU: Final = "100m"
 DEFAULT_MEMORY: Final = str(200 * 2**20)
@@ -58,7 +59,13 @@ def _signature(pod: Pod) -> Hashable:
 
 
 def requests_of(pod: Pod) -> PodRequests:
-    """Return the pod's requests, shared between pods of the same template."""
+    """Return the pod's requests, shared between pods of the same template.
+
+    A pod on a node counts with all it may hold while it is resized (KEP-1287).
+    """
+    if pod.status.container_statuses and pod.spec.node_name:
+        with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
+            pod = as_in_use(pod)
     signature = _signature(pod)
     found = _templates.get(signature)
     if found is None:

@@ -1,13 +1,15 @@
 """What a pod asks for: requests over containers, init containers, sidecars, pod level and overhead.
 
-Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), upstream `PodRequests`.
+Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes), upstream `PodRequests`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from services.api.kinds.pod import Container, Pod
+from msgspec.structs import replace
+
+from services.api.kinds.pod import Container, ContainerStatus, Pod, ResourceRequirements
 from services.api.quantity import amount
 
 Amounts = dict[str, int]
@@ -81,3 +83,96 @@ def qos_class(pod: Pod) -> str:
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+# --- a pod that is being resized (kep-1287 10, kep-5836 4) ---
+
+
+def as_in_use(pod: Pod) -> Pod:
+    """Return the pod as one that asks for all it may hold: the most of desired, allocated and actual, by container.
+
+    What its node calls infeasible it will never hold. The pod itself, when nothing differs from its spec.
+    Source: upstream `PodRequests` with `UseStatusResources` (v1.36).
+    """
+    if not _is_reported_otherwise(pod):
+        return pod
+    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
+    is_infeasible = pending is not None and pending.reason == "Infeasible"
+
+    def of(desired: dict[str, str], allocated: dict[str, str], actual: dict[str, str]) -> dict[str, str]:
+        return _most(allocated, actual) if is_infeasible else _most(desired, allocated, actual)
+
+    return _reported(pod, of)
+
+
+def as_allocated(pod: Pod) -> Pod:
+    """Return the pod as one that asks for what its node has promised it; as far as the node has not said, its spec."""
+    if not _is_reported_otherwise(pod):
+        return pod
+    return _reported(pod, lambda desired, allocated, actual: allocated)
+
+
+def _is_reported_otherwise(pod: Pod) -> bool:
+    spec, status = pod.spec, pod.status
+    for containers, statuses in (
+        (spec.containers, status.container_statuses),
+        (spec.init_containers, status.init_container_statuses),
+    ):
+        for container, reported in zip(containers, statuses, strict=False):
+            if reported.resources is None:
+                continue
+            wanted = container.resources.requests
+            if reported.name != container.name or reported.resources.requests != wanted:
+                return True
+            if reported.allocated_resources != wanted:
+                return True
+    level = spec.resources
+    return (
+        level is not None
+        and status.resources is not None
+        and not (status.resources.requests == status.allocated_resources == level.requests)
+    )
+
+
+_Choice = Callable[[dict[str, str], dict[str, str], dict[str, str]], dict[str, str]]
+
+
+def _reported(pod: Pod, choose: _Choice) -> Pod:
+    """Return the pod with the requests that `choose` makes of desired, allocated and actual ones."""
+
+    def sized(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[Container, ...]:
+        by_name = {status.name: status for status in statuses}
+        found = []
+        for container in containers:
+            status = by_name.get(container.name)
+            if status is not None and status.resources is not None:
+                wanted = container.resources.requests
+                chosen = choose(wanted, status.allocated_resources, status.resources.requests)
+                container = replace(container, resources=ResourceRequirements(chosen))
+            found.append(container)
+        return tuple(found)
+
+    spec, status = pod.spec, pod.status
+    level = spec.resources
+    if level is not None and status.resources is not None:
+        chosen = choose(level.requests, status.allocated_resources, status.resources.requests)
+        level = ResourceRequirements(chosen)
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            containers=sized(spec.containers, status.container_statuses),
+            init_containers=sized(spec.init_containers, status.init_container_statuses),
+            resources=level,
+        ),
+    )
+
+
+def _most(*sizes: dict[str, str]) -> dict[str, str]:
+    """Return the largest quantity of each resource."""
+    most: dict[str, str] = {}
+    for size in sizes:
+        for name, text in size.items():
+            if name not in most or amount(name, text) > amount(name, most[name]):
+                most[name] = text
+    return most

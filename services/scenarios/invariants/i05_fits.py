@@ -9,13 +9,14 @@ GRACE_S = 5.0
 
 
 class NodesFit(Check):
-    """I5: no admission takes a ledger above allocatable; what is bound to a node fits it, after 5 s at the latest.
+    """I5: no admission or resize takes a ledger above allocatable; what is bound to a node fits it, 5 s later at most.
 
-    The second part counts pods that have not ended, at what they ask for, and only time without faults.
+    The second part counts pods that have not ended, at what they ask for or, once their node says so, at what
+    it has allocated; and only time without faults.
     """
 
     id = "I5"
-    events = ("kubelet.admit", "store.commit")
+    events = ("kubelet.admit", "kubelet.resize", "store.commit")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -24,7 +25,7 @@ class NodesFit(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Look at admissions, and follow what is bound where."""
-        if line.ev == "kubelet.admit":
+        if line.ev in ("kubelet.admit", "kubelet.resize"):
             allocatable: dict[str, int] = line.data.get("allocatable", {})
             for resource, used in line.data.get("ledger", {}).items():
                 if resource in allocatable and used > allocatable[resource]:
