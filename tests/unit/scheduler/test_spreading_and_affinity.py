@@ -160,6 +160,21 @@ def test_the_taints_policy_says_whether_tainted_zones_are_domains(heart, a, poli
     assert _fitting(world, pod) == fitting
 
 
+def test_pods_that_come_to_nodes_which_form_no_domain_are_not_counted(heart, a):
+    taint = Taint(key="t", effect="NoSchedule")
+    world = heart().nodes(
+        a.node("a", labels={ZONE: "a"}),
+        a.node("a2", labels={ZONE: "a"}, taints=(taint,)),
+        a.node("b", labels={ZONE: "b"}),
+    )
+    pod = a.pod(labels=APP, topology_spread_constraints=(_spread(node_taints_policy="Honor"),))
+    assert _fitting(world, pod) == "ab"
+
+    world.pods(a.pod("x", labels=APP, node="a2"))
+
+    assert _fitting(world, pod) == "ab"
+
+
 def test_match_label_keys_narrow_the_selector_to_the_pods_own_values(zones, a):
     world = zones(a=1, b=0)
     keys = _spread(match_label_keys=("hash", "absent"))
@@ -326,6 +341,36 @@ def test_pods_whose_labels_change_are_counted_as_they_are_now(heart, a):
     assert _fitting(world, pod) == "ab"
 
 
+def _in_thought(world, plugin, pod, change):
+    """Return which nodes fit after a change that is made in thought only: (method, pod, node)."""
+    state, info = _state(), PodInfo(pod)
+    assert plugin.pre_filter(state, info, world.cache.columns).is_success
+    method, other, node = change
+    getattr(plugin, method)(state, info, PodInfo(other), world.cache.nodes[node])
+    return "".join(n for n, there in world.cache.nodes.items() if plugin.filter_in(state, info, there).is_success)
+
+
+def test_in_thought_the_emptiest_zone_may_be_another_one(zones, a):
+    world = zones(a=1, b=0)
+    plugin = PodTopologySpread(world.cache, world.world)
+    pod = a.pod(labels=APP, topology_spread_constraints=(_spread(),))
+
+    assert _in_thought(world, plugin, pod, ("add_pod", a.pod("x", labels=APP), "b")) == "ab"
+    assert _in_thought(world, plugin, pod, ("remove_pod", a.pod("a0", labels=APP), "a")) == "ab"
+    assert _in_thought(world, plugin, pod, ("add_pod", a.pod("x", labels=APP), "a")) == "b"
+
+
+def test_in_thought_a_pod_may_become_the_first_of_its_kind(heart, a):
+    friend = a.pod("x", labels=APP, node="a")
+    world = heart().nodes(a.node("a"), a.node("b")).pods(friend)
+    pod = a.pod(labels=APP, affinity=_near(_term()))
+    plugin = world.runner.plugins_by_name["InterPodAffinity"]
+
+    assert _fitting(world, pod) == "a"
+    assert _in_thought(world, plugin, pod, ("remove_pod", friend, "a")) == "ab"
+    assert _in_thought(world, plugin, pod, ("add_pod", friend, "b")) == "ab"
+
+
 # -- affinity: score -----------------------------------------------------------------------------------
 
 
@@ -363,6 +408,18 @@ def test_the_arguments_say_what_existing_pods_wishes_are_worth(heart, a):
 
 
 # -- images --------------------------------------------------------------------------------------------
+
+
+def test_an_image_that_left_every_node_may_come_back_in_another_size(heart, a):
+    def node(*images):
+        plain = a.node("a")
+        return replace(plain, status=replace(plain.status, images=images))
+
+    world = heart().nodes(node(ContainerImage(names=("big:1",), size_bytes=2**20)), a.node("b"))
+    world.nodes(node()).nodes(node(ContainerImage(names=("big:1",), size_bytes=1000 * 2**20)))
+
+    pod = a.pod(containers=(Container(name="c", image="big:1"),))
+    assert _scores(world, pod, "ImageLocality") == {"a": 48, "b": 0}
 
 
 def test_images_attract_by_size_and_by_how_many_nodes_have_them(heart, a):
