@@ -23,7 +23,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
 
 test: lint types ## every layer of tests
-	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity -n 2 --dist loadfile
+	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/interop
 
