@@ -54,7 +54,7 @@ def is_decimal(text: str) -> bool:
 def _compares(toleration: Toleration, taint: Taint) -> bool:
     """Whether the taint's number is above (Gt) or below (Lt) the toleration's; no number compares to nothing.
 
-    Source: KEP-5471. The gate is the API server's: without it no such toleration gets in.
+    Source: KEP-5471. Without the gate the API server lets no such toleration in.
     """
     if not is_decimal(toleration.value) or not is_decimal(taint.value):
         return False

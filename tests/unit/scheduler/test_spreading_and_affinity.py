@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE
-from scheduler.framework.interface import Code
+from scheduler.framework.interface import SKIP, Code
 from scheduler.node_info import PodInfo
 from scheduler.plugins.inter_pod_affinity import PLUGIN as INTER_POD_AFFINITY
 from scheduler.plugins.pod_topology_spread import PLUGIN as POD_TOPOLOGY_SPREAD
@@ -369,6 +369,22 @@ def test_in_thought_a_pod_may_become_the_first_of_its_kind(heart, a):
     assert _fitting(world, pod) == "a"
     assert _in_thought(world, plugin, pod, ("remove_pod", friend, "a")) == "ab"
     assert _in_thought(world, plugin, pod, ("add_pod", friend, "b")) == "ab"
+    world.nodes(a.node("c")).pods(a.pod("y", labels=APP, node="c"))
+    assert _in_thought(world, plugin, pod, ("remove_pod", friend, "a")) == "c"
+
+
+def test_the_affinity_filter_is_skipped_unless_somebody_requires_something(heart, a):
+    def skips(pod, *there):
+        world = heart().nodes(a.node("a")).pods(*there)
+        plugin = world.runner.plugins_by_name["InterPodAffinity"]
+        return plugin.pre_filter(_state(), PodInfo(pod), world.cache.columns) == SKIP
+
+    plain, likes = a.pod(labels=APP), WeightedPodAffinityTerm(weight=1, pod_affinity_term=_term())
+    assert skips(plain, a.pod("x", node="a", affinity=_near(_term(), preferred=(likes,))))
+    assert skips(a.pod(affinity=_far(preferred=(likes,))), a.pod("x", labels=APP, node="a"))
+    assert not skips(plain, a.pod("x", node="a", affinity=_far(_term())))
+    assert skips(plain, a.pod("x", node="a", affinity=_far(_term(ZONE))))  # the node has no such label
+    assert not skips(a.pod(affinity=_near(_term())))
 
 
 # -- affinity: score -----------------------------------------------------------------------------------
