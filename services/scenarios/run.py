@@ -18,6 +18,7 @@ from services.scenarios.invariants import Auditor, Violation
 from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.process_mesh import ProcessMesh
 from services.scenarios.script import ScriptError, Story, parse_story
+from services.scenarios.simulated import Traffic
 from services.scenarios.simulated_mesh import SimMesh
 from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
 from services.scenarios.verbs import VERBS, check
@@ -54,6 +55,8 @@ class RunResult:
     """Processes that ended by themselves, and why."""
     not_judged: dict[str, str] = field(default_factory=dict)
     """Invariants that this run says nothing about, and why."""
+    started_s: float = 0.0
+    """When the story began on the event log's clock; what expectations and pods tell counts from here."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of `keplab run -o json`."""
@@ -147,9 +150,12 @@ def simulate(
     disturb: Callable[[Auditor], Disturb] | None = None,
     patience: float = 1.0,
     afterwards: Callable[[SimMesh], None] | None = None,
+    traffic: Traffic | None = None,
+    on_line: Callable[[Line], None] | None = None,
 ) -> RunResult:
     """Tell the story in virtual time and judge every invariant as it goes.
 
+    `traffic` may hold messages back, `on_line` sees every line of the event log.
     `afterwards` may look into the mesh as the story left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
@@ -160,7 +166,10 @@ def simulate(
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        mesh = SimMesh(plan, on_line=_all(auditor, writes, verdicts), witness=auditor)
+        take = _all(auditor, writes, verdicts)
+        mesh = SimMesh(plan, on_line=take, witness=auditor, traffic=traffic)
+        if on_line is not None:
+            mesh.on_line(on_line)
         meshes.append(mesh)
         trouble = disturb(auditor) if disturb is not None else None
         tale = await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
@@ -283,4 +292,5 @@ def _result(
         lines=auditor.lines,
         failures=failures,
         not_judged=_not_judged(story, auditor),
+        started_s=tale.started_s,
     )

@@ -110,6 +110,21 @@ class Witness(Protocol):
         ...
 
 
+Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
+"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
+
+
+class Traffic(Protocol):
+    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
+
+    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
+        """Return when the message arrives: at `due_s` (virtual seconds) or later.
+
+        `way`: request, reply or watch; `component` is the end that is not the API server.
+        """
+        ...
+
+
 @dataclass
 class _Stream:
     """One direction of a link: messages arrive in the order they were sent."""
@@ -124,9 +139,10 @@ class _Stream:
 class Network:
     """Joins components to whichever incarnation of the API server is up."""
 
-    def __init__(self, random: Random, witness: Witness | None = None) -> None:
+    def __init__(self, random: Random, witness: Witness | None = None, traffic: Traffic | None = None) -> None:
         self.random = random
         self.witness = witness
+        self.traffic = traffic
         self.profiles: dict[str, LinkProfile] = {}
         self._server: Server | None = None
         self._server_life: Lifetime | None = None
@@ -172,11 +188,20 @@ class Network:
         latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
         return latency_s + link.slow_s * self.random.uniform(0.5, 1.5) if link.slow_s else latency_s
 
-    def delay(self, stream: _Stream, transport: SimTransport) -> float:
+    def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
         """Return in how many seconds a message sent now arrives, after all before it on that stream."""
+        now = asyncio.get_running_loop().time()
+        component = transport.life.component
+        return self.arrival(stream, component, way, what, self.latency(self.profile(component))) - now
+
+    def arrival(self, stream: _Stream, component: str, way: str, what: Carried, latency_s: float) -> float:
+        """Return when a message sent now arrives, after all before it on that stream."""
         self.messages += 1
         now = asyncio.get_running_loop().time()
-        return stream.arrival(now, self.latency(self.profile(transport.life.component))) - now
+        due_s = stream.arrival(now, latency_s)
+        if self.traffic is not None:
+            due_s = stream.last_arrival = self.traffic.carry(component, way, what, now, due_s)
+        return due_s
 
     def is_swallowed(self, transport: SimTransport) -> bool:
         """Whether a request sent now never arrives."""
@@ -192,7 +217,7 @@ class Network:
             return
         loop = asyncio.get_running_loop()
         link = self.profile(transport.life.component)
-        delay_s = self.delay(transport.up, transport)
+        delay_s = self.delay(transport.up, transport, "request", request)
         loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
         if link.duplicate and self.random.random() < link.duplicate:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
@@ -219,7 +244,8 @@ class Network:
             self._answers.pop(answer, None)
             return
         loop = asyncio.get_running_loop()
-        loop.call_later(self.delay(transport.down, transport), self._deliver, answer, response, context=self.context)
+        delay_s = self.delay(transport.down, transport, "reply", (request, response))
+        loop.call_later(delay_s, self._deliver, answer, response, context=self.context)
 
     def _deliver(self, answer: Answer, response: Response) -> None:
         self._answers.pop(answer, None)
@@ -289,7 +315,7 @@ class SimApi:
         if self._network.is_swallowed(self._transport):
             await asyncio.sleep(WATCH_SILENCE_S)
             raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
-        await asyncio.sleep(self._network.delay(self._transport.up, self._transport))
+        await asyncio.sleep(self._network.delay(self._transport.up, self._transport, "request", request))
         self._check_alive()
         current = self._network.current()
         if current is None:
@@ -360,11 +386,10 @@ class _WatchPipe:
         self._send(ending)
 
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
-        link = self._network.profile(self._transport.life.component)
-        now = self._loop.time()
-        delay = self._network.latency(link) + link.watch_delay_s
-        self._network.messages += 1
-        arrival = self._stream.arrival(now, delay)
+        component = self._transport.life.component
+        link = self._network.profile(component)
+        delay_s = self._network.latency(link) + link.watch_delay_s
+        arrival = self._network.arrival(self._stream, component, "watch", item, delay_s)
         self._queue.append((arrival, item))
         self._loop.call_at(arrival, self._wake, context=self._network.context)
 

@@ -37,6 +37,7 @@ from services.scenarios.simulated import (
     SimClock,
     SimDisk,
     SimTransport,
+    Traffic,
     Witness,
 )
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
@@ -71,7 +72,12 @@ class SimMesh:
     """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
 
     def __init__(
-        self, plan: MeshPlan, *, on_line: Callable[[Line], None] | None = None, witness: Witness | None = None
+        self,
+        plan: MeshPlan,
+        *,
+        on_line: Callable[[Line], None] | None = None,
+        witness: Witness | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"
@@ -83,7 +89,7 @@ class SimMesh:
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
         self.failures: list[str] = []
-        self._network = Network(random.Random(f"network/{plan.seed}"), witness)
+        self._network = Network(random.Random(f"network/{plan.seed}"), witness, traffic)
         self._random = random.Random(f"mesh/{plan.seed}")
         self._processes: dict[str, _Process] = {}
         self._host_of: dict[str, str] = {}

@@ -47,6 +47,7 @@ SHELLS = {
         "scheduler_mesh",
         "start",
     },
+    "services.explore": {"exploring", "workers"},
     "services.runtime": {
         "child",
         "controller_loop",
@@ -75,7 +76,7 @@ WORLD = re.compile(
     re.M,
 )
 ROOMS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers")
-MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "chaos")
+MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos")
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -1,0 +1,114 @@
+"""The sequence diagram as an SVG that stands by itself. Pure.
+
+Rows are steps, not time: what happens within a millisecond is as legible as what takes a second. A message that was
+held back falls, in red, from where it was sent to where it arrived; everything it crosses has overtaken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from services.explore.deliveries import TELLER, titled
+from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
+from services.runtime.rooms import room_of
+
+_COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
+_OTHER, _HELD = "#6b7280", "#b3382c"
+_LEFT, _COLUMN, _TOP, _ROW, _RIGHT = 100, 240, 84, 26, 190
+_STYLE = """
+text { font: 11px system-ui, sans-serif; fill: #4b5563; } .back { fill: #fbfaf7; } .life { stroke: #d8d4c8; }
+.head { font-weight: 600; font-size: 14px; fill: #1c2430; } .who { font-weight: 600; font-size: 12px; }
+.way { stroke: #6b7280; fill: none; } .held { stroke: #b3382c; fill: none; stroke-width: 1.8; stroke-dasharray: 6 3; }
+.late { fill: #b3382c; font-weight: 600; } .note { fill: #1c2430; } .halo { stroke: #fbfaf7; stroke-width: 4; }
+@media (prefers-color-scheme: dark) { .back { fill: #16191d; } .life { stroke: #3a3f46; } text { fill: #9aa0a8; }
+  .head, .note { fill: #e7e5df; } .way { stroke: #9aa0a8; } .late { fill: #e5786b; } .held { stroke: #e5786b; }
+  .halo { stroke: #16191d; } }
+"""
+
+
+def svg_diagram(steps: Sequence[Step], title: str, about: str = "") -> str:
+    """Return the diagram as one SVG document."""
+    names = participants(steps)
+    x_of = {name: _LEFT + 60 + _COLUMN * place for place, name in enumerate(names)}
+    width = max(_LEFT + _COLUMN * max(1, len(names)) + _RIGHT - 80, 640)
+    height = _TOP + _ROW * len(steps) + 24
+    parts = [
+        (
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
+            f"role='img' aria-label='{escape(title, quote=True)}'>"
+        ),
+        f"<style>{_STYLE}</style><defs>{_head('tip', 'context-stroke')}</defs>",
+        f"<rect class='back' width='{width}' height='{height}' rx='10' />",
+        f"<text class='head' x='16' y='24'>{escape(title)}</text><text x='16' y='42'>{escape(about)}</text>",
+    ]
+    for name, x in x_of.items():
+        parts.append(f"<line class='life' x1='{x}' x2='{x}' y1='{_TOP - 8}' y2='{height - 14}' />")
+        parts.append(
+            f"<text class='who' x='{x}' y='{_TOP - 16}' text-anchor='middle' style='fill:{_colour(name)}'>"
+            f"{escape(titled(name))}</text>"
+        )
+    lines, words = _rows(steps, x_of)
+    return "\n".join([*parts, *lines, *words, "</svg>", ""])
+
+
+def _rows(steps: Sequence[Step], x_of: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Return all lines and all words, apart, so that no line is drawn over words."""
+    sent: dict[tuple[str, str, str], int] = {}
+    lines: list[str] = []
+    words: list[str] = []
+    for number, step in enumerate(steps):
+        y = _TOP + _ROW * number + 10
+        words.append(f"<text x='{_LEFT - 14}' y='{y + 4}' text-anchor='end'>{step.at_s:.4f} s</text>")
+        drawn, said = _row(step, y, x_of, sent)
+        lines += filter(None, (drawn,))
+        words.append(said)
+    return lines, words
+
+
+def _head(name: str, fill: str) -> str:
+    return (
+        f"<marker id='{name}' viewBox='0 0 8 8' refX='7.5' refY='4' markerWidth='8' markerHeight='8' orient='auto'>"
+        f"<path d='M0 0.5 L8 4 L0 7.5 z' fill='{fill}' /></marker>"
+    )
+
+
+def _colour(name: str) -> str:
+    return _OTHER if name == TELLER else _COLOURS.get(room_of(name), _OTHER)
+
+
+def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, str], int]) -> tuple[str, str]:
+    """Return what is drawn of one step and what is said."""
+    key = (step.source, step.target, step.text)
+    x = x_of.get(step.source, _LEFT)
+    to = x_of.get(step.target, x)
+    if step.kind == SENT:
+        sent[key] = y
+        side, anchor = (-8, "end") if to > x else (8, "start")
+        return _dot(x, y, _HELD), _words(x + side, y + 4, f"sends {step.text}", "late", anchor)
+    if step.kind == ARRIVED:
+        # Beyond the tip, where its own line does not cross the words.
+        side, anchor = (8, "start") if to > x else (-8, "end")
+        words = f"{step.text}, held {held(step.held_s)}"
+        return _arrow("held", x, sent.get(key, y), to, y), _words(to + side, y + 4, words, "late", anchor)
+    if step.kind == MESSAGE:
+        return _arrow("way", x, y, to, y), _words((x + to) / 2, y - 4, step.text, "", "middle")
+    if step.kind == BROKE:
+        return "", _words(_LEFT, y + 4, f"✗ {step.text}", "late", "start")
+    return _dot(x, y, _colour(step.source) if step.source else _OTHER), _words(x + 8, y + 4, step.text, "note", "start")
+
+
+def _arrow(style: str, x1: int, y1: int, x2: int, y2: int) -> str:
+    return f"<line class='{style}' x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' marker-end='url(#tip)' />"
+
+
+def _dot(x: int, y: int, colour: str) -> str:
+    return f"<circle cx='{x}' cy='{y}' r='3.5' style='fill:{colour}' />"
+
+
+def _words(x: float, y: float, words: str, style: str, anchor: str) -> str:
+    shown = escape(words)
+    return (
+        f"<text class='halo' x='{x:.0f}' y='{y}' text-anchor='{anchor}' aria-hidden='true'>{shown}</text>"
+        f"<text class='{style}' x='{x:.0f}' y='{y}' text-anchor='{anchor}'>{shown}</text>"
+    )

@@ -1,0 +1,77 @@
+"""A schedule in a file: what one run follows from, and whether that run is still the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from services.api.switches import SwitchError
+from services.explore.deliveries import is_about, titled
+from services.explore.exploring import Found, found_in
+from services.explore.schedules import Hold
+from services.explore.trial import Recording, Replay, Trial, overrides_of, record
+
+
+class ReplayError(ValueError):
+    """A file that is no saved schedule; the message names it and says why."""
+
+
+def replay_of(found: Found, around: str) -> Replay:
+    """Return what `--save` writes of something found."""
+    trial = found.run.trial
+    return Replay(
+        scenario=trial.scenario,
+        seed=trial.seed,
+        switches=trial.switches,
+        schedule=trial.schedule,
+        around=around,
+        broke=found.broke.broke,
+        digest=found.run.result.digest,
+    )
+
+
+def write_replay(saved: Replay) -> str:
+    """Return the text of the file."""
+    return msgspec.json.format(msgspec.json.encode(saved), indent=2).decode() + "\n"
+
+
+def read_replay(path: Path) -> Replay:
+    """Return what a file holds. Raises: ReplayError."""
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=Replay)
+        overrides_of(saved.switches)
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror}") from None
+    except (msgspec.DecodeError, SwitchError) as error:
+        raise ReplayError(f"{path}: no schedule that `keplab explore --save` wrote: {error}") from None
+    return saved
+
+
+def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
+    """Run it again; return what broke and whether it is the same run, byte by byte.
+
+    `scenario`: another place of the story's file. What broke has no name when nothing did.
+    Raises: ScriptError.
+    """
+    trial = Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule)
+    run = record(trial)
+    found = found_in(run, saved.broke, saved.schedule)
+    return found, run.result.digest == saved.digest
+
+
+def overtaken_by(run: Recording, hold: Hold) -> str:
+    """Return what arrived at the same place while a message was held: first what is about the same, at most four."""
+    delivery = next((d for d in run.held if hold.delivery in d.names), None)
+    if delivery is None:
+        return ""
+    past = [
+        d
+        for d in run.deliveries
+        if d.receiver == delivery.receiver and d.stream != delivery.stream and d.about
+        and delivery.due_s <= d.arrives_s < delivery.arrives_s
+    ]  # fmt: skip
+    names = frozenset(path.partition("/")[2] for path in delivery.about)
+    past.sort(key=lambda d: (not is_about(d, names), not d.about[0].startswith("pods"), d.arrives_s))
+    shown = list(dict.fromkeys(titled(d.names[0]) for d in past))
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
