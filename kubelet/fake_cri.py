@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from kubelet.allocation import NO_RESOURCES, PodResources
+from kubelet.probing import Probes
 from kubelet.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.script import Script
 from kubelet.view import WorkerKey
@@ -112,13 +113,13 @@ class Container:
     """
 
     __slots__ = (
-        "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "image", "is_ready", "kind",
-        "last", "name", "record_seq", "restarts", "script", "started_s", "state", "stop_at_s", "stop_code",
-        "waiting_message", "waiting_reason",
+        "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "former_end_s", "image",
+        "is_ready", "kind", "last", "name", "probes", "record_seq", "restarts", "script", "started_s", "state",
+        "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
     )  # fmt: skip
 
-    def __init__(self, name: str, kind: str, image: str, script: Script) -> None:
-        self.name, self.kind, self.image, self.script = name, kind, image, script
+    def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
+        self.name, self.kind, self.image, self.script, self.probes = name, kind, image, script, probes
         self.state = "waiting"
         self.due_s: float | None = None
         self.restarts = 0
@@ -126,6 +127,8 @@ class Container:
         self.backoff_s = 0.0
         self.started_s = 0.0
         self.finished_s = 0.0
+        self.former_end_s: float | None = None
+        """When the run before the present one ended."""
         self.exit_code = 0
         self.is_ready = False
         self.ended: Ended | None = None
@@ -133,6 +136,8 @@ class Container:
         self.record_seq = 0
         self.stop_at_s: float | None = None
         self.stop_code = 0
+        self.unhealthy = ""
+        """The probe that this run is being ended for."""
         self.waiting_reason = ""
         self.waiting_message = ""
 
@@ -142,17 +147,23 @@ class Container:
         return self.state == "running"
 
     @property
+    def is_started(self) -> bool:
+        """Whether its process exists and has come up, as its startup probe sees it."""
+        return self.state == "running" and (self.probes is None or self.probes.is_started)
+
+    @property
     def has_run(self) -> bool:
         """Whether it was ever started."""
-        return self.state in ("running", "backoff", "exited") or self.restarts > 0
+        return self.state in ("running", "backoff", "exited") or self.restarts > 0 or self.ended is not None
 
     def run(self, started_s: float) -> None:
         """Be running since `started_s`."""
         self.state = "running"
         self.started_s = started_s
-        self.is_ready = self.script.ready_after_s <= 0 and self.kind != INIT
-        self.waiting_reason = self.waiting_message = ""
-        self._set_due(started_s)
+        self.waiting_reason = self.waiting_message = self.unhealthy = ""
+        if self.probes is not None:
+            self.probes.run(started_s)
+        self.turn(started_s)
 
     def exit_at(self) -> tuple[float, int, str] | None:
         """Return when, with which code and why its process ends, as far as is known now."""
@@ -165,37 +176,28 @@ class Container:
         return own, self.script.exit_code, self.script.reason
 
     def _set_due(self, now: float) -> None:
-        """Find the next change after `now`: end, or a turn of readiness."""
+        """Find the next change after `now`: end, a turn of readiness, or a probe."""
         end = self.exit_at()
         due = None if end is None else end[0]
         turn = self._next_turn(now)
         if turn is not None and (due is None or turn < due):
             due = turn
+        if self.probes is not None and (ask := self.probes.due_s) is not None and (due is None or ask < due):
+            due = ask
         self.due_s = due
 
     def _next_turn(self, now: float) -> float | None:
         """Return when readiness next changes, strictly after `now`."""
-        if self.kind == INIT:
+        if self.kind == INIT or (self.probes is not None and self.probes.is_ready is not None):
             return None
-        script = self.script
-        ready_at = self.started_s + script.ready_after_s
-        if script.ready_after_s > 0 and now < ready_at:
-            return ready_at
-        if script.flaps and script.flap_every_s > 0:
-            turns = int((now - ready_at) / script.flap_every_s + 1e-6)
-            if turns < script.flaps:
-                return ready_at + (turns + 1) * script.flap_every_s
-        return None
+        age_s = self.script.next_turn_s(now - self.started_s)
+        return None if age_s is None else self.started_s + age_s
 
     def turn(self, now: float) -> None:
-        """Recompute readiness at `now` and look for the next change."""
-        script = self.script
-        ready_at = self.started_s + script.ready_after_s
-        ready = self.kind != INIT and now >= ready_at - 1e-6
-        if ready and script.flaps and script.flap_every_s > 0:
-            turns = min(script.flaps, int((now - ready_at) / script.flap_every_s + 1e-6))
-            ready = turns % 2 == 0
-        self.is_ready = ready
+        """Recompute readiness at `now` and look for the next change. A readiness probe knows it, else the script."""
+        said = None if self.probes is None else self.probes.is_ready
+        is_ready = self.script.is_ready(now - self.started_s) if said is None else said
+        self.is_ready = self.kind != INIT and self.is_started and is_ready
         self._set_due(now)
 
     def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:
@@ -222,6 +224,7 @@ class Container:
         self.state = "exited"
         self.due_s = None
         self.is_ready = False
+        self.former_end_s = self.finished_s if self.created_total > 1 else None
         self.finished_s, self.exit_code = at_s, code
         self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
 

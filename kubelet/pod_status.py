@@ -107,11 +107,17 @@ class PodStatus:
     @property
     def is_initialized(self) -> bool:
         """Whether every init container has done its part."""
-        return all(
-            (c.state == "exited" and c.exit_code == 0) if c.kind == INIT else c.has_run
-            for c in self.containers
-            if c.kind != MAIN
+        inits = [c for c in self.containers if c.kind != MAIN]
+        return not inits or all(
+            (c.state == "exited" and c.exit_code == 0)
+            if c.kind == INIT
+            else c.has_run and (c.probes is None or c.probes.is_started or self._has_begun)
+            for c in inits
         )
+
+    @property
+    def _has_begun(self) -> bool:
+        return any(c.kind == MAIN and c.has_run for c in self.containers)
 
     def refresh(self, t: float) -> None:
         """Bring the conditions up to date at `t`; transition times are those of real transitions."""
@@ -122,7 +128,10 @@ class PodStatus:
         if initialized:
             self._condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
         else:
-            missing = [c.name for c in self.containers if c.kind != MAIN and not (c.has_run and c.state != "backoff")]
+            missing = [
+                c.name for c in self.containers
+                if c.kind != MAIN and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
+            ]  # fmt: skip
             self._condition(
                 t, "Initialized", False, "ContainersNotInitialized",
                 f"containers with incomplete status: [{' '.join(missing)}]",
@@ -134,15 +143,24 @@ class PodStatus:
         unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
         why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
         self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
-        gates: list[str] = []
-        if self.pod.spec.readiness_gates:
-            met = {c.type for c in self.pod.status.conditions if c.status == "True"}
-            gates = [g.condition_type for g in self.pod.spec.readiness_gates if g.condition_type not in met]
+        gates = self._closed_gates() if self.pod.spec.readiness_gates else []
         if not unready and gates:
-            why, text = "ReadinessGatesNotReady", "; ".join(f'corresponding condition of pod readiness gate "{g}" '
-                                                            "does not exist." for g in gates)  # fmt: skip
+            why, text = "ReadinessGatesNotReady", ", ".join(gates)
         is_ready = not unready and not gates
         self._condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
+
+    def _closed_gates(self) -> list[str]:
+        """Return what is wrong with each readiness gate that is not met (KEP-580)."""
+        held = {c.type: c.status for c in self.pod.status.conditions}
+        found: list[str] = []
+        for gate in self.pod.spec.readiness_gates:
+            what = f'corresponding condition of pod readiness gate "{gate.condition_type}" '
+            if gate.condition_type not in held:
+                found.append(f"{what}does not exist.")
+            elif held[gate.condition_type] != "True":
+                found.append(f"the status of pod readiness gate \"{gate.condition_type}\" is not \"True\", but "
+                             f"{held[gate.condition_type]}")  # fmt: skip
+        return found
 
     def _condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
         status = "True" if is_true else "False"
@@ -243,7 +261,7 @@ class PodStatus:
             "restartCount": container.restarts,
             "image": container.image,
             "imageID": "",
-            "started": container.is_running,
+            "started": container.is_started,
         }
         if (size := self.allocated.containers.get(container.name)) is not None:
             if size.requests:
@@ -255,7 +273,7 @@ class PodStatus:
 
     def _waiting_reason(self, container: Container) -> str:
         if container.ended is not None:
-            return container.waiting_reason or "CrashLoopBackOff"
+            return container.waiting_reason or "ContainerCreating"
         has_init = any(c.kind != MAIN for c in self.containers)
         return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
 

@@ -12,19 +12,23 @@ import msgspec
 
 from kubelet.fake_cri import INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
-from kubelet.pod_resizing import ResizablePod
+from kubelet.pod_probing import ProbedPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
+from kubelet.probing import probes_of
 from kubelet.resource_managers import Allocation
 from kubelet.restarts import back_off, must_restart
 from kubelet.script import script_of
 from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Poke, Reached
 
 _POKE = Poke()
 REMOVED_GRACE_S = 1.0
 """The object vanished: its containers get this long (kubelet 3.4)."""
+
+
+TOO_LONG = "Pod was active on the node longer than the specified deadline"
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -35,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(ResizablePod):
+class PodWorker(ProbedPod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
@@ -70,10 +74,14 @@ class PodWorker(ResizablePod):
         self._cursor = 0
         for spec in pod.spec.init_containers:
             kind = SIDECAR if spec.restart_policy == "Always" else INIT
-            self.containers.append(Container(spec.name, kind, spec.image, script_of(pod, spec, is_init=True)))
+            self._add(spec, kind)
         for spec in pod.spec.containers:
-            self.containers.append(Container(spec.name, MAIN, spec.image, script_of(pod, spec, is_init=False)))
+            self._add(spec, MAIN)
         self.refresh(now)
+
+    def _add(self, spec: KubeletContainer, kind: str) -> None:
+        script = script_of(self.pod, spec, is_init=kind != MAIN)
+        self.containers.append(Container(spec.name, kind, spec.image, script, probes_of(spec, script)))
 
     # --- what may happen to it ---
 
@@ -155,9 +163,15 @@ class PodWorker(ResizablePod):
             return self.advance(now)
         if self.state in ("stopped", "terminated"):
             return self._flush(now)
-        self.termination = Termination(cause, kill_at_s, reason, message, disruption)
+        self._end(Termination(cause, kill_at_s, reason, message, disruption), now)
+        return self.advance(now)
+
+    def _end(self, termination: Termination, now: float) -> None:
+        """Stop everything, for this reason."""
+        self.termination = termination
         self.state = "terminating"
         self._abandon_resize()
+        self._settle_probes()
         self._stage_due = None
         for container in self.containers:
             match container.state:
@@ -167,8 +181,10 @@ class PodWorker(ResizablePod):
                         container.state = "exited"
                 case "backoff":
                     container.state, container.due_s = "exited", None
+                case "running" if container.stop_at_s is not None:
+                    # Stopped already, to be resized or by a probe; from now on within the pod's own time.
+                    self._stop(container, now)
         self._stop_next(now)
-        return self.advance(now)
 
     def advance_quietly(self, now: float) -> None:
         """Take the due steps; their actions come with the next call that returns some."""
@@ -181,6 +197,9 @@ class PodWorker(ResizablePod):
         if self.state == "held":
             return None
         due = self._stage_due
+        if self.termination is None and (limit := self.pod.spec.active_deadline_seconds) is not None:
+            late_s = self.started_s + limit
+            due = late_s if due is None or late_s < due else due
         at = self.actuation.due_s
         if at is not None and (due is None or at < due):
             due = at
@@ -193,6 +212,12 @@ class PodWorker(ResizablePod):
     # --- the start sequence (kubelet 3.3) ---
 
     def _step(self, t: float) -> None:
+        limit = self.pod.spec.active_deadline_seconds
+        if limit is not None and self.termination is None and self.started_s + limit <= t + EARLY_S:
+            self._tell("DeadlineExceeded", TOO_LONG)
+            grace_s = float(self.pod.spec.termination_grace_period_seconds)
+            self._end(Termination("deadline", t + grace_s, "DeadlineExceeded", TOO_LONG), t)
+            return
         if self._stage_due is not None and self._stage_due <= t:
             self._next_stage(t)
             return
@@ -244,7 +269,9 @@ class PodWorker(ResizablePod):
                     return
                 case "exited" if container.kind != INIT or container.exit_code == 0:
                     self._cursor += 1
-                case "running" | "backoff" if container.kind != INIT:
+                case "running" | "backoff" if container.kind == MAIN or (
+                    container.kind == SIDECAR and (container.probes is None or container.probes.is_started)
+                ):
                     self._cursor += 1
                 case _:
                     return
@@ -292,8 +319,11 @@ class PodWorker(ResizablePod):
         if end is not None and end[0] <= t:
             self._exited(container, t, end[1], end[2])
             return
+        has_started = container.probes is not None and self._probed(container, t)
         container.turn(t)
         self.refresh(t)
+        if has_started:
+            self._next_container(t)
 
     def _exited(self, container: Container, t: float, code: int, reason: str) -> None:
         container.end(t, code, reason, self._times.text)
@@ -307,7 +337,8 @@ class PodWorker(ResizablePod):
             self.refresh(t)
             return
         if must_restart(container, self.pod.spec.restart_policy, code):
-            self._back_off(container, t)
+            if not self._back_off(container, t):
+                self._begin(container, t)
             self.refresh(t)
             if container.kind != INIT:
                 self._next_container(t)
@@ -323,20 +354,24 @@ class PodWorker(ResizablePod):
             self.refresh(t)
             self._next_container(t)
 
-    def _back_off(self, container: Container, t: float) -> None:
+    def _back_off(self, container: Container, t: float) -> bool:
         policy, meta = self._policy, self.pod.metadata
-        back_off(container, self.pod, t, initial_s=policy.crashloop_initial_s, max_s=policy.crashloop_max_s)
+        initial_s, max_s = policy.crashloop_initial_s, policy.crashloop_max_s
+        if not back_off(container, self.pod, t, initial_s=initial_s, max_s=max_s):
+            return False
         self._tell(
             "BackOff",
             f"Back-off restarting failed container {container.name} in pod {meta.name}_{meta.namespace}({meta.uid})",
             "Warning",
         )
+        return True
 
     def _complete(self, t: float) -> None:
         """All that was to run has run: stop the sidecars."""
         self.termination = Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds))
         self.state = "terminating"
         self._abandon_resize()
+        self._settle_probes()
         for container in self.containers:
             if container.state in ("image", "create", "backoff"):
                 container.due_s = None
@@ -415,13 +450,14 @@ class PodWorker(ResizablePod):
             if found is None:
                 continue
             container.restarts, container.created_total = found.restarts, found.restarts + 1
-            if (status := reported.get(container.name)) and (gone := status.last_state.terminated):
+            status = reported.get(container.name)
+            if status is not None and (gone := status.last_state.terminated):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
             container.run(found.started_s)
             if found.exit_code >= 0:
                 container.end(found.finished_s, found.exit_code, "", self._times.text)
-            else:
-                container.turn(min(now, found.started_s))
+            elif container.probes is not None:
+                self._resume_probes(container, status, self.node, now)
         self.ever_started = bool(recorded)
         self.has_ip = True
         self._stage, self._stage_due = "containers", None

@@ -13,27 +13,39 @@ CRASHLOOP_RESET_S = 600.0
 
 
 def must_restart(container: Container, restart_policy: str, code: int) -> bool:
-    """Whether a container that ended with this exit code runs again."""
+    """Whether a container that ended with this exit code runs again; one that a probe ended did not end well."""
     if container.kind == SIDECAR:
         return True
+    if container.unhealthy:
+        return restart_policy != "Never"
     if container.kind == INIT:
         return code != 0 and restart_policy != "Never"
     return restart_policy == "Always" or (restart_policy == "OnFailure" and code != 0)
 
 
-def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: float, max_s: float) -> None:
-    """The container waits from `t`: at first `initial_s`, then twice as long each time up to `max_s`."""
+def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: float, max_s: float) -> bool:
+    """The container waits from `t`: at first `initial_s`, then twice as long each time up to `max_s`.
+
+    After an end by a probe it waits from the end of the run before, so mostly not at all (upstream looks for an
+    ended container before it stops the unhealthy one). Return whether there is anything to wait for.
+    """
+    since_s: float | None = container.former_end_s if container.unhealthy else t
+    if since_s is None:
+        return False
     if container.backoff_s == 0.0 or t - container.started_s >= CRASHLOOP_RESET_S:
         container.backoff_s = min(initial_s, max_s)
     else:
         container.backoff_s = min(container.backoff_s * 2, max_s)
-    container.state, container.due_s = "backoff", t + container.backoff_s
+    if since_s + container.backoff_s <= t:
+        return False
+    container.state, container.due_s = "backoff", since_s + container.backoff_s
     meta = pod.metadata
     container.waiting_reason = "CrashLoopBackOff"
     container.waiting_message = (
         f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
         f"pod={meta.name}_{meta.namespace}({meta.uid})"
     )
+    return True
 
 
 def _go_duration(seconds: float) -> str:

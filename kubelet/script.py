@@ -12,22 +12,43 @@ one (init containers too). Clauses are separated by `;`, durations are `200ms`, 
     on SIGTERM exit CODE [after D]  how it ends when asked to (default: exit 0 after the stop latency)
     on SIGTERM ignore               it does not; SIGKILL ends it with 137
     prestop D                       the preStop hook takes D
+    answer after D                  until D after the start every probe's connection is refused
+    fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
+                                    is answered with a failure, for so long (default: for ever)
+    hang [PROBE] after D [for D]    as `fail`, but no answer comes within the probe's timeoutSeconds
 
+A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe.
 Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
 import msgspec
 
-from services.api.kinds.pod import Container, Pod
+from kubelet.view import KubeletContainer
+from services.api.kinds.pod import Pod
 
 ANNOTATION = "keplab.dev/run"
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
+_EPS_S = 1e-6
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+PROBES = ("startup", "readiness", "liveness")
+REFUSES, FAILS, HANGS = "refuses", "fails", "hangs"
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """From `from_s` until before `until_s` after the start, `probe` ("": every one) is answered so."""
+
+    probe: str
+    how: str
+    from_s: float
+    until_s: float = math.inf
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -44,6 +65,40 @@ class Script(msgspec.Struct, frozen=True):
     """None: after the stage `stop` of the latency model."""
     ignores_term: bool = False
     prestop_s: float = 0.0
+    outages: tuple[Outage, ...] = ()
+
+    def is_ready(self, age_s: float) -> bool:
+        """Return whether the container is ready so long after its start, as `ready` and `flap` tell it."""
+        since_s = age_s - self.ready_after_s
+        if since_s < -_EPS_S:
+            return False
+        if not (self.flaps and self.flap_every_s > 0):
+            return True
+        return min(self.flaps, int(since_s / self.flap_every_s + _EPS_S)) % 2 == 0
+
+    def next_turn_s(self, age_s: float) -> float | None:
+        """Return the age at which readiness next changes, strictly after `age_s`."""
+        if age_s < self.ready_after_s:
+            return self.ready_after_s
+        if self.flaps and self.flap_every_s > 0:
+            turns = int((age_s - self.ready_after_s) / self.flap_every_s + _EPS_S)
+            if turns < self.flaps:
+                return self.ready_after_s + (turns + 1) * self.flap_every_s
+        return None
+
+    def answer(self, probe: str, age_s: float) -> str:
+        """Return how a probe is answered at that age: "" well, else refuses, fails or hangs."""
+        for outage in self.outages:
+            if outage.probe in ("", probe) and outage.from_s <= age_s + _EPS_S and age_s + _EPS_S < outage.until_s:
+                return outage.how
+        return FAILS if probe == "readiness" and not self.is_ready(age_s) else ""
+
+    def next_answer_s(self, probe: str, age_s: float) -> float | None:
+        """Return the age at which a probe's answer may next be another, strictly after `age_s`."""
+        edges = [e for o in self.outages if o.probe in ("", probe) for e in (o.from_s, o.until_s)]
+        if probe == "readiness" and (turn := self.next_turn_s(age_s)) is not None:
+            edges.append(turn)
+        return min((e for e in edges if age_s + _EPS_S < e < math.inf), default=None)
 
 
 FOREVER = Script()
@@ -105,8 +160,27 @@ def _clause(script: Script, clause: str) -> Script:
             return msgspec.structs.replace(script, term_exit_code=_code(code), term_after_s=_after(rest, clause))
         case ["prestop", delay]:
             return msgspec.structs.replace(script, prestop_s=duration_s(delay))
+        case ["answer", "after", delay]:
+            return _with_outage(script, Outage("", REFUSES, 0.0, duration_s(delay)))
+        case [("fail" | "hang") as how, *rest]:
+            return _with_outage(script, _outage(FAILS if how == "fail" else HANGS, rest, clause))
         case _:
             raise ScriptError(f"clause {clause!r} is not understood; see kubelet/script.py for the grammar")
+
+
+def _with_outage(script: Script, outage: Outage) -> Script:
+    return msgspec.structs.replace(script, outages=(*script.outages, outage))
+
+
+def _outage(how: str, words: list[str], clause: str) -> Outage:
+    probe = words.pop(0) if words and words[0] in PROBES else ""
+    match words:
+        case ["after", start]:
+            return Outage(probe, how, duration_s(start))
+        case ["after", start, "for", length]:
+            return Outage(probe, how, duration_s(start), duration_s(start) + duration_s(length))
+        case _:
+            raise ScriptError(f"clause {clause!r}: want `after DURATION [for DURATION]` at its end")
 
 
 @lru_cache(maxsize=1024)
@@ -136,8 +210,17 @@ def _of_command(words: tuple[str, ...], default: Script) -> Script:
     return Script(exit_after_s=total, exit_code=code) if seen else default
 
 
-def script_of(pod: Pod, container: Container, *, is_init: bool) -> Script:
-    """Return what this container does; one whose annotation cannot be read does what it would without."""
+def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool) -> Script:
+    """Return what this container does; a preStop hook that sleeps takes as long where no clause says otherwise."""
+    script = _script_of(pod, container, is_init)
+    hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
+    if hook is not None and hook.sleep is not None and not script.prestop_s:
+        return msgspec.structs.replace(script, prestop_s=float(hook.sleep.seconds))
+    return script
+
+
+def _script_of(pod: Pod, container: KubeletContainer, is_init: bool) -> Script:
+    # One whose annotation cannot be read does what it would without.
     default = DONE if is_init and container.restart_policy != "Always" else FOREVER
     annotations = pod.metadata.annotations
     text = annotations.get(f"{ANNOTATION}.{container.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.api.kinds.pod import MIRROR_ANNOTATION, Pod, PodSpec
+from services.api.kinds.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec
 from services.api.meta import View
 
 
@@ -20,9 +20,82 @@ class PodOS(View, frozen=True):
     name: str = ""
 
 
+class ExecAction(View, frozen=True):
+    """A command run in the container."""
+
+    command: tuple[str, ...] = ()
+
+
+class HTTPGetAction(View, frozen=True):
+    """A request; `port` is a number or the name of one of the container's ports."""
+
+    path: str = "/"
+    port: int | str = 0
+    host: str = ""
+    scheme: str = "HTTP"
+
+
+class TCPSocketAction(View, frozen=True):
+    """A connection that is opened and closed."""
+
+    port: int | str = 0
+    host: str = ""
+
+
+class GRPCAction(View, frozen=True):
+    """A call of grpc.health.v1.Health (KEP-2727)."""
+
+    port: int = 0
+    service: str | None = None
+
+
+class Probe(View, frozen=True):
+    """How and how often a container is asked how it is; times in seconds. Defaults are the API server's."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
+    initial_delay_seconds: int = 0
+    timeout_seconds: int = 1
+    period_seconds: int = 10
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
+
+
+class SleepAction(View, frozen=True):
+    """Waiting, as a hook (KEP-3960)."""
+
+    seconds: int = 0
+
+
+class LifecycleHandler(View, frozen=True):
+    """What is done at a point of a container's life; only waiting takes a time that the spec tells."""
+
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(View, frozen=True):
+    """The hooks of a container."""
+
+    pre_stop: LifecycleHandler | None = None
+
+
+class KubeletContainer(Container, frozen=True):
+    """A container and what only a node looks at."""
+
+    startup_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+
+
 class KubeletPodSpec(PodSpec, frozen=True):
     """The shared spec and what only a node looks at."""
 
+    containers: tuple[KubeletContainer, ...] = ()
+    init_containers: tuple[KubeletContainer, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
     os: PodOS | None = None
 

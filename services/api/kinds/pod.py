@@ -29,6 +29,7 @@ class ContainerResizePolicy(View, frozen=True):
 class ContainerPort(View, frozen=True):
     """A port; only a non-zero `hostPort` matters to scheduling."""
 
+    name: str = ""
     container_port: int = 0
     host_port: int = 0
     protocol: str = "TCP"
