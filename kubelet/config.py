@@ -35,6 +35,7 @@ class NumaNode(_Definition, frozen=True):
 class NodeDefinition(_Definition, frozen=True):
     """One emulated node. Quantities as text; `numa` may be written `2x8` (two NUMA nodes of eight CPUs).
 
+    `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA
     distances as ACPI gives them; empty means 10 to itself and 20 to every other.
     """
@@ -58,6 +59,7 @@ class NodeDefinition(_Definition, frozen=True):
     reserved_cpus: int = 0
     zone: str = ""
     region: str = ""
+    max_container_restart_period: float = 0.0
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
@@ -85,6 +87,8 @@ class NodeDefinition(_Definition, frozen=True):
             raise ValueError(f"threadsPerCore: {self.threads_per_core}, want at least 1")
         if not 0 <= self.reserved_cpus <= max(self.cpus, 0):
             raise ValueError(f"reservedCpus: {self.reserved_cpus} of {self.cpus} CPUs")
+        if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
+            raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
         if self.distances and len(self.distances) != len(self.numa):
             raise ValueError(f"distances: {len(self.distances)} rows for {len(self.numa)} NUMA nodes")
 
@@ -149,8 +153,8 @@ class KubeletConfig(CommonConfig):
         (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
     )
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
-    crashloop_initial_s: float = setting(10.0, "first back-off of a container that ended, seconds")
-    crashloop_max_s: float = setting(300.0, "longest back-off of a container that ended, seconds (KEP-4603)")
+    crashloop_initial_s: float = setting(0.0, "first back-off of a container that ended, seconds; 0: Kubernetes' own")
+    crashloop_max_s: float = setting(0.0, "longest back-off of a container that ended, seconds; 0: Kubernetes' own")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:

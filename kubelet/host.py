@@ -9,15 +9,19 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
 from kubelet.latency import LatencyModel
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import Policy
+from kubelet.restarts import crashloop_bounds
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
+from services.runtime.config import EXIT_USAGE, StartError
 
 TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
@@ -65,9 +69,14 @@ class Host:
         self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
         self.grace_s = seams.switches.number("node.grace_s")
         self.times = WallTimes(self.clock.wall() - self.clock.now())
+        initial_s, max_s = crashloop_bounds(
+            config.crashloop_initial_s,
+            config.crashloop_max_s,
+            is_reduced=seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+        )
         self.policy = Policy(
-            crashloop_initial_s=config.crashloop_initial_s,
-            crashloop_max_s=config.crashloop_max_s,
+            crashloop_initial_s=initial_s,
+            crashloop_max_s=max_s,
             start_fence=seams.switches.flag("kubelet.start_fence"),
         )
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
@@ -81,6 +90,22 @@ class Host:
         self._handle_at_s = float("inf")
         self._last_tick_s = self.clock.now()
         self._touched: dict[Tenant, None] = {}
+
+    def policy_of(self, definition: NodeDefinition) -> Policy:
+        """Return the settings of one node's workers. Raises: StartError for a maximum that the gate forbids."""
+        node_max_s = definition.max_container_restart_period
+        if not node_max_s:
+            return self.policy
+        if not self.seams.switches.flag("KubeletCrashLoopBackOffMax"):
+            text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
+            raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
+        initial_s, max_s = crashloop_bounds(
+            self.config.crashloop_initial_s,
+            self.config.crashloop_max_s,
+            is_reduced=self.seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+            node_max_s=node_max_s,
+        )
+        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""

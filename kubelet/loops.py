@@ -74,7 +74,7 @@ class Agent:
             definition,
             settings=host.settings,
             latency=host.latency,
-            policy=host.policy,
+            policy=host.policy_of(definition),
             times=host.times,
             host_ip=config.address,
             pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",

@@ -1,0 +1,35 @@
+"""How long a container that ended waits: the bounds of back-off and who sets them (KEP-4603)."""
+
+import pytest
+
+from kubelet.config import NodeDefinition
+from kubelet.pod_worker import Policy
+from kubelet.restarts import crashloop_bounds
+from tests.unit.kubelet.test_pod_worker import Life
+
+
+@pytest.mark.parametrize(
+    ("given", "bounds"),
+    [({}, (10, 300)), ({"is_reduced": True}, (1, 60)), ({"node_max_s": 30}, (10, 30)), ({"node_max_s": 4}, (4, 4)),
+     ({"is_reduced": True, "node_max_s": 300}, (1, 300)), ({"is_reduced": True, "node_max_s": 1}, (1, 1))],
+)  # fmt: skip
+def test_back_off_goes_from_10_to_300_s_unless_reduced_or_the_node_says_otherwise(given, bounds):
+    assert crashloop_bounds(0.0, 0.0, **{"is_reduced": False, **given}) == bounds
+
+
+def test_a_host_may_set_both_bounds_for_all_its_nodes():
+    assert crashloop_bounds(2.0, 20.0, is_reduced=False) == (2, 20)
+    assert crashloop_bounds(2.0, 20.0, is_reduced=False, node_max_s=5) == (2, 5)
+
+
+def test_reduced_back_off_restarts_after_1_2_4_8_seconds(a_pod):
+    initial_s, max_s = crashloop_bounds(0.0, 0.0, is_reduced=True)
+    life = Life(a_pod(run="crash"), policy=Policy(crashloop_initial_s=initial_s, crashloop_max_s=max_s)).run(16)
+
+    assert life.told("Started") == [0, 1, 3, 7, 15]
+
+
+def test_a_nodes_own_maximum_is_from_1_to_300_seconds():
+    NodeDefinition.parse({"name": "n", "maxContainerRestartPeriod": 30})
+    with pytest.raises(ValueError, match="want 1 to 300"):
+        NodeDefinition.parse({"name": "n", "maxContainerRestartPeriod": 301})
