@@ -149,6 +149,14 @@ async def patch(telling: Telling, step: Step) -> None:
     await telling.client.patch(resource.name, key, _json(_substitute(telling, text)))
 
 
+async def resize(telling: Telling, step: Step) -> None:
+    """`resize pod/NAME [cpu=…] [memory=…] [cpu-limit=…] [memory-limit=…] [container=…]`: ask for another size."""
+    resource, key = _object(telling, _one(step, "pod/NAME"))
+    pod = await telling.client.get(resource.name, key)
+    body = workload.resized(pod, step.options)
+    await telling.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
+
+
 async def cordon(telling: Telling, step: Step) -> None:
     """`cordon NODE`: nothing new is scheduled there."""
     await telling.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": True}})
@@ -335,6 +343,7 @@ VERBS: dict[str, Verb] = {
     "delete": delete,
     "scale": scale,
     "patch": patch,
+    "resize": resize,
     "cordon": cordon,
     "uncordon": uncordon,
     "label": label,
@@ -364,5 +373,7 @@ def check(step: Step) -> None:
         MAKERS[step.verb](_one(step, "a name"), step.options)
     elif step.verb == "as" and _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.rest)) is None:
         raise ValueError(AS_FORM)
+    elif step.verb == "resize":
+        workload.check_resize(step.options)
     elif step.verb in ("kill", "wait") and len(step.args) != 1:
         raise ValueError(f"{step.verb} wants {'a duration' if step.verb == 'wait' else 'a component, or *'}")

@@ -28,6 +28,7 @@ _POD_OPTIONS = frozenset(
         "finalizers",
         "scheduler",
         "extended",
+        "resize-policy",
     )
 )
 _SET_OPTIONS = _POD_OPTIONS | {"replicas", "surge", "unavailable", "strategy", "min-ready"}
@@ -86,6 +87,10 @@ def pod_template(options: Mapping[str, str], labels: Mapping[str, str]) -> Docum
             {"name": "main", "image": options.get("image", "registry.k8s.io/pause:3.10"), "resources": resources}
         ]
     }
+    if "resize-policy" in options:
+        spec["containers"][0]["resizePolicy"] = [
+            {"resourceName": name, "restartPolicy": policy} for name, policy in pairs(options["resize-policy"]).items()
+        ]
     if "node" in options:
         spec["nodeName"] = options["node"]
     if "node-selector" in options:
@@ -122,6 +127,39 @@ def pod(name: str, options: Mapping[str, str]) -> Document:
     template = pod_template(options, {})
     template["metadata"] |= {"name": name, "namespace": options.get("namespace", "default")}
     return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+_RESIZE_OPTIONS = frozenset(("cpu", "memory", "cpu-limit", "memory-limit", "container"))
+
+
+def check_resize(options: Mapping[str, str]) -> None:
+    """Raise ValueError for an option that a resize does not have, or when none says what to change."""
+    _check(options, _RESIZE_OPTIONS, "a resize")
+    if not options.keys() - {"container"}:
+        raise ValueError("a resize wants cpu=…, memory=…, cpu-limit=… or memory-limit=…")
+
+
+def resized(pod: Document, options: Mapping[str, str]) -> Document:
+    """Return a strategic merge patch that resizes one container of the pod, the first unless named.
+
+    A limit that is equal to its request, as Guaranteed pods have it, goes with it unless it is said.
+    """
+    containers = {each["name"]: each for each in pod["spec"]["containers"]}
+    name = options.get("container") or next(iter(containers))
+    if name not in containers:
+        raise ValueError(f"the pod has no container {name!r}; there are: {', '.join(containers)}")
+    now = containers[name].get("resources") or {}
+    requests, limits = now.get("requests") or {}, now.get("limits") or {}
+    wanted: Document = {"requests": {}, "limits": {}}
+    for resource in ("cpu", "memory"):
+        if resource in options:
+            wanted["requests"][resource] = options[resource]
+            if resource in limits and limits[resource] == requests.get(resource):
+                wanted["limits"][resource] = options[resource]
+        if (limit := options.get(f"{resource}-limit")) is not None:
+            wanted["limits"][resource] = limit
+    resources = {part: values for part, values in wanted.items() if values}
+    return {"spec": {"containers": [{"name": name, "resources": resources}]}}
 
 
 _GROUP_OPTIONS = frozenset(("min-count", "priority-class", "mode", "namespace"))

@@ -91,6 +91,13 @@ def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_s
     assert life.container()["lastState"]["terminated"]["exitCode"] == 1
 
 
+def test_a_pod_whose_only_container_is_being_started_again_is_still_running(a_pod):
+    life = Life(a_pod(run="crash"), latency=("all=constant:0", "image=constant:1")).run(11.5)
+
+    assert life.worker.containers[0].state == "image"
+    assert life.status["phase"] == "Running"
+
+
 def test_ten_minutes_of_running_forgive_earlier_crashes(a_pod):
     life = Life(a_pod(run="crash after 10m")).run(2000)
 
