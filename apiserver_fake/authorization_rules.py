@@ -91,6 +91,9 @@ RULES: tuple[Rule, ...] = (
     # Only the switch authz.unbind_callers=kubelet+controller lets this one be used (X-UB1).
     Rule("unbinder/unbind", "system:pod-unbinder", ("unbind",), ("pods/unbind",)),
     Rule("unbinder/read", "system:pod-unbinder", READ, ("pods", "nodes")),
+    Rule("unbinder/refuse", "system:pod-unbinder", CHANGE, ("pods/status",),
+         may_change=("status.conditions[UnbindRequested]",)),
+    Rule("unbinder/events", "system:pod-unbinder", ("create", *CHANGE), ("events",)),
     # The scheduler.
     Rule("scheduler/read", "system:kube-scheduler", READ,
          ("pods", "nodes", "namespaces", "services", "replicasets.apps", "poddisruptionbudgets.policy",

@@ -13,6 +13,7 @@ from kubelet.latency import LatencyModel
 from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
+from services.api.unbinding import nodes_may
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -230,7 +231,7 @@ class Settings(msgspec.Struct, frozen=True):
         """Return what these switches say."""
         return cls(
             on_reject=switches.choice("kubelet.on_reject"),
-            unbind_api=switches.choice("unbind.api"),
+            unbind_api=_unbind_form(switches),
             has_unbinding=switches.flag("PodUnbinding"),
             teardown=switches.choice("kubelet.unbind_teardown"),
             fallback=switches.choice("unbind.fallback"),
@@ -245,6 +246,12 @@ class Settings(msgspec.Struct, frozen=True):
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
         )
+
+
+def _unbind_form(switches: Switches) -> str:
+    """Return how this kubelet may give pods back: none when it would have to call and must not."""
+    form = switches.choice("unbind.api")
+    return "none" if form == "subresource" and not nodes_may(switches) else form
 
 
 def _patterns(text: str) -> tuple[str, ...]:

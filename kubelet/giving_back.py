@@ -12,9 +12,12 @@ from kubelet import unbinding
 from kubelet.config import Settings
 from kubelet.effects import CallUnbind, ReadNode, ReadPod, SetTimer
 from kubelet.outbox import Outbox
+from kubelet.pod_status import WallTimes
 from kubelet.status_manager import StatusManager
 from kubelet.unbinding import Unbinding
 from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document, find_condition
+from services.api.unbinding import REQUESTED
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -25,23 +28,53 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class GivingBack:
-    """The bindings one node gives back. Invariant: the status of each is suppressed as long as it is in `going`."""
+    """The bindings one node gives back.
 
-    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox) -> None:
+    Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
+    """
+
+    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox, times: WallTimes) -> None:
+        self._times = times
         self.going: dict[WorkerKey, Unbinding] = {}
+        self.asking: dict[WorkerKey, Document] = {}
         self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
         self._absent_until_s = float("-inf")
 
     def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
-        """Nothing writes the pod's status from now on; ask for the unbind."""
-        self._statuses.suppress(key)
+        """Nothing else writes the pod's status from now on; ask for the unbind."""
+        is_asking = self._settings.unbind_api == "condition"
+        if not is_asking:
+            self._statuses.suppress(key)
         self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
         if self._settings.teardown == "before":
             # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
             self._out.log("kubelet.teardown_done", pod, key, {})
         self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
+        if is_asking:
+            self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
         return self.call(key, now)
+
+    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
+        """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
+        state = self.going.get(key)
+        if state is None or key not in self.asking:
+            return None
+        answer = find_condition(pod.status.conditions, REQUESTED)
+        if answer is None or answer.status != "False":
+            return None
+        self._out.log("kubelet.unbind_result", pod, key, {"result": answer.reason, "code": 422})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{answer.reason}"}}')
+        return self._step(key, state, unbinding.FallBack(answer.reason), now)
+
+    def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
+        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being given back."""
+        if self.going.pop(key, None) is None:
+            return False
+        self.asking.pop(key, None)
+        if result:
+            self._out.log("kubelet.unbind_result", pod, key, {"result": result})
+        return True
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> Verdict | None:
         """Take a live read of a pod that is being given back."""
@@ -54,7 +87,7 @@ class GivingBack:
         return (
             settings.on_reject in ("unbind", "defer-then-unbind")
             and settings.has_unbinding
-            and settings.unbind_api == "subresource"
+            and settings.unbind_api in ("subresource", "condition")
             and now >= self._absent_until_s
             and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
         )
@@ -62,7 +95,9 @@ class GivingBack:
     def call(self, key: WorkerKey, now: float) -> Verdict | None:
         """Ask for the unbind, unless it is too early or a request is in flight."""
         state = self.going.get(key)
-        return None if state is None else self._step(key, state, state.call(now), now)
+        if state is None:
+            return None
+        return self._step(key, state, state.asked(now) if key in self.asking else state.call(now), now)
 
     def answered(
         self, key: WorkerKey, code: int, reason: str, now: float, *,
@@ -119,4 +154,5 @@ class GivingBack:
 
     def _stop(self, key: WorkerKey) -> None:
         del self.going[key]
+        self.asking.pop(key, None)
         self._statuses.permit(key)

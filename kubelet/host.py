@@ -21,6 +21,7 @@ from kubelet.restarts import crashloop_bounds
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
+from services.api.unbinding import has_start_fence
 from services.runtime.config import EXIT_USAGE, StartError
 
 TICK_S = 5.0
@@ -77,7 +78,7 @@ class Host:
         self.policy = Policy(
             crashloop_initial_s=initial_s,
             crashloop_max_s=max_s,
-            start_fence=seams.switches.flag("kubelet.start_fence"),
+            start_fence=has_start_fence(seams.switches),
         )
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.latency: LatencyModel = config.latency_model(seed)

@@ -75,7 +75,7 @@ class Kubelet:
         self.pods: dict[str, KubeletPod] = {}
         self.workers: dict[WorkerKey, PodWorker] = {}
         self.rejected: dict[WorkerKey, Document] = {}
-        self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out)
+        self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out, times)
         self.resizing = Resizing(self.ledger, NodeRules(has_static_cpus=definition.has_static_cpus), self.out)
         self.deferring = Deferring(settings, self.out)
         self.parked: dict[WorkerKey, _Parked] = {}
@@ -195,13 +195,15 @@ class Kubelet:
         if not is_deleted:
             if key in self.parked:
                 self.parked[key].pod = new
-            elif new.is_terminal and self.giving_back.going.pop(key, None) is not None:
+            elif new.is_terminal and self.giving_back.gone(key, new, ""):
                 # Somebody else ended it: there is nothing left to give back.
                 self.statuses.permit(key)
                 self.out.end_span(key, "terminal")
+            else:
+                self._not_given_back(key, self.giving_back.heard(key, new, now), now)
             return
         if key in self.giving_back.going or key in self.parked:
-            self.giving_back.going.pop(key, None)
+            self.giving_back.gone(key, new, "")
             self.parked.pop(key, None)
             self.deferring.forget(key)
             self._blocked.pop(key, None)
@@ -228,8 +230,7 @@ class Kubelet:
         self._recreated.pop(key, None)
         self._deleting.pop(key, None)
         self._blocked.pop(key, None)
-        if self.giving_back.going.pop(key, None) is not None:
-            self.out.log("kubelet.unbind_result", old, key, {"result": "gone"})
+        self.giving_back.gone(key, old, "gone")
         self.statuses.forget(key)
         worker = self.workers.get(key)
         if worker is None:
@@ -376,6 +377,8 @@ class Kubelet:
             return
         if self.giving_back.may_begin(pod, rejection.reason, now):
             self._not_given_back(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
+            if key in self.giving_back.asking:
+                self._poke(key, now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
             # Deleted like by anybody else; the deletion is confirmed when the watch shows it.
@@ -563,7 +566,7 @@ class Kubelet:
         worker = self.workers.get(key)
         if worker is not None:
             return worker.render()
-        return self.rejected.get(key) or self._blocked.get(key)
+        return self.rejected.get(key) or self._blocked.get(key) or self.giving_back.asking.get(key)
 
     def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
         """Take the answer to a status write; `code` 0: none came (N8)."""

@@ -17,13 +17,14 @@ import msgspec
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
+from services.api.unbinding import BLOCKED, REQUESTED
 
 FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
 """First wait after a write that nobody answered; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
-TAKEN_BACK = ("PodResizePending", "PodResizeInProgress")
-"""Conditions of ours that do not turn False but go (KEP-1287); a merge must be told so."""
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", REQUESTED, BLOCKED)
+"""Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must be told so."""
 
 
 class _Entry:
@@ -207,7 +208,7 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
     """Return the fields to send; conditions only those that changed; None when none did. `pod`: as the API shows it."""
     if baseline is None:
         gone = _gone((c.type for c in pod.status.conditions), status.get("conditions") or ())
-        return {**status, "conditions": [*status["conditions"], *gone]} if gone else status
+        return {**status, "conditions": [*(status.get("conditions") or ()), *gone]} if gone else status
     patch: dict[str, Any] = {}
     for field, value in status.items():
         held = baseline.get(field)

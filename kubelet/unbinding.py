@@ -6,12 +6,12 @@ kubelet-unbinding 6.2); waiting times come back as values.
 
 from __future__ import annotations
 
-import hashlib
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from kubelet.view import KubeletPod, WorkerKey, is_daemon, is_static
+from services.api import unbinding as agreed
 from services.api.meta import Document
 
 TRY_TIMEOUT_S = 10.0
@@ -57,8 +57,7 @@ def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt", reas
 
 def request_id(key: WorkerKey, node: str) -> str:
     """Return the id that names this unbind and no other (X-UB5)."""
-    text = f"{key.uid}\0{key.generation}\0{node}".encode()
-    return hashlib.sha256(text).hexdigest()[:32]
+    return agreed.request_id(key.uid, key.generation, node)
 
 
 def unbind_body(
@@ -82,6 +81,23 @@ def unbind_body(
     if reason in EXCLUDE_MAX_REASONS:
         body["exclude"] = {"seconds": EXCLUDE_S}
     return body
+
+
+def asking_status(pod: KubeletPod, reason: str, message: str, since: str) -> Document:
+    """Return the status by which a kubelet asks that somebody else unbinds the pod (`unbind.api=condition`)."""
+    return {
+        "phase": "Pending",
+        "observedGeneration": pod.metadata.generation,
+        "conditions": [
+            {
+                "type": agreed.REQUESTED,
+                "status": "True",
+                "reason": reason,
+                "message": message[:MESSAGE_MAX],
+                "lastTransitionTime": since,
+            }
+        ],
+    }
 
 
 # --- what to do next ---
@@ -195,6 +211,10 @@ class Unbinding:
         delay_s = min(RETRY_BASE_S * 2**self.tries, RETRY_MAX_S) * (0.8 + 0.4 * jitter)
         self.tries += 1
         return self._wait(now, delay_s)
+
+    def asked(self, now: float) -> Step:
+        """Somebody else was asked to unbind the pod: wait until it is gone, or the time is over."""
+        return Wait(self.deadline_s) if now < self.deadline_s else FallBack("DeadlineExceeded")
 
     def _wait(self, now: float, delay_s: float) -> Step:
         if now + delay_s >= self.deadline_s:

@@ -6,7 +6,6 @@ Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable
@@ -21,9 +20,9 @@ from services.api.errors import Forbidden, Invalid, NotFound, TooManyRequests, i
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.times import format_time
+from services.api.unbinding import BLOCKED, REQUESTED, UNBINDER, has_start_fence, nodes_may, request_id, unbinder_may
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
-UNBINDER = "system:pod-unbinder"
 CAPABILITY, CAPABLE = "emulation/unbind", "v1"
 SCHEDULER_NAMES = "emulation/scheduler-names"
 """Annotations of a scheduler's lease: that it can take pods back, and the comma-separated profiles it runs."""
@@ -43,13 +42,8 @@ REASONS = frozenset((
 _OUT_OF = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
 
 
-def request_id(uid: str, generation: int, node: str) -> str:
-    """Return the one legal `requestID` of an unbind (X-UB5)."""
-    return hashlib.sha256(b"\0".join((uid.encode(), str(generation).encode(), node.encode()))).hexdigest()[:32]
-
-
 def _unbind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    if not ctx.switches.flag("PodUnbinding") or ctx.switches.choice("unbind.api") != "subresource":
+    if not ctx.switches.flag("PodUnbinding") or ctx.switches.choice("unbind.api") == "none":
         raise NotFound("the server could not find the requested resource")
     _check_caller(stored, body, ctx)
     _check_form(body, ctx)
@@ -76,12 +70,12 @@ def _check_caller(stored: Document | None, body: Document, ctx: WriteContext) ->
     """Check 1: the pod is bound to the calling node, or this is a retry of that node's own unbind."""
     node = ctx.identity.node
     if node:
-        if body.get("nodeName") == node and stored is not None:
+        if body.get("nodeName") == node and stored is not None and nodes_may(ctx.switches):
             entry = _entry(stored, body.get("requestID"))
             if (stored.get("spec") or {}).get("nodeName") == node or (entry and entry.get("nodeName") == node):
                 return
         raise Forbidden(f'node "{node}" can only unbind pods with spec.nodeName set to itself')
-    if ctx.identity.user == UNBINDER and ctx.switches.choice("authz.unbind_callers") == "kubelet+controller":
+    if ctx.identity.user == UNBINDER.user and unbinder_may(ctx.switches):
         return
     raise Forbidden(f'pods "{ctx.request.name}" is forbidden: User "{ctx.identity.user}" cannot unbind pods')
 
@@ -212,7 +206,7 @@ def _check_not_started(stored: Document, body: Document, ctx: WriteContext) -> N
                 or (container.get("restartCount") or 0) > 0
             ):
                 raise _refused(stored, "AlreadyStarted", f"container {container.get('name')} has started")
-    if ctx.switches.flag("kubelet.start_fence") and status.get("startTime"):
+    if has_start_fence(ctx.switches) and status.get("startTime"):
         raise _refused(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
 
 
@@ -329,7 +323,9 @@ _CLEARED = (
     "initContainerStatuses", "ephemeralContainerStatuses", "resize", "allocatedResources", "resources",
     "nominatedNodeName", "observedGeneration", "bindingAdditions",
 )  # fmt: skip
-_OF_THE_NODE = ("Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers", "PodScheduled")
+_OF_THE_NODE = (
+    "Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers", "PodScheduled", REQUESTED, BLOCKED,
+)  # fmt: skip
 
 
 def _unbound(stored: Document, body: Document, ctx: WriteContext) -> Document:

@@ -110,6 +110,7 @@ def request_of(action: Create | Patch | Update | Delete, traceparent: str = "") 
                 resource=action.resource,
                 namespace=metadata.get("namespace", ""),
                 name=metadata.get("name", ""),
+                subresource=action.subresource,
                 body=encode(action.document),
                 traceparent=traceparent,
             )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from services.api.identity import Identity, controller_identity
 from services.api.seams import Room, Seams
+from services.api.switches import Switches
+from services.api.unbinding import UNBINDER
 from services.controllers import (
     deployment,
     disruption,
@@ -12,6 +16,7 @@ from services.controllers import (
     namespace,
     node_lifecycle,
     persistentvolume_binder,
+    pod_unbind,
     podgc,
     podgroup_protection,
     replicaset,
@@ -36,10 +41,18 @@ CONTROLLERS: dict[str, BuildController] = {
     "persistentvolume-binder": persistentvolume_binder.controller,
     "volume-protection": volume_protection.controller,
     "ephemeral-volume": ephemeral_volume.controller,
+    "pod-unbind": pod_unbind.controller,
 }
+_WANTED: dict[str, Callable[[Switches], bool]] = {
+    "pod-unbind": lambda switches: switches.choice("unbind.api") == "condition",
+}
+"""Controllers that run with certain switches only: without them they would listen for nothing."""
 MANAGER = Identity("system:kube-controller-manager")
 """Whom the shared informers and the leader election act as."""
-IDENTITIES: tuple[Identity, ...] = tuple(controller_identity(name) for name in CONTROLLERS)
+IDENTITIES: tuple[Identity, ...] = (
+    *(controller_identity(name) for name in CONTROLLERS if name != "pod-unbind"),
+    UNBINDER,
+)
 LEASE = "kube-controller-manager"
 
 
@@ -58,5 +71,7 @@ def chosen(names: tuple[str, ...]) -> list[str]:
 
 def build(config: ControllersConfig, seams: Seams) -> Room:
     """Return the room that runs the chosen controllers over shared informers."""
-    controllers = [CONTROLLERS[name](seams.switches) for name in chosen(config.controllers)]
+    switches = seams.switches
+    names = [name for name in chosen(config.controllers) if name not in _WANTED or _WANTED[name](switches)]
+    controllers = [CONTROLLERS[name](switches) for name in names]
     return run_controllers(controllers, seams, elector=config.elector(seams, LEASE))

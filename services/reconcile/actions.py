@@ -15,12 +15,16 @@ from services.api.meta import Document, Key, View
 
 @dataclass(frozen=True)
 class Create:
-    """Create `document`; AlreadyExists counts as done when the name was ours to derive."""
+    """Create `document`; AlreadyExists counts as done when the name was ours to derive.
+
+    With `subresource` the document is the body of that subresource of the object it names.
+    """
 
     resource: str
     document: Document
     expected_by: str = ""
     """Key (as text) whose expectations this creation was counted in."""
+    subresource: str = ""
 
 
 @dataclass(frozen=True)

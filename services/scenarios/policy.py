@@ -50,6 +50,9 @@ group:system:node-hosts       token                       nodetokens
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes
+system:pod-unbinder           unbind                      pods/unbind
+system:pod-unbinder           change                      pods/status
+system:pod-unbinder           create,change               events
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
 poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
 persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
@@ -240,7 +243,7 @@ def may_change_node_name(
         return False
     is_node = user == f"system:node:{before}"
     return subresource == "unbind" and (
-        is_node or (user == "system:pod-unbinder" and unbind_callers == "kubelet+controller")
+        (is_node and unbind_callers != "controller") or (user == "system:pod-unbinder" and unbind_callers != "kubelet")
     )
 
 

@@ -15,7 +15,8 @@ class NodeNameChanges(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        callers = self.switches.choice("authz.unbind_callers")
+        is_asked = self.switches.choice("unbind.api") == "condition"
+        callers = "controller" if is_asked else self.switches.choice("authz.unbind_callers")
         self._unbinders = () if callers == "kubelet" else ("system:pod-unbinder",)
         self._nodes_may = callers != "controller"
 

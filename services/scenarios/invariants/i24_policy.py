@@ -25,7 +25,9 @@ class CommitsAreAllowed(Check):
         super().__init__(context)
         self._asked: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
         self._group = ("", 0)
-        self._unbind_callers = self.switches.choice("authz.unbind_callers")
+        # By the form of a condition the kubelet only asks.
+        is_asked = self.switches.choice("unbind.api") == "condition"
+        self._unbind_callers = "controller" if is_asked else self.switches.choice("authz.unbind_callers")
 
     def take(self, line: Line, report: Report) -> None:
         """Remember what was asked for; judge what came of it."""
