@@ -308,6 +308,31 @@ def test_scale_with_and_without_a_precondition(kubectl, namespace):
     assert kubectl("get", "deploy", "web", "-n", namespace, "-o", "jsonpath={.spec.replicas}") == "3"
 
 
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("strategic", '{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"20m"}}}]}}'),
+        ("json", '[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"20m"}]'),
+    ],
+    ids=["strategic", "json"],
+)
+def test_a_patch_of_the_subresource_resize_changes_the_size_and_nothing_else_does(kubectl, namespace, kind, patch):
+    pod = a_pod(containers=TEMPLATE["spec"]["containers"])
+    kubectl("create", "-n", namespace, "-f", "-", stdin=pod)
+    words = ("patch", "pod", "p1", "-n", namespace, f"--type={kind}", "-p", patch)
+
+    refused = kubectl(*words, code=1)
+    kubectl(*words, "--subresource", "resize")
+    qos = '{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":null}}}]}}'
+    removed = kubectl("patch", "pod", "p1", "-n", namespace, "-p", qos, "--subresource", "resize", code=1)
+
+    assert "pod updates may not change fields other than" in refused
+    assert "resource requests cannot be removed" in removed
+    seen = json.loads(kubectl("get", "pod", "p1", "-n", namespace, "--subresource=resize", "-o", "json"))
+    assert seen["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "20m"}}
+    assert seen["metadata"]["generation"] == 2
+
+
 def test_set_image_env_and_resources(kubectl, namespace):
     kubectl("apply", "-n", namespace, "-f", "-", stdin=a_deployment())
     kubectl("set", "image", "deployment/web", "-n", namespace, "c=nginx:2")
