@@ -1,0 +1,359 @@
+"""The part of jq that selectors and `…From` expressions of Stages use.
+
+Read are: `.`, `.a.b`, `.a["b"]`, `.a[0]`, `.a[]` and `.a.[]`, `?`, `|`, `,`, `//`, `==` `!=` `<` `<=` `>` `>=`,
+`and`, `or`, literals, parentheses, and the functions select, not, length, keys, empty, tostring, tonumber,
+startswith, endswith, any, all, first and last (of an array). Nothing changes its input. Pure.
+Source: the jq manual; KWOK evaluates the whole language with gojq.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+Filter = Callable[[Any], Iterator[Any]]
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>"(?:\\.|[^"\\])*")
+      | (?P<number>-?\d+(?:\.\d+)?)
+      | (?P<field>\.[A-Za-z_]\w*)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<sign>//|==|!=|<=|>=|[.<>|,()\[\]?]))""",
+    re.VERBOSE,
+)
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+class JqError(ValueError):
+    """An expression that cannot be read; at evaluation: an input it does not fit."""
+
+
+class Query:
+    """An expression as read once."""
+
+    def __init__(self, text: str) -> None:
+        """Read it. Raises: JqError saying what is not supported."""
+        self.text = text
+        self._run = _Parser(text).whole()
+
+    def values(self, given: Any) -> list[Any] | None:
+        """Return what the expression gives, in order; None when it does not fit the input."""
+        try:
+            return list(self._run(given))
+        except JqError:
+            return None
+
+    @property
+    def root(self) -> tuple[str, ...]:
+        """The fields the expression begins with: `.metadata.labels["a"]` begins with metadata, labels."""
+        begun = re.match(r"\s*((?:\.[A-Za-z_]\w*)+)", self.text)
+        return tuple(begun[1].split(".")[1:]) if begun else ()
+
+
+def _kind(value: Any) -> int:
+    """Jq's order of types: null, false, true, numbers, texts, arrays, objects."""
+    if value is None:
+        return 0
+    if isinstance(value, bool):
+        return 2 if value else 1
+    return 3 if isinstance(value, int | float) else 4 if isinstance(value, str) else 5 if isinstance(value, list) else 6
+
+
+def _sorts(value: Any) -> Any:
+    kind = _kind(value)
+    if kind < 3:
+        return (kind,)
+    if kind == 5:
+        return (kind, [_sorts(v) for v in value])
+    if kind == 6:
+        return (kind, sorted(value), [_sorts(value[k]) for k in sorted(value)])
+    return (kind, value)
+
+
+def _compared(sign: str, a: Any, b: Any) -> bool:
+    left, right = _sorts(a), _sorts(b)
+    match sign:
+        case "==":
+            return bool(left == right)
+        case "!=":
+            return bool(left != right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+    return bool(left >= right)
+
+
+def _is_true(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _at(value: Any, key: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, dict) and isinstance(key, str):
+        return value.get(key)
+    if isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):
+        return value[key] if -len(value) <= key < len(value) else None
+    raise JqError(f"cannot index {type(value).__name__} by {key!r}")
+
+
+def _each(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        return iter([value[k] for k in sorted(value)])
+    if isinstance(value, list):
+        return iter(value)
+    raise JqError(f"cannot iterate over {type(value).__name__}")
+
+
+def _length(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, str | list | dict):
+        return len(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value)
+    raise JqError("this has no length")
+
+
+def _to_number(value: Any) -> Any:
+    try:
+        return value if _kind(value) == 3 else msgspec.json.decode(value) if isinstance(value, str) else _refuse(value)
+    except msgspec.DecodeError:
+        return _refuse(value)
+
+
+def _refuse(value: Any) -> Any:
+    raise JqError(f"{value!r} is no number")
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "not": lambda v: not _is_true(v),
+    "length": _length,
+    "keys": lambda v: sorted(v) if isinstance(v, dict) else list(range(_length(v))),
+    "tostring": lambda v: v if isinstance(v, str) else msgspec.json.encode(v).decode(),
+    "tonumber": _to_number,
+    "any": lambda v: any(_is_true(each) for each in _each(v)),
+    "all": lambda v: all(_is_true(each) for each in _each(v)),
+    "first": lambda v: _at(v, 0),
+    "last": lambda v: _at(v, -1),
+}
+_WITH_FILTER = ("select", "any", "all", "startswith", "endswith")
+
+
+def _identity(value: Any) -> Iterator[Any]:
+    yield value
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[tuple[str, str]] = []
+        self._next = 0
+        at = 0
+        while at < len(text.rstrip()):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise JqError(f"{text!r}: unexpected {text[at:].strip()[:20]!r}")
+            self._tokens.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
+            at = match.end()
+
+    def whole(self) -> Filter:
+        made = self._pipe()
+        if self._next < len(self._tokens):
+            raise self._error()
+        return made
+
+    def _error(self) -> JqError:
+        token = self._tokens[self._next][1] if self._next < len(self._tokens) else "the end"
+        return JqError(f"{self._text!r}: unexpected {token!r}")
+
+    def _sees(self, *signs: str) -> str:
+        if self._next < len(self._tokens) and self._tokens[self._next][1] in signs:
+            return self._tokens[self._next][1] if self._tokens[self._next][0] in ("sign", "word") else ""
+        return ""
+
+    def _accepts(self, *signs: str) -> str:
+        sign = self._sees(*signs)
+        self._next += bool(sign)
+        return sign
+
+    def _expects(self, sign: str) -> None:
+        if not self._accepts(sign):
+            raise self._error()
+
+    # --- operators, loosest first ---
+
+    def _pipe(self) -> Filter:
+        left = self._comma()
+        if not self._accepts("|"):
+            return left
+        right = self._pipe()
+        return lambda v: (out for mid in left(v) for out in right(mid))
+
+    def _comma(self) -> Filter:
+        parts = [self._alternative()]
+        while self._accepts(","):
+            parts.append(self._alternative())
+        return parts[0] if len(parts) == 1 else lambda v: (out for part in parts for out in part(v))
+
+    def _alternative(self) -> Filter:
+        left = self._logical()
+        if not self._accepts("//"):
+            return left
+        right = self._alternative()
+
+        def run(value: Any) -> Iterator[Any]:
+            found: list[Any] = []
+            try:
+                for each in left(value):
+                    found += [each] if _is_true(each) else []
+            except JqError:
+                pass
+            return iter(found) if found else right(value)
+
+        return run
+
+    def _logical(self, word: str = "or") -> Filter:
+        left = self._logical("and") if word == "or" else self._comparison()
+        while self._accepts(word):
+            left = _both(left, self._logical("and") if word == "or" else self._comparison(), word)
+        return left
+
+    def _comparison(self) -> Filter:
+        left = self._postfix()
+        sign = self._accepts(*_COMPARISONS)
+        if not sign:
+            return left
+        right = self._postfix()
+        return lambda v: (_compared(sign, a, b) for b in right(v) for a in left(v))
+
+    # --- terms ---
+
+    def _postfix(self) -> Filter:
+        made = self._term()
+        while True:
+            kind, text = self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
+            if kind == "field":
+                self._next += 1
+                made = _indexed(made, _constant(text[1:]))
+            elif text == "?" and kind == "sign":
+                self._next += 1
+                made = _tolerant(made)
+            elif text == "[" and kind == "sign":
+                self._next += 1
+                made = self._bracket(made)
+            elif text == "." and kind == "sign":
+                self._next += 1
+                following = self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
+                if following[1] != "[" and following[0] != "text":
+                    raise self._error()
+                if following[0] == "text":
+                    self._next += 1
+                    made = _indexed(made, _constant(_text(following[1])))
+            else:
+                return made
+
+    def _bracket(self, of: Filter) -> Filter:
+        if self._accepts("]"):
+            return lambda v: (out for each in of(v) for out in _each(each))
+        key = self._pipe()
+        self._expects("]")
+        return _indexed(of, key)
+
+    def _term(self) -> Filter:
+        if self._next >= len(self._tokens):
+            raise self._error()
+        kind, text = self._tokens[self._next]
+        self._next += 1
+        if kind == "field":
+            return _indexed(_identity, _constant(text[1:]))
+        if kind in ("text", "number"):
+            return _constant(_text(text) if kind == "text" else float(text) if "." in text else int(text))
+        if text == ".":
+            if self._next < len(self._tokens) and self._tokens[self._next][0] == "text":
+                self._next += 1
+                return _indexed(_identity, _constant(_text(self._tokens[self._next - 1][1])))
+            return _identity
+        if text == "(":
+            made = self._pipe()
+            self._expects(")")
+            return made
+        if kind == "word":
+            return self._function(text)
+        self._next -= 1
+        raise self._error()
+
+    def _function(self, name: str) -> Filter:
+        if name in ("true", "false", "null"):
+            return _constant({"true": True, "false": False}.get(name))
+        if name == "empty":
+            return lambda _v: iter(())
+        if name in _WITH_FILTER and self._accepts("("):
+            argument = self._pipe()
+            self._expects(")")
+            return _applied(name, argument)
+        plain = _PLAIN.get(name)
+        if plain is None:
+            raise JqError(f"{self._text!r}: function {name!r} is not supported")
+        return lambda v: iter((plain(v),))
+
+
+def _text(token: str) -> str:
+    try:
+        text: str = msgspec.json.decode(token, type=str)
+    except msgspec.DecodeError:
+        raise JqError(f"{token} is no text") from None
+    return text
+
+
+def _constant(value: Any) -> Filter:
+    return lambda _v: iter((value,))
+
+
+def _indexed(of: Filter, key: Filter) -> Filter:
+    return lambda v: (_at(each, k) for each in of(v) for k in key(v))
+
+
+def _tolerant(of: Filter) -> Filter:
+    def run(value: Any) -> Iterator[Any]:
+        try:
+            yield from of(value)
+        except JqError:
+            return
+
+    return run
+
+
+def _both(left: Filter, right: Filter, word: str) -> Filter:
+    def run(value: Any) -> Iterator[Any]:
+        for each in left(value):
+            if _is_true(each) == (word == "or"):
+                yield word == "or"
+            else:
+                yield from (_is_true(other) for other in right(value))
+
+    return run
+
+
+def _applied(name: str, argument: Filter) -> Filter:
+    match name:
+        case "select":
+            return lambda v: (v for each in argument(v) if _is_true(each))
+        case "any":
+            return lambda v: iter((any(_is_true(o) for each in _each(v) for o in argument(each)),))
+        case "all":
+            return lambda v: iter((all(_is_true(o) for each in _each(v) for o in argument(each)),))
+
+    def run(value: Any) -> Iterator[Any]:
+        for part in argument(value):
+            if not isinstance(value, str) or not isinstance(part, str):
+                raise JqError(f"{name} wants texts")
+            yield value.startswith(part) if name == "startswith" else value.endswith(part)
+
+    return run

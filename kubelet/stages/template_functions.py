@@ -1,0 +1,272 @@
+"""The functions templates may call: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
+
+Each takes JSON values and returns one; what it cannot do with them it says as ValueError. `and`, `or` are
+not here: they do not evaluate what they need not. What depends on the object and the node is a `Context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubelet.stages import yaml_text
+
+Function = Callable[..., Any]
+
+NODE_CONDITIONS: tuple[tuple[str, str, str, str], ...] = (
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
+)
+"""What `NodeConditions` gives: type, status, reason, message of a healthy node (KWOK)."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a template may ask besides its object. `now`, `start_time`: RFC 3339; `pod_ip`: of the pod at hand."""
+
+    now: str
+    start_time: str = ""
+    version: str = ""
+    node_name: str = ""
+    node_ip: str = ""
+    node_port: int = 0
+    pod_ip: str = ""
+
+    def functions(self) -> dict[str, Function]:
+        """Return the functions that this context answers."""
+        return {
+            "Now": lambda: self.now,
+            "StartTime": lambda: self.start_time,
+            "Version": lambda: self.version,
+            "NodeName": lambda: self.node_name,
+            "NodeIP": lambda: self.node_ip,
+            "NodeIPWith": lambda _name: self.node_ip,
+            "NodePort": lambda: self.node_port,
+            "PodIP": lambda: self.pod_ip,
+            "PodIPWith": lambda _node, host_network, *_pod: self.node_ip if is_true(host_network) else self.pod_ip,
+            "NodeConditions": lambda: [
+                {"type": kind, "status": status, "reason": reason, "message": message}
+                for kind, status, reason, message in NODE_CONDITIONS
+            ],
+        }
+
+
+def is_true(value: Any) -> bool:
+    """Whether Go calls it true: not false, zero, nil or empty."""
+    return bool(value)
+
+
+def shown(value: Any) -> str:
+    """Return a value as Go prints it with %v."""
+    if value is None:
+        return "<no value>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}" if abs(value) < 1e21 else repr(value)
+    if isinstance(value, Mapping):
+        return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
+    if isinstance(value, Sequence):
+        return "[" + " ".join(shown(each) for each in value) + "]"
+    return str(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _quote(value: Any) -> str:
+    """KWOK's: the JSON of a text; of anything else the JSON as a text."""
+    return _json(value) if isinstance(value, str) else _json(_json(value))
+
+
+def _sprig_quote(*values: Any) -> str:
+    return " ".join(_json(shown(v)) for v in values if v is not None)
+
+
+def _yaml(value: Any, indent: int = 0) -> str:
+    """KWOK's: block YAML; with `indent`, begun on a new line and moved in by two blanks each."""
+    text = yaml_text.dump(value)
+    return ("\n" + text).replace("\n", "\n" + "  " * indent) if indent > 0 else text
+
+
+def _index(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        elif value is None:
+            raise ValueError("index of untyped nil")
+        elif isinstance(value, list | str) and isinstance(key, int):
+            if not 0 <= key < len(value):
+                raise ValueError(f"index out of range: {key}")
+            value = value[key]
+        else:
+            raise ValueError(f"cannot index {type(value).__name__} by {key!r}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+def _eq(first: Any, *others: Any) -> bool:
+    if not others:
+        raise ValueError("missing argument for comparison")
+    for other in others:
+        if first is None or other is None:
+            if first is other:
+                return True
+        elif _kind(first) != _kind(other):
+            raise ValueError("incompatible types for comparison")
+        elif first == other:
+            return True
+    return False
+
+
+def _less(first: Any, second: Any) -> bool:
+    if first is None or second is None or _kind(first) != _kind(second):
+        raise ValueError("incompatible types for comparison")
+    if not isinstance(first, str | int | float) or isinstance(first, bool):
+        raise ValueError("invalid type for comparison")
+    return bool(first < second)
+
+
+def _len(value: Any) -> int:
+    if isinstance(value, str | list | dict):
+        return len(value.encode()) if isinstance(value, str) else len(value)
+    raise ValueError(f"len of {'nil' if value is None else _kind(value)}")
+
+
+def _dict(*pairs: Any) -> dict[str, Any]:
+    values = list(pairs) + [""] * (len(pairs) % 2)
+    return {shown(values[i]): values[i + 1] for i in range(0, len(values), 2)}
+
+
+def _int(value: Any) -> int:
+    """Sprig's cast: what is no number is 0."""
+    try:
+        return int(value, 0) if isinstance(value, str) else int(value or 0)
+    except (ValueError, TypeError):
+        return 0
+
+
+def _mul(first: Any, *others: Any) -> int:
+    product = _int(first)
+    for other in others:
+        product *= _int(other)
+    return product
+
+
+def _quotient(first: Any, second: Any) -> int:
+    a, b = _int(first), _int(second)
+    if b == 0:
+        raise ValueError("division by zero")
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _remainder(first: Any, second: Any) -> int:
+    return _int(first) - _quotient(first, second) * _int(second)
+
+
+def _format(text: str, *values: Any) -> str:
+    """Go's Sprintf with the verbs %s %v %d %q %%."""
+    made, rest, given = "", text, list(values)
+    while (at := rest.find("%")) >= 0:
+        verb = rest[at + 1 : at + 2]
+        if verb not in ("s", "v", "d", "q", "%"):
+            raise ValueError(f"printf: the verb {rest[at : at + 2]!r} is not supported")
+        made += rest[:at]
+        rest = rest[at + 2 :]
+        if verb == "%":
+            made += "%"
+        elif not given:
+            raise ValueError("printf: too few arguments")
+        else:
+            value = given.pop(0)
+            made += _json(shown(value)) if verb == "q" else shown(value)
+    return made + rest
+
+
+def _print(*values: Any) -> str:
+    made = ""
+    for i, value in enumerate(values):
+        if i and not isinstance(value, str) and not isinstance(values[i - 1], str):
+            made += " "
+        made += shown(value)
+    return made
+
+
+def _indent(spaces: int, text: str) -> str:
+    return " " * spaces + text.replace("\n", "\n" + " " * spaces)
+
+
+def _coalesce(*values: Any) -> Any:
+    return next((v for v in values if is_true(v)), None)
+
+
+FUNCTIONS: dict[str, Function] = {
+    # Go's own
+    "eq": _eq,
+    "ne": lambda a, b: not _eq(a, b),
+    "lt": _less,
+    "le": lambda a, b: not _less(b, a),
+    "gt": lambda a, b: _less(b, a),
+    "ge": lambda a, b: not _less(a, b),
+    "not": lambda a: not is_true(a),
+    "index": _index,
+    "len": _len,
+    "print": _print,
+    "println": lambda *v: " ".join(shown(each) for each in v) + "\n",
+    "printf": _format,
+    # KWOK's
+    "Quote": _quote,
+    "YAML": _yaml,
+    # Sprig's
+    "add": lambda *v: sum(_int(each) for each in v),
+    "add1": lambda v: _int(v) + 1,
+    "atoi": _int,
+    "coalesce": _coalesce,
+    "contains": lambda part, text: part in text,
+    "default": lambda otherwise, given=None: given if is_true(given) else otherwise,
+    "dict": _dict,
+    "div": _quotient,
+    "empty": lambda v: not is_true(v),
+    "first": lambda v: v[0] if v else None,
+    "get": lambda v, key: v.get(key, ""),
+    "hasKey": lambda v, key: key in v,
+    "hasPrefix": lambda part, text: text.startswith(part),
+    "hasSuffix": lambda part, text: text.endswith(part),
+    "indent": _indent,
+    "int": _int,
+    "int64": _int,
+    "join": lambda sign, v: sign.join(shown(each) for each in v),
+    "keys": lambda v: sorted(v),
+    "last": lambda v: v[-1] if v else None,
+    "list": lambda *v: list(v),
+    "lower": lambda text: text.lower(),
+    "max": lambda *v: max(_int(each) for each in v),
+    "min": lambda *v: min(_int(each) for each in v),
+    "mod": _remainder,
+    "mul": _mul,
+    "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
+    "quote": _sprig_quote,
+    "replace": lambda old, new, text: text.replace(old, new),
+    "sub": lambda a, b: _int(a) - _int(b),
+    "ternary": lambda yes, no, which: yes if which else no,
+    "toJson": _json,
+    "toString": shown,
+    "trim": lambda text: text.strip(),
+    "trimPrefix": lambda part, text: text.removeprefix(part),
+    "trimSuffix": lambda part, text: text.removesuffix(part),
+    "upper": lambda text: text.upper(),
+}
+NAMES = frozenset(FUNCTIONS) | frozenset(Context("").functions()) | {"and", "or"}
+"""Every function a template may name."""

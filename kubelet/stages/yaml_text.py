@@ -1,0 +1,46 @@
+"""YAML as Kubernetes' tools read and write it: timestamps stay texts, keys are written in order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The safe loader without dates: JSON has none."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load(text: str) -> Any:
+    """Return the one document. Raises: ValueError saying where it is malformed."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(_told(error)) from None
+
+
+def load_all(text: str) -> Iterator[Any]:
+    """Return the documents in order, empty ones as None. Raises: ValueError saying where one is malformed."""
+    try:
+        yield from yaml.load_all(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(_told(error)) from None
+
+
+def dump(value: Any) -> str:
+    """Return block-style YAML with sorted keys; a list is not indented below its key."""
+    text: str = yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 16)
+    return text.removesuffix("...\n")
+
+
+def _told(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: {problem}" if mark is not None else problem

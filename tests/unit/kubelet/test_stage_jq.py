@@ -1,0 +1,62 @@
+"""The jq of Stages: what KWOK's selectors say, and what is refused."""
+
+import pytest
+
+from kubelet.stages.jq import JqError, Query
+
+POD = {
+    "metadata": {"name": "web-0", "labels": {"a.b/c": "yes"}, "ownerReferences": [{"kind": "Job"}], "finalizers": []},
+    "spec": {"containers": [{"name": "x"}, {"name": "y"}]},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}], "n": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "values"),
+    [
+        (".metadata.name", ["web-0"]),
+        (".status.podIP", [None]),
+        ('.metadata.labels["a.b/c"]', ["yes"]),
+        ('.metadata.annotations["a"]', [None]),
+        (".metadata.ownerReferences.[].kind", ["Job"]),
+        (".spec.containers[].name", ["x", "y"]),
+        (".spec.containers[1].name", ["y"]),
+        ('.status.conditions.[] | select( .type == "Ready" ) | .status', ["True"]),
+        ('.status.conditions.[] | select(.type != "Ready" and (.status == "True" | not)) | .type', ["Other"]),
+        (".spec.replicas // 7", [7]),
+        (".status.conditions | length", [2]),
+        ("[", None),
+        (".status.n >= 3, .status.n < 3", [True, False]),
+        ('.metadata.name | startswith("web")', [True]),
+        (".status.missing[]?", []),
+        ('.spec.containers | any(.name == "y")', [True]),
+    ],
+)  # fmt: skip
+def test_an_expression_gives_its_values_in_order(expression, values):
+    if values is None:
+        with pytest.raises(JqError, match="unexpected"):
+            Query(expression)
+        return
+    assert Query(expression).values(POD) == values
+
+
+def test_what_does_not_fit_the_input_gives_nothing_at_all():
+    # `.[]` of null and a field of a text are errors to jq; KWOK then treats the key as not there.
+    assert Query(".status.initContainerStatuses.[].state").values(POD) is None
+    assert Query(".metadata.name.first").values(POD) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [(".a = 1", "unexpected"), (".a | map(.b)", "function 'map' is not supported"), (".a ==", "unexpected 'the end'"),
+     ("(.a", "unexpected 'the end'"), ("..", "unexpected")],
+)  # fmt: skip
+def test_what_is_not_supported_is_named(expression, said):
+    with pytest.raises(JqError, match=said):
+        Query(expression)
+
+
+def test_the_root_is_the_path_an_expression_begins_with():
+    assert Query('.metadata.labels["x"]').root == ("metadata", "labels")
+    assert Query('.status.conditions.[] | select(.type == "Ready")').root == ("status", "conditions")
+    assert Query(".").root == ()
