@@ -31,6 +31,7 @@ from scheduler.framework.events import (
 from scheduler.group_membership import PodGroups
 from scheduler.node_info import PodInfo
 from scheduler.queue import QueuedPod, SchedulingQueue
+from scheduler.resize.queueing import ResizeQueueing
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -69,14 +70,21 @@ class Crash:
     message: str
 
 
-Effect = Unbound | ClearNomination | Crash
+@dataclass(frozen=True, slots=True)
+class ResizeEnded:
+    """The pod does not wait for room to grow any more."""
+
+    pod: PodInfo
+
+
+Effect = Unbound | ClearNomination | Crash | ResizeEnded
 
 
 class EventHandlers:
     """Only pods that name one of the profiles are queued; all bound pods are counted.
 
     `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups` follow
-    every pod; None when there are none.
+    every pod; None when there are none. `resizes` follow pods that wait on their nodes for room to grow.
     """
 
     def __init__(
@@ -90,6 +98,7 @@ class EventHandlers:
         unbinding: bool = True,
         unbind_backoff_max_s: float = 60.0,
         groups: PodGroups | None = None,
+        resizes: ResizeQueueing | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -99,6 +108,7 @@ class EventHandlers:
         self._unbinding = unbinding
         self._unbind_backoff_max_s = unbind_backoff_max_s
         self._groups = groups
+        self._resizes = resizes
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -115,12 +125,12 @@ class EventHandlers:
         info = PodInfo(new)
         state = self._cache.pods.get(info.uid)
         if new.spec.node_name:
-            return self._assigned(info, state, old, now)
+            return self._assigned(info, state, now, traceparent)
         if state is None:
             return self._waiting(info, old, now, traceparent)
         return self._unassigned(info, state, now, traceparent)
 
-    def _assigned(self, info: PodInfo, state: PodState | None, old: Pod | None, now: float) -> list[Effect]:
+    def _assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> list[Effect]:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
             if not self._unbinding:
@@ -136,12 +146,22 @@ class EventHandlers:
             self._exclusions.learn(info.pod, now)
             self._queue.nominator.remove(info.uid)
             self._queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
-            return []
+            return self._resized(node, None, info, now, traceparent)
         before = state.pod
+        if self._resizes is not None:
+            self._resizes.size(before, info)
         self._cache.update_pod(info)
         for event in _pod_changes(ASSIGNED_POD, before, info):
             self._queue.move_all(event, before.pod, info.pod, now)
-        return []
+        return self._resized(node, before, info, now, traceparent)
+
+    def _resized(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
+                 traceparent: str = "") -> list[Effect]:  # fmt: skip
+        """Have those who wait for room on the node hear of the change."""
+        if self._resizes is None:
+            return []
+        has_ended = self._resizes.follow(node, before, after, now, traceparent)
+        return [ResizeEnded(after)] if has_ended and after is not None else []
 
     def _unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
         """A pod the cache counts on a node is seen without one."""
@@ -166,6 +186,7 @@ class EventHandlers:
         self._cache.remove_pod(state.pod.uid)
         self._queue.nominator.remove(state.pod.uid)
         self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
+        self._resized(state.node_name, state.pod, None, now)
 
     def _unbound(self, info: PodInfo, node: str, now: float, traceparent: str) -> list[Effect]:
         self._exclusions.learn(info.pod, now)
@@ -249,6 +270,8 @@ class EventHandlers:
         known = self._cache.nodes.get(new.metadata.name)
         before = known.node if known is not None else None
         self._cache.set_node(new)
+        if self._resizes is not None:
+            self._resizes.follow_node(before, new, now)
         if before is None:
             self._exclusions.clear_node(new.metadata.name)
             self._queue.move_all(NODE_ADD, None, new, now)

@@ -20,6 +20,7 @@ from scheduler.node_info import PodInfo
 from scheduler.preemption.marking import disruption_patch
 from scheduler.preemption.progress import Eviction, Preempting
 from scheduler.queue import SchedulingQueue
+from scheduler.resize.deferral import waits
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
@@ -213,6 +214,8 @@ class Evictions:
             return False
         for pod in eviction.preemptor.pods:
             live: Pod | None = self._wires.pods.lister.get(pod.key)
+            if eviction.preemptor.is_bound:
+                return live is not None and live.metadata.uid == pod.uid and waits(live)
             if (
                 live is not None
                 and live.metadata.uid == pod.uid
@@ -254,6 +257,7 @@ class Evictions:
                 "preemptor": preemptor.pods[0].uid, "preemptor_priority": preemptor.priority,
                 "priority": victim.priority,
                 **({"group": preemptor.uid} if preemptor.is_group else {}),
+                **({"resize": True} if preemptor.is_bound else {}),
             }, rv_seen=self._wires.pods.last_rv)  # fmt: skip
             await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
         except (NotFound, Conflict):

@@ -20,7 +20,7 @@ from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
 from scheduler.decisions import Decision
 from scheduler.dispatcher.calls import clear_nomination
-from scheduler.event_handlers import ClearNomination, Crash, Effect, Unbound
+from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
 from scheduler.evictions import Evictions
 from scheduler.explaining import Explainer
 from scheduler.failing import FAILED, FailureHandler
@@ -36,6 +36,8 @@ from scheduler.pod_groups.entity import GroupInfo
 from scheduler.preenqueue_status import rules_of
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
+from scheduler.resize.deferral import waits
+from scheduler.resize_loop import ResizeLoop
 from scheduler.room import Hearts, Wires
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.telling import Telling
@@ -86,6 +88,7 @@ class Scheduler:
         self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake)
         self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
                                  self._permit_and_bind, handle)  # fmt: skip
+        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions)
         wants_record = seams.switches.choice("scheduler.record") == "annotations"
         self._recording = Recording(hearts, wires.client) if wants_record else None
         self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
@@ -117,6 +120,7 @@ class Scheduler:
         found.update(hearts.profiles.batching_samples())
         if hearts.group_cycle is not None:
             found.update(self._groups.metrics())
+        found.update(self._resizes.metrics())
         found.update(wires.dispatcher.metrics())
         if wires.extenders is not None:
             found.update(wires.extenders.metrics())
@@ -196,7 +200,8 @@ class Scheduler:
         if change.new is None:
             self._binder.waiting.reject(change.object.metadata.uid, "", "the pod is gone")
         if change.new is None or change.new.spec.node_name:
-            self._wires.dispatcher.drop(change.object.metadata.uid)
+            if change.new is None or not waits(change.new):
+                self._wires.dispatcher.drop(change.object.metadata.uid)
             if (
                 self._recording is not None
                 and change.new is not None
@@ -237,6 +242,8 @@ class Scheduler:
                     )
                     log.info("pod.unbound", pod=str(effect.pod.key), node=effect.node_name, reason=effect.reason,
                              attempt=effect.attempt, requeue_after_s=round(effect.delay_s, 3))  # fmt: skip
+                case ResizeEnded():
+                    self._resizes.ended(effect.pod, traceparent)
                 case ClearNomination():
                     self._wires.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
 
@@ -291,6 +298,9 @@ class Scheduler:
         if info.metadata.deletion_timestamp is not None:
             hearts.queue.bound(queued)
             self._telling.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
+            return
+        if info.spec.node_name:
+            await self._resizes.schedule(queued, now, group)
             return
         if info.uid in hearts.cache.pods:
             hearts.queue.bound(queued)

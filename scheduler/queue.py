@@ -316,6 +316,14 @@ class SchedulingQueue:
         self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
         return True
 
+    def wake(self, key: Key, event: ClusterEvent, now: float) -> None:
+        """Wake one pod, after its back-off; one that is gated has its gates asked again."""
+        queued = self._pods.get(key)
+        if queued is not None and queued.pool is Pool.GATED:
+            self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
+        else:
+            self.move(key, event, now)
+
     def activate(self, keys: Iterable[Key], now: float) -> None:
         """Force pods to the active queue, whatever they wait for; gates still hold, and so does `not_before`."""
         for key in keys:

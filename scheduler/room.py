@@ -15,6 +15,7 @@ from scheduler.extenders.asking import Extenders
 from scheduler.metrics import Metrics
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.queue import SchedulingQueue
+from scheduler.resize.queueing import ResizeQueueing
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -38,6 +39,8 @@ class Hearts:
     metrics: Metrics
     group_cycle: GroupCycle | None = None
     """Schedules groups; None while pods are scheduled one by one."""
+    resizes: ResizeQueueing | None = None
+    """Follows deferred resizes; None while the scheduler leaves them to their nodes."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ from scheduler.preemption.progress import Preempting
 from scheduler.preenqueue_status import missing_gate
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
+from scheduler.resize.cycle import ResizeCycle
+from scheduler.resize.queueing import ResizeQueueing, gated
+from scheduler.resize.rules import rules_of
 from scheduler.room import Hearts, Wires
 from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
@@ -164,15 +167,20 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             hints=switches.choice("gang.retry") == "hints",
             backoff_max_s=switches.number("gang.backoff_max_s"),
         ))  # fmt: skip
+    rules = rules_of(switches)
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
-        pre_enqueue=profiles.pre_enqueue,
+        pre_enqueue=profiles.pre_enqueue if rules is None else gated(handle.preempting, profiles.pre_enqueue),
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
     )
+    resizes = None
+    if rules is not None:
+        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules), rules,
+                                 lambda pod: pod.spec.scheduler_name in profiles)  # fmt: skip
     metrics = Metrics(profiles.names[0], now)
     if now is not None:
         profiles.watch(metrics)
@@ -191,10 +199,12 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             unbinding=switches.flag("PodUnbinding"),
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
+            resizes=resizes,
         ),
         decisions=Decisions(),
         metrics=metrics,
         group_cycle=GroupCycle(handle, profiles) if handle.groups.is_on else None,
+        resizes=resizes,
     )
 
 

@@ -17,16 +17,40 @@ from services.api.meta import Document
 
 EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _TAINTS_MAX = 200
+_POLICY, _OWNERS_MAX = "podPreemptionPolicy", 20
 
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     new["spec"] = new.get("spec") or {}
+    _drop_policy(new, ctx)
     new["status"] = new.get("status") or {}
 
 
 def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     keep_status(old, new, ctx)
     new["spec"] = new.get("spec") or {}
+    if _POLICY not in (old.get("spec") or {}):
+        _drop_policy(new, ctx)
+
+
+def _drop_policy(new: Document, ctx: WriteContext) -> None:
+    """Leave out what the feature gate does not know; what is stored already stays (KEP-5836)."""
+    if not ctx.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
+        new["spec"].pop(_POLICY, None)
+
+
+def _check_policy(spec: Document) -> list[Cause]:
+    """Return what is wrong with the owners who opt out: a set of label keys."""
+    owners = (spec.get(_POLICY) or {}).get("disableResizePreemption") or []
+    here = f"spec.{_POLICY}.disableResizePreemption"
+    causes = too_many(here, len(owners), _OWNERS_MAX)
+    seen: set[str] = set()
+    for index, owner in enumerate(owners[:_OWNERS_MAX]):
+        causes += qualified_name(f"{here}[{index}]", str(owner))
+        if owner in seen:
+            causes.append(duplicate(f"{here}[{index}]", owner))
+        seen.add(owner)
+    return causes
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
@@ -46,6 +70,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
         if (key, effect) in seen:
             causes.append(duplicate(here, f"{key}:{effect}"))
         seen.add((key, effect))
+    causes += _check_policy(new["spec"])
     return causes + (_validate_status(None, new, ctx) if old is None else [])
 
 

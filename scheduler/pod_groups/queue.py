@@ -152,7 +152,10 @@ class GroupedQueue(SchedulingQueue):
         return entity if entity is not None and member.uid in _members_of(entity) else None
 
     def _group(self, info: PodInfo) -> Key | None:
-        return None if self._how.one_by_one or isinstance(info, GroupInfo) else self._how.groups.group_of(info)
+        # A member that waits on its node for room to grow does so alone (KEP-5836).
+        if self._how.one_by_one or isinstance(info, GroupInfo) or info.spec.node_name:
+            return None
+        return self._how.groups.group_of(info)
 
     # -- pods come and go ------------------------------------------------------------------------------
 

@@ -18,6 +18,11 @@ class Preemptor:
     is_group: bool = False
 
     @property
+    def is_bound(self) -> bool:
+        """Whether it is a pod that has a node and wants more of it (KEP-5836)."""
+        return bool(self.pods[0].spec.node_name)
+
+    @property
     def kind(self) -> str:
         """What it is called in conditions and events."""
         return "podgroup" if self.is_group else "pod"

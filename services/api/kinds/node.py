@@ -10,11 +10,18 @@ from services.api.resources import Column, Resource
 from services.api.taints import Taint
 
 
+class NodePodPreemptionPolicy(View, frozen=True):
+    """Who, as label keys, does not want pods of this node evicted for the sake of a resize (KEP-5836)."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(View, frozen=True):
     """What an administrator or the node lifecycle controller wants of the node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
 class NodeInfo(View, frozen=True):

@@ -1,0 +1,57 @@
+"""Which pods wait for their node to let them grow, and what they ask for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.node_info import PodInfo
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.meta import find_condition
+from services.api.podresources import Amounts, as_allocated, pod_requests
+
+RESIZE_PENDING: Final = "PodResizePending"
+DEFERRED: Final = "Deferred"
+DISABLED_CONDITIONS: Final = ("PodResizePreemptionDisabled", "ResizePreemptionDisabled")
+"""What kubelets of the second and the first generation tell of their node's policy."""
+DISABLED_ANNOTATION: Final = "disable-pod-resize-preemption"
+"""After the first generation's `scheduler.policy/`, or any owner's prefix."""
+
+
+def is_deferred(pod: Pod) -> bool:
+    """Whether the kubelet would let the pod grow, had it the room; the first condition of that type decides."""
+    pending = find_condition(pod.status.conditions, RESIZE_PENDING)
+    return pending is not None and pending.reason == DEFERRED
+
+
+def waits(pod: Pod) -> bool:
+    """Whether the pod is on a node, stays there and waits for room to grow."""
+    return bool(pod.spec.node_name) and is_deferred(pod) and pod.is_active
+
+
+def desired(pod: Pod) -> Amounts:
+    """Return what the pod asks for now, whatever it has. Raises: ValueError for a malformed quantity."""
+    return pod_requests(pod)
+
+
+def allocated(pod: PodInfo) -> Amounts:
+    """Return what the node has promised the pod: what its kubelet counts."""
+    return pod_requests(as_allocated(pod.pod))
+
+
+def is_told_off(pod: Pod) -> bool:
+    """Whether the pod's kubelet says that its node does not want preemption for resizes (G1, G2)."""
+    return any(c.type in DISABLED_CONDITIONS and c.status == "True" for c in pod.status.conditions)
+
+
+def opts_out(node: Node, source: str) -> bool:
+    """Whether the node does not want preemption for resizes. `source`: where it says so."""
+    if source == "node_field":
+        policy = node.spec.pod_preemption_policy
+        return policy is not None and bool(policy.disable_resize_preemption)
+    if source == "annotation":
+        return any(
+            name.partition("/")[2] == DISABLED_ANNOTATION and text == "true"
+            for name, text in node.metadata.annotations.items()
+        )
+    return False

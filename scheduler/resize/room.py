@@ -1,0 +1,96 @@
+"""Whether a pod that is on a node already fits there at the size it asks for, as the node is or changed in thought.
+
+The pod counts with that size already, so what it asks for beyond is usually nothing, and the question is whether
+the node is overbooked in anything the pod asks for. Source: kep-5836 6.2; upstream `noderesources` (1.37).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scheduler.framework.interface import SUCCESS, Code, Status
+from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.plugins.node_resources_fit import TOO_MANY_PODS
+from scheduler.preemption.units import Unit
+from services.api.podresources import Amounts
+
+Count = Callable[[PodInfo], Amounts]
+_ORDER = ("cpu", "memory", "ephemeral-storage")
+
+
+def counted(pod: PodInfo) -> Amounts:
+    """Return what the pod counts for in the scheduler: the most of what it asks for, was promised and has."""
+    return pod.requests.amounts
+
+
+class NodeRoom:
+    """One node with pods taken off and put back; a `WhatIf` of `preemption.victims`.
+
+    `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
+    every other pod counts for. `adjusts_pod_count` False is upstream's: the pod is counted twice where the number
+    of pods is limited.
+    """
+
+    def __init__(
+        self,
+        node: NodeInfo,
+        pod: PodInfo,
+        need: Amounts,
+        *,
+        rivals: Sequence[PodInfo] = (),
+        count: Count = counted,
+        adjusts_pod_count: bool = False,
+    ) -> None:
+        self._allocatable = node.allocatable
+        self._need = [(name, need[name]) for name in sorted(need, key=_rank) if need[name] > 0]
+        self._has = counted(pod)
+        self._count = count
+        self._pods = set(node.pods)
+        self._gone: set[str] = set()
+        self._newcomers = len(rivals) + (0 if adjusts_pod_count else 1)
+        self._used: Amounts = {}
+        for other in node.pods.values():
+            self._charge(self._has if other.uid == pod.uid else count(other), 1)
+        for rival in rivals:
+            self._charge(counted(rival), 1)
+
+    def remove(self, unit: Unit) -> None:
+        """Go on as if the unit did not run; its pods on other nodes make no difference here."""
+        for pod in unit.pods:
+            if pod.uid in self._pods:
+                self._pods.remove(pod.uid)
+                self._charge(self._count(pod), -1)
+                self._gone.add(pod.uid)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back."""
+        for pod in unit.pods:
+            if pod.uid in self._gone:
+                self._gone.remove(pod.uid)
+                self._pods.add(pod.uid)
+                self._charge(self._count(pod), 1)
+
+    def fits(self) -> Status:
+        """Name everything that is short; what the node could never give, nobody's eviction can."""
+        reasons: list[str] = []
+        code = Code.UNSCHEDULABLE
+        if len(self._pods) + self._newcomers > self._allocatable.get("pods", 0):
+            reasons.append(TOO_MANY_PODS)
+        for name, need in self._need:
+            most = self._allocatable.get(name, 0)
+            more = max(need - self._has.get(name, 0), 0)
+            if need > most:
+                code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            elif more <= most - self._used.get(name, 0):
+                continue
+            reasons.append(f"Insufficient {name}")
+        return Status(code, tuple(reasons)) if reasons else SUCCESS
+
+    def _charge(self, amounts: Amounts, sign: int) -> None:
+        used = self._used
+        for name, amount in amounts.items():
+            used[name] = used.get(name, 0) + sign * amount
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)

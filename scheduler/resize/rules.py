@@ -1,0 +1,78 @@
+"""Which design of the proposal is at work: a generation, and whatever of it a switch turns round.
+
+The proposal changed between February and September 2026. A generation is a set of answers; each answer has a
+switch of its own, whose value `generation` leaves it to the generation. Source: kep-5836 1, 9, 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from services.api.switches import Switches
+
+GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
+BY_GENERATION: Final = "generation"
+
+
+@dataclass(frozen=True)
+class ResizeRules:
+    """`looks_first`: whether an attempt asks if the pod fits before it looks for victims.
+
+    `on_fit`: where a pod goes that fits. `parked_wakeup`: what another pod's growth does for one that was parked.
+    `conditions`: who tells of failed attempts on the pod. `policy_source`: where a node opts out.
+    `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving.
+    """
+
+    generation: str
+    looks_first: bool
+    on_fit: str
+    parked_wakeup: str
+    conditions: str
+    policy_source: str
+    double_preemption: str
+    wakes_on_any_event: bool = False
+    holds_most: bool = False
+    counts_allocated: bool = False
+    adjusts_pod_count: bool = False
+
+    @property
+    def has_own_labels(self) -> bool:
+        """Whether metrics tell resizes from new pods (beta)."""
+        return self.generation == "G4"
+
+
+_ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "G0": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g0",
+           "policy_source": "none", "double_preemption": "accept"},
+    "G1": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g1",
+           "policy_source": "annotation", "double_preemption": "accept"},
+    "G2": {"on_fit": "park_filter", "parked_wakeup": "fit_scaleup_hint", "conditions": "none",
+           "policy_source": "pod_condition", "double_preemption": "accept"},
+    "G3": {"on_fit": "park_permit", "parked_wakeup": "none", "conditions": "none",
+           "policy_source": "node_field", "double_preemption": "accept"},
+    "G4": {"on_fit": "complete_bind", "parked_wakeup": "handler_add_or_activate", "conditions": "none",
+           "policy_source": "node_field", "double_preemption": "spec_node_name"},
+}  # fmt: skip
+
+
+def rules_of(switches: Switches) -> ResizeRules | None:
+    """Return the rules in force; None while the feature is off, and deferred pods are nobody's business."""
+    if not switches.flag(GATE):
+        return None
+    generation = switches.choice("resize.generation")
+    answers = dict(_ANSWERS[generation])
+    for name in answers:
+        chosen = switches.choice(f"resize.{name}")
+        if chosen != BY_GENERATION:
+            answers[name] = chosen
+    return ResizeRules(
+        generation=generation,
+        looks_first=generation != "G0",
+        **answers,
+        wakes_on_any_event=switches.choice("resize.retry_scope") == "any_event",
+        holds_most=switches.choice("resize.supersede") == "hold_max_until_resolved",
+        counts_allocated=switches.flag("resize.reprieve_uses_allocated"),
+        adjusts_pod_count=switches.flag("resize.adjust_pod_count"),
+    )
