@@ -116,6 +116,11 @@ REGISTER: tuple[Switch, ...] = (
     Switch("apiserver.enforce_exclusion", False, "refuse a Binding to an excluded node", f"{_UNBIND} 4.3"),
     Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3", minimum=0.0),
     Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0),
+    Switch("numa_scheduler", "none",
+           "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, these with every zone charged "
+           "for pods they lack, or all at once", f"{_UNBIND} 1.1", ("none", "nrt_stale", "nrt_overreserve", "oracle")),
+    Switch("nrt.refresh_s", 10.0, "how often a kubelet reports its NUMA nodes (not with numa_scheduler=oracle)",
+           f"{_UNBIND} 1.1", minimum=0.1),
     Switch("exclusion.scope", "pod", "whom a node that gave a pod back is closed to: the pod, or all of its signature",
            f"{_UNBIND} 7.3", ("pod", "signature")),
     Switch("scheduler.exclusion", "hard", "how the scheduler treats nodes that rejected the pod", f"{_UNBIND} 7.3",
@@ -136,6 +141,15 @@ REGISTER: tuple[Switch, ...] = (
            "scheduler-queue-and-cycles 3", ("zones", "arrival")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
            "kube-scheduler-simulator, how-it-works", ("memory", "annotations")),
+    Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2"),
+    Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2", minimum=0.1),
+    Switch("descheduler.reasons", "*", "Failed pods of these reasons are removed: A+B, globs allowed", f"{_UNBIND} 2"),
+    Switch("descheduler.min_lifetime_s", 0.0, "younger pods are left alone", f"{_UNBIND} 2", minimum=0.0),
+    Switch("descheduler.exclude_owners", "Job", "pods of these kinds of owner are left alone: A+B", f"{_UNBIND} 2"),
+    Switch("descheduler.max_total", 0, "removals a round; 0 is no limit", f"{_UNBIND} 2", minimum=0),
+    Switch("descheduler.max_per_node", 0, "removals a round and node; 0 is no limit", f"{_UNBIND} 2", minimum=0),
+    Switch("descheduler.max_per_namespace", 0, "removals a round and namespace; 0 is no limit", f"{_UNBIND} 2",
+           minimum=0),
     Switch("rs.failed_backoff", "off", "ReplicaSet waits before replacing failed pods (PR #130411)", "controllers 2",
            ("off", "on")),
     Switch("rs.burst", 500, "pods a ReplicaSet creates or deletes in one sync", "controllers 2", minimum=1),
@@ -265,6 +279,9 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5836 13.2", ("follow_spec", "hold_max_until_resolved")),
     Switch("resize.reprieve_uses_allocated", False,
            "victims of a resize are chosen by what pods were promised, as the kubelet counts", "kep-5836 4.3"),
+    Switch("resize.kubelet_eviction", "generation",
+           "whether a kubelet evicts for a critical pod's resize, or leaves that to the scheduler", "kep-5836 11",
+           ("generation", "on", "off")),
     Switch("resize.adjust_pod_count", False, "a deferred pod is not counted twice where pods are limited",
            "kep-5836 6.2"),
 )  # fmt: skip
@@ -276,7 +293,7 @@ def find(name: str) -> Switch:
         if switch.name == name:
             return switch
     near = difflib.get_close_matches(name, [s.name for s in REGISTER], n=3) or [
-        s.name for s in REGISTER if len(name) > 3 and name.lower() in s.name.lower()
+        s.name for s in REGISTER if len(name) > 4 and name.lower() in s.name.lower()
     ]
     hint = f"; did you mean {', '.join(near)}?" if near else "; see `keplab switches`"
     raise SwitchError(f"no switch is called {name!r}{hint}")

@@ -208,7 +208,7 @@ def run_as_processes(
     Raises: MeshError when a process cannot start.
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
-    logs.set_up("keplab", "error")  # restarts and lost connections are what stories are about
+    logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what stories are about
     auditor, writes, verdicts = Auditor(plan.switches, is_volatile=engine == "memory"), Writes(), Verdicts()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []

@@ -23,10 +23,18 @@ def _json(_logger: Any, _method: str, event: Any) -> str:
     return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
 
 
-def set_up(component: str, level: str = "info", *, stream: TextIO | None = None, is_plain: bool = False) -> None:
+def set_up(
+    component: str,
+    level: str = "info",
+    *,
+    stream: TextIO | None = None,
+    is_plain: bool = False,
+    is_final: bool = True,
+) -> None:
     """Make every logger of this process write one line an event, from `level` upwards.
 
-    `is_plain`: a command that people read writes words, not JSON, when piped too.
+    `is_plain`: a command that people read writes words, not JSON, when piped too. `is_final`: loggers keep
+    what they were told at their first line, which is faster; False for a process that will go on to other things.
     Raises: ValueError when there is no such level.
     """
     if level not in LEVELS:
@@ -52,7 +60,7 @@ def set_up(component: str, level: str = "info", *, stream: TextIO | None = None,
         processors=[*shared, last],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(out),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=is_final,
     )
     # Libraries (grpc, asyncio, opentelemetry) speak through `logging`; they get the same shape.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_Bridge()], force=True)
