@@ -10,6 +10,7 @@ from typing import Any
 
 from apiserver_fake.pod_defaults import CONTAINER_LISTS
 from apiserver_fake.pod_placement_rules import check_affinity, check_spread, check_tolerations
+from apiserver_fake.resize_policy_rules import check_resize_policy
 from apiserver_fake.rules import Cause
 from apiserver_fake.validation import (
     duplicate,
@@ -51,6 +52,8 @@ def check(spec: Document, at: str, *, comparing: bool = False) -> list[Cause]:
         for index, container in enumerate(containers[:CONTAINERS_MAX]):
             here = f"{at}.{kind}[{index}]"
             _check_container(container, here, kind, volumes, host_ports, causes)
+            if policies := container.get("resizePolicy"):
+                causes += check_resize_policy(policies, f"{here}.resizePolicy", spec.get("restartPolicy") or "")
             if name := container.get("name"):
                 if name in names:
                     causes.append(duplicate(f"{here}.name", name))

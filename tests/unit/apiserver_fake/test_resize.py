@@ -222,3 +222,21 @@ def test_the_plain_update_still_keeps_resources_as_they_are(world: Any) -> None:
     causes, _ = world.try_update("pods", old, new)
 
     assert [cause.path for cause in causes] == ["spec"]
+
+
+@pytest.mark.parametrize(("policies", "restart", "message"), [
+    ([("disk", "NotRequired")], "Always", 'Unsupported value: "disk": supported values: "cpu", "memory"'),
+    ([("cpu", "Maybe")], "Always", 'Unsupported value: "Maybe": supported values: "NotRequired", "RestartContainer"'),
+    ([("cpu", "NotRequired"), ("cpu", "NotRequired")], "Always", 'Duplicate value: "cpu"'),
+    ([("", "NotRequired")], "Always", "Required value"),
+    ([("cpu", "RestartContainer")], "Never",
+     """Invalid value: "RestartContainer": must be 'NotRequired' when `restartPolicy` is 'Never'"""),
+])  # fmt: skip
+def test_a_resize_policy_is_checked_when_the_pod_is_made(world: Any, policies: Any, restart: str, message: str) -> None:
+    listed = [{"resourceName": resource, "restartPolicy": policy} for resource, policy in policies]
+    spec = {"restartPolicy": restart, "containers": [container(resources=BURSTABLE, resizePolicy=listed)]}
+
+    causes, _ = world.try_create("pods", {"metadata": {"name": "x"}, "spec": spec})
+
+    assert [cause.message for cause in causes] == [message]
+    assert causes[0].path.startswith("spec.containers[0].resizePolicy")
