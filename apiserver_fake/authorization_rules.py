@@ -86,6 +86,9 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/token", "group:system:mesh-admins", ("token",), ("nodetokens", "serviceaccounts/token")),
     Rule("admin/statehash", "group:system:mesh-admins", ("statehash",), ("statehash",)),
     Rule("node-hosts/token", "group:system:node-hosts", ("token",), ("nodetokens",)),
+    # Stages change metadata in the name of the process that plays them; a node itself may not.
+    Rule("node-hosts/stages", "group:system:node-hosts", ("patch",), ("pods", "nodes"),
+         may_change=("metadata.finalizers", "metadata.labels", "metadata.annotations")),
     Rule("auditor/read", "system:auditor", READ, ("*-secrets",)),
     Rule("auditor/statehash", "system:auditor", ("statehash",), ("statehash",)),
     # Only the switch authz.unbind_callers=kubelet+controller lets this one be used (X-UB1).

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.latency import LatencyModel
+from kubelet.stages.document import StageError, load_stages
+from kubelet.stages.stage import Stage
 from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
@@ -156,6 +158,7 @@ class KubeletConfig(CommonConfig):
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
     crashloop_initial_s: float = setting(0.0, "first back-off of a container that ended, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container that ended, seconds; 0: Kubernetes' own")
+    stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
@@ -181,6 +184,13 @@ class KubeletConfig(CommonConfig):
             twice = next(n for i, n in enumerate(names) if n in names[:i])
             raise StartError(f"node {twice} is defined twice", EXIT_USAGE)
         return tuple(found)
+
+    def read_stages(self) -> tuple[Stage, ...]:
+        """Return the stages of all files, in order. Raises: StartError naming file, stage and path."""
+        try:
+            return load_stages(self.stages)
+        except StageError as error:
+            raise StartError(f"--stages {error}", EXIT_USAGE) from None
 
     def latency_model(self, seed: int) -> LatencyModel:
         """Return how long each stage takes. Raises: StartError for a malformed `latency`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kubelet.stages.playing import Operation
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Key
 
@@ -80,6 +81,16 @@ class DeletePod(msgspec.Struct, frozen=True):
     grace_s: int | None
 
 
+class PlayStage(msgspec.Struct, frozen=True):
+    """Perform what a stage wants of a pod, in order, and report with `staging.played`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    stage: str
+    operations: tuple[Operation, ...]
+    is_immediate: bool
+
+
 class StartSpan(msgspec.Struct, frozen=True):
     """A pod sync begins: continue the trace of whoever caused it."""
 
@@ -104,6 +115,7 @@ class EndSpan(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
+    PlayStage
+    | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
     | EndSpan
 )  # fmt: skip

@@ -24,7 +24,8 @@ from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
 from kubelet.resizing import Resizing
-from kubelet.resource_managers import Rejection, ResourceManagers
+from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.staging import Staging
 from kubelet.status_manager import TAKEN_BACK, StatusManager, Write
 from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
@@ -78,6 +79,7 @@ class Kubelet:
         self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out, times)
         self.resizing = Resizing(self.ledger, NodeRules(has_static_cpus=definition.has_static_cpus), self.out)
         self.deferring = Deferring(settings, self.out)
+        self.staging: Staging | None = None
         self.parked: dict[WorkerKey, _Parked] = {}
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
@@ -155,6 +157,9 @@ class Kubelet:
         if key in self.workers or key in self.rejected or key in self.giving_back.going or key in self.parked:
             self._gone.pop(key, None)
             return
+        if record is None and self.staging is not None and self.staging.took(pod):
+            self._take_staged(self.staging, pod, key, now)
+            return
         if pod.is_terminal:
             if record is not None and record.is_finished:
                 self._erase(record, key)
@@ -178,6 +183,11 @@ class Kubelet:
         key = worker_key(new)
         self.pods[new.metadata.uid] = new
         is_deleted = new.metadata.deletion_timestamp is not None
+        if self.staging is not None and key in self.staging.pods:
+            self.staging.changed(key, new, now)
+            if new.is_terminal and self._release(key):
+                self._offer_room("pod_terminated", now)
+            return
         worker = self.workers.get(key)
         if worker is not None:
             if self._has_drifted(key, new) and self.statuses.drifted(key, now):
@@ -232,6 +242,11 @@ class Kubelet:
         self._blocked.pop(key, None)
         self.giving_back.gone(key, old, "gone")
         self.statuses.forget(key)
+        if self.staging is not None and self.staging.forget(key) is not None:
+            self.out.end_span(key, "removed")
+            if self._release(key):
+                self._offer_room("pods_removed", now)
+            return
         worker = self.workers.get(key)
         if worker is None:
             self.out.end_span(key, "removed")
@@ -286,6 +301,9 @@ class Kubelet:
         self.out.span_stage(key, "admitted")
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
+        if self.staging is not None and self.staging.chooses(pod):
+            self.staging.begin(key, pod, now)
+            return
         self._admitted_s[key] = now
         worker = self._worker(pod, key, admitted, now)
         name = pod.metadata.key
@@ -303,19 +321,56 @@ class Kubelet:
         self._act(worker, worker.begin(now), now)
 
     def _worker(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> PodWorker:
-        self._last_ip = self._last_ip % 65000 + 1
         return PodWorker(
             pod,
             key,
             node=self.name,
             host_ip=self.host_ip,
-            pod_ip=self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}",
+            pod_ip=self.new_ip(pod),
             allocation=admitted.allocation,
             latency=self._latency.for_pod(self.name, key.uid),
             policy=self._policy,
             times=self._times,
             now=now,
         )
+
+    def new_ip(self, pod: KubeletPod) -> str:
+        """Return an address for a pod of this node; the node's own when the pod shares its network."""
+        self._last_ip = self._last_ip % 65000 + 1
+        return self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}"
+
+    # --- pods that stages move ---
+
+    def _take_staged(self, staging: Staging, pod: KubeletPod, key: WorkerKey, now: float) -> None:
+        """Go on with a pod that stages moved before this kubelet began: it is not asked again whether it fits."""
+        if not pod.is_terminal:
+            outcome = admit(pod, self.ledger, self.managers, self.node, managers_first=self.settings.managers_first)
+            allocation = outcome.allocation if isinstance(outcome, Admitted) else Allocation()
+            requests = self.ledger.needs(pod)
+            short = self.ledger.shortages(requests)
+            self.ledger.add(key, pod, requests, allocation)
+            if not short:
+                self._log_admit(pod, key, requests, adopted=True)
+        staging.begin(key, pod, now)
+
+    def _evict_staged(self, victim: WorkerKey, message: str, now: float) -> None:
+        """End a pod that stages move: nothing of it has to be stopped first."""
+        pod = self.staging.forget(victim) if self.staging is not None else None
+        if pod is None:
+            return
+        self.out.tell(pod, "Preempting", message, "Warning")
+        self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
+        disruption = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": message,
+            "lastTransitionTime": self._times.text(now),
+        }
+        status = {"phase": "Failed", "reason": "Preempting", "message": message, "conditions": [disruption]}
+        self._set_final(victim, pod, status, now)
+        self._release(victim)
+        self._offer_room("pod_terminated", now)
 
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
@@ -350,9 +405,10 @@ class Kubelet:
 
     def _evict(self, victim: WorkerKey, now: float) -> None:
         worker = self.workers.get(victim)
-        if worker is None:
-            return
         message = "Preempted in order to admit critical pod"
+        if worker is None:
+            self._evict_staged(victim, message, now)
+            return
         self.out.tell(worker.pod, "Preempting", message, "Warning")
         self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
         self._act(
@@ -516,6 +572,9 @@ class Kubelet:
                 worker = self.workers.get(key)
                 if worker is not None:
                     self._act(worker, worker.advance(now), now)
+            case "stage":
+                if self.staging is not None:
+                    self.staging.due(key, now)
             case "unbind":
                 self._not_given_back(key, self.giving_back.call(key, now), now)
             case "hold":
@@ -685,9 +744,7 @@ class Kubelet:
 
     def _finished(self, key: WorkerKey, worker: PodWorker, now: float) -> None:
         """Nothing of the pod runs any more: its room is free for those who wait."""
-        entry = self.ledger.remove(key)
-        if entry is not None and not entry.allocation.is_empty:
-            self.managers.release(entry.allocation)
+        self._release(key)
         self._release_name(worker.pod.metadata.key)
         self._held.pop(key, None)
         self.resizing.forget(key)
@@ -700,9 +757,20 @@ class Kubelet:
             del self._held[waiting]
             if (successor := self.workers.get(waiting)) is not None:
                 self._act(successor, successor.unhold(now), now)
+        self._offer_room("pods_removed" if is_removed else "pod_terminated", now)
+
+    def _release(self, key: WorkerKey) -> bool:
+        """Count the pod no longer; return whether it was counted."""
+        entry = self.ledger.remove(key)
+        if entry is not None and not entry.allocation.is_empty:
+            self.managers.release(entry.allocation)
+        return entry is not None
+
+    def _offer_room(self, trigger: str, now: float) -> None:
+        """There is room: ask again for those who wait for some."""
         for parked in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
             self._retry_parked(parked, now)
-        self._retry_resizes("pods_removed" if is_removed else "pod_terminated", now)
+        self._retry_resizes(trigger, now)
 
     # --- resizes (kep-1287 6) ---
 
@@ -790,7 +858,8 @@ class Kubelet:
     @property
     def running_pods(self) -> int:
         """Pods of which something runs."""
-        return sum(1 for w in self.workers.values() if w.ever_started and w.state != "terminated")
+        staged = self.staging.running if self.staging is not None else 0
+        return staged + sum(1 for w in self.workers.values() if w.ever_started and w.state != "terminated")
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:

@@ -18,6 +18,7 @@ from kubelet.effects import (
     DeletePod,
     EndSpan,
     Log,
+    PlayStage,
     ReadNode,
     ReadPod,
     Save,
@@ -33,6 +34,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.node_status import REPORT_PERIOD_S, NodeReport, node_document
 from kubelet.pod_traces import PodTraces
 from kubelet.requests import lease_request, renewal_request, status_request, unbind_request
+from kubelet.stage_playing import StagePlayer
 from kubelet.status_manager import Write
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
@@ -89,6 +91,7 @@ class Agent:
         self._postponed: list[tuple[str, WorkerKey]] = []
         self._recorder: Recorder | None = None
         self.traces = PodTraces(host.seams.tracer, self.name)
+        self.stages = StagePlayer(host, self) if host.stages else None
         self._is_writing = False
         self._is_reporting = False
         self._reports_again = False
@@ -116,9 +119,11 @@ class Agent:
         assert self.api is not None
         pods = Informer(
             self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
-            field_selector=f"spec.nodeName={self.name}", keep_documents=False, resource="pods",
+            field_selector=f"spec.nodeName={self.name}", keep_documents=self.stages is not None, resource="pods",
             events=self.host.seams.events,
         )  # fmt: skip
+        if self.stages is not None:
+            self.stages.follow(pods)
         pods.on_change(self._pod_changed)
         pods.on_progress(self._pods_progressed)
         self.pods = pods
@@ -145,6 +150,8 @@ class Agent:
         self.node_uid = stored["metadata"].get("uid", "")
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
         status = self.report.status(host.clock.wall())
+        if self.stages is not None:
+            self.stages.registering(stored, status)
         stored = await self.client.patch(
             "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
         )
@@ -152,6 +159,8 @@ class Agent:
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
         self._take_node(msgspec.convert(stored, Node))
         self.is_registered = True
+        if self.stages is not None:
+            self.stages.seen_node(stored)
 
     def _start_heartbeats(self, now: float) -> None:
         period_s = self.host.lease_duration_s / 4
@@ -230,6 +239,9 @@ class Agent:
                 self.report_soon()
             case "retry-report":
                 self.report_soon()
+            case "stage-node" | "read-node":
+                if self.stages is not None:
+                    self.stages.fire(what, now)
             case _ if self.must_read or self.is_paused:
                 self._postponed.append((what, key))
                 if not self.is_paused:
@@ -315,6 +327,9 @@ class Agent:
         match effect:
             case CallUnbind():
                 self.host.spawn(self._unbind(effect))
+            case PlayStage(key=key):
+                assert self.stages is not None
+                self.host.spawn(self.stages.play(effect, self.traces.traceparent(key)))
             case ReadPod(key=key, pod=pod):
                 self.host.spawn(self._read_pod(key, pod))
             case ReadNode():
@@ -494,7 +509,7 @@ class Agent:
 
     def report_soon(self) -> None:
         """Write the node's status, unless that is being done already."""
-        if not self.is_registered:
+        if not self.is_registered or (self.stages is not None and self.stages.moves_node):
             return
         if self._is_reporting:
             self._reports_again = True
@@ -512,6 +527,12 @@ class Agent:
         finally:
             self._is_reporting = False
 
+    def node_gone(self) -> None:
+        """Somebody deleted our Node: register again, under the same session."""
+        if self.is_registered:
+            self.is_registered = False
+            self.host.spawn(self._register_again())
+
     async def _report_once(self) -> None:
         assert self.client is not None
         status = self.report.status(self.host.clock.wall())
@@ -520,9 +541,7 @@ class Agent:
                 "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
             )
         except NotFound:
-            # Somebody deleted our Node: register again, under the same session.
-            self.is_registered = False
-            self.host.spawn(self._register_again())
+            self.node_gone()
             return
         except (ApiError, UnknownOutcome) as error:
             log.warning("node.report_failed", node=self.name, reason=str(error))

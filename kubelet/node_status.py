@@ -61,7 +61,7 @@ class NodeReport:
     def __init__(self, definition: NodeDefinition, *, session: str, boot_id: str, address: str, port: int) -> None:
         self._definition = definition
         self.session, self.boot_id = session, boot_id
-        self._address, self._port = address, port
+        self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False
 
@@ -97,7 +97,7 @@ class NodeReport:
             "allocatable": self._definition.allocatable(),
             "conditions": conditions,
             "addresses": [
-                {"type": "InternalIP", "address": self._address},
+                {"type": "InternalIP", "address": self.address},
                 {"type": "Hostname", "address": self._definition.name},
             ],
             "nodeInfo": {
@@ -114,8 +114,8 @@ class NodeReport:
                 "kubeletSession": self.session,
             },
         }
-        if self._port > 0:
-            made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._port}}
+        if self.port > 0:
+            made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
         return made
 
 

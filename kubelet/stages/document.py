@@ -7,6 +7,7 @@ and `steps` with expressions below `jq` (KWOK since). Source: KWOK `kwok.x-k8s.i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -149,6 +150,17 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
     if not sources:
         raise StageError(f"{', '.join(file for file, _ in files) or 'no file'}: there is no stage in it")
     return tuple(found)
+
+
+def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
+    """Return the stages of these files; none for no files. Raises: StageError, also when one cannot be read."""
+    files: list[tuple[str, str]] = []
+    for path in paths:
+        try:
+            files.append((path, Path(path).read_text()))
+        except (OSError, UnicodeDecodeError) as error:
+            raise StageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    return read_stages(files) if files else ()
 
 
 def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:

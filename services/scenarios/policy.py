@@ -47,6 +47,7 @@ group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
 group:system:node-hosts       token                       nodetokens
+group:system:node-hosts       patch                       pods nodes
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes

@@ -20,7 +20,7 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"host", "journal", "loops"},
+    "kubelet": {"host", "journal", "loops", "stage_playing"},
     "scheduler": {
         "binding",
         "evictions",
