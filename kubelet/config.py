@@ -10,8 +10,10 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.latency import LatencyModel
+from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
+from kubelet.usage import NODE_RESOURCES, parse_curves
 from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
@@ -35,10 +37,24 @@ class NumaNode(_Definition, frozen=True):
     devices: dict[str, int] = {}
 
 
+class Eviction(_Definition, frozen=True):
+    """When a node evicts pods (KubeletConfiguration's names, seconds instead of durations).
+
+    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period.
+    """
+
+    hard: dict[str, str] = msgspec.field(default_factory=lambda: dict(DEFAULT_HARD))
+    soft: dict[str, str] = {}
+    soft_grace_period: dict[str, float] = {}
+    max_pod_grace_period: float = 0.0
+    pressure_transition_period: float = 300.0
+
+
 class NodeDefinition(_Definition, frozen=True):
     """One emulated node. Quantities as text; `numa` may be written `2x8` (two NUMA nodes of eight CPUs).
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
+    `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
     `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA
     distances as ACPI gives them; empty means 10 to itself and 20 to every other.
     """
@@ -63,6 +79,8 @@ class NodeDefinition(_Definition, frozen=True):
     zone: str = ""
     region: str = ""
     max_container_restart_period: float = 0.0
+    usage: str = ""
+    eviction: Eviction = Eviction()
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
@@ -90,6 +108,10 @@ class NodeDefinition(_Definition, frozen=True):
             raise ValueError(f"threadsPerCore: {self.threads_per_core}, want at least 1")
         if not 0 <= self.reserved_cpus <= max(self.cpus, 0):
             raise ValueError(f"reservedCpus: {self.reserved_cpus} of {self.cpus} CPUs")
+        parse_curves(self.usage, NODE_RESOURCES)
+        chosen = self.eviction
+        sizes = capacities(self.memory, self.ephemeral_storage)
+        thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, sizes)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
         if self.distances and len(self.distances) != len(self.numa):

@@ -81,6 +81,20 @@ class DeletePod(msgspec.Struct, frozen=True):
     grace_s: int | None
 
 
+class ReportNode(msgspec.Struct, frozen=True):
+    """Write the Node's status: these pressures stand now."""
+
+    conditions: tuple[str, ...]
+
+
+class TellNode(msgspec.Struct, frozen=True):
+    """Record an Event about the Node."""
+
+    reason: str
+    message: str
+    type: str
+
+
 class PlayStage(msgspec.Struct, frozen=True):
     """Perform what a stage wants of a pod, in order, and report with `staging.played`."""
 
@@ -117,5 +131,5 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan
+    | EndSpan | ReportNode | TellNode
 )  # fmt: skip

@@ -17,12 +17,14 @@ from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, res
 from kubelet.config import NodeDefinition, Settings
 from kubelet.deferring import Deferring
 from kubelet.effects import DeletePod, ReadNode, ReadPod, Save, SetTimer, WriteStatuses
+from kubelet.eviction import Victim
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.giving_back import GivingBack, Verdict
 from kubelet.latency import LatencyModel
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
+from kubelet.pressure import NodePressure
 from kubelet.resizing import Resizing
 from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.staging import Staging
@@ -80,6 +82,7 @@ class Kubelet:
         self.resizing = Resizing(self.ledger, NodeRules(has_static_cpus=definition.has_static_cpus), self.out)
         self.deferring = Deferring(settings, self.out)
         self.staging: Staging | None = None
+        self.pressure = NodePressure(definition, self.out)
         self.parked: dict[WorkerKey, _Parked] = {}
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
@@ -138,6 +141,7 @@ class Kubelet:
 
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
+        self.pressure.begin(now)
         self.resizing.has_sources = True
         for key, record in list(self.records.items()):
             if key in self.workers:
@@ -192,6 +196,7 @@ class Kubelet:
         if worker is not None:
             if self._has_drifted(key, new) and self.statuses.drifted(key, now):
                 self.out.effects.append(_WRITE_STATUSES)
+            self.pressure.heard(new, now)
             if is_deleted or _matters(known, new):
                 self._act(worker, worker.update(new, now), now)
             else:
@@ -264,6 +269,9 @@ class Kubelet:
 
         A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
         """
+        if (refused := self.pressure.refuses(pod)) is not None:
+            self._rejected(pod, key, refused, now)
+            return
         if not is_live and asks_for_labels(pod):
             self._await_node(pod, key)
             return
@@ -321,6 +329,7 @@ class Kubelet:
         self._act(worker, worker.begin(now), now)
 
     def _worker(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> PodWorker:
+        self.pressure.heard(pod, now)
         return PodWorker(
             pod,
             key,
@@ -419,6 +428,16 @@ class Kubelet:
             ),
             now,
         )  # fmt: skip
+
+    def _relieve(self, victim: Victim, now: float) -> None:
+        """The node runs short: this pod leaves (kubelet 7)."""
+        worker = self.workers[victim.key]
+        self.out.tell(worker.pod, "Evicted", victim.message, "Warning")
+        self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
+        ending = worker.terminate(
+            now, victim.grace_s, "evicted", reason="Evicted", message=victim.message, disruption=True
+        )
+        self._act(worker, ending, now)
 
     def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         self.parked.pop(key, None)
@@ -588,6 +607,9 @@ class Kubelet:
             case "delete":
                 self._deleting.pop(key, None)
                 self._maybe_delete(key)
+            case "pressure":
+                if (short := self.pressure.look(self.workers, now)) is not None:
+                    self._relieve(short, now)
             case "resizes":
                 if self.resizing.retry_at_s <= now + 1e-6:
                     self._retry_resizes("periodic_retry", now)

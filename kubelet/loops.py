@@ -21,11 +21,13 @@ from kubelet.effects import (
     PlayStage,
     ReadNode,
     ReadPod,
+    ReportNode,
     Save,
     SetTimer,
     SpanStage,
     StartSpan,
     Tell,
+    TellNode,
     WriteStatuses,
 )
 from kubelet.fake_cri import PodRecord, container_log
@@ -334,6 +336,14 @@ class Agent:
                 self.host.spawn(self._read_pod(key, pod))
             case ReadNode():
                 self.host.spawn(self._read_node(effect))
+            case ReportNode(conditions=conditions):
+                self.report.pressures = conditions
+                self.report_soon()
+            case TellNode():
+                self._events().event(
+                    kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
+                    reason=effect.reason, message=effect.message, type=effect.type,
+                )  # fmt: skip
             case DeletePod(key=key, pod=pod, grace_s=grace_s):
                 self.host.spawn(self._delete(key, pod, grace_s))
 
@@ -344,13 +354,7 @@ class Agent:
     def _tell(self, tell: Tell) -> None:
         if tell.type == "Normal" and self.host.config.pod_events == "warnings":
             return
-        if self._recorder is None:
-            assert self.client is not None
-            self._recorder = Recorder(
-                self.client, self.host.clock, self.host.random, component="kubelet", host=self.name
-            )
-            self.host.spawn(self._recorder.run())
-        self._recorder.event(
+        self._events().event(
             kind="Pod",
             api_version="v1",
             key=tell.pod.metadata.key,
@@ -360,6 +364,15 @@ class Agent:
             type=tell.type,
             traceparent=self.traces.traceparent(worker_key(tell.pod)),
         )
+
+    def _events(self) -> Recorder:
+        if self._recorder is None:
+            assert self.client is not None
+            self._recorder = Recorder(
+                self.client, self.host.clock, self.host.random, component="kubelet", host=self.name
+            )
+            self.host.spawn(self._recorder.run())
+        return self._recorder
 
     # --- calls ---
 

@@ -21,6 +21,11 @@ _PRESSURES = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+_SHORTAGES = {
+    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+}
 
 
 def node_labels(definition: NodeDefinition) -> dict[str, str]:
@@ -64,6 +69,7 @@ class NodeReport:
         self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False
+        self.pressures: tuple[str, ...] = ()
 
     def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
         now = format_time(wall_s)
@@ -88,6 +94,8 @@ class NodeReport:
         conditions = []
         for kind, reason, message in _PRESSURES:
             status = "False"
+            if kind in self.pressures:
+                status, (reason, message) = "True", _SHORTAGES[kind]
             if kind == "DiskPressure" and self.has_disk_trouble:
                 status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
             conditions.append(self._condition(kind, status, reason, message, wall_s))

@@ -1,0 +1,89 @@
+"""The watch over what a node has left: nobody looks as long as no pod and no definition says what is used. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubelet import usage
+from kubelet.actuation import MEMORY_ANNOTATION, memory_used
+from kubelet.config import NodeDefinition
+from kubelet.effects import ReportNode, SetTimer, TellNode
+from kubelet.eviction import MONITOR_PERIOD_S, PodUse, Pressure, Victim, container_use
+from kubelet.outbox import Outbox
+from kubelet.pod_worker import PodWorker
+from kubelet.resource_managers import Rejection
+from kubelet.signals import capacities, thresholds
+from kubelet.view import KubeletPod, WorkerKey
+
+_NODE_KEY = WorkerKey("", 0)
+
+
+class NodePressure:
+    """Looks every ten seconds while there is something to see, tells what it saw, and names whom to evict."""
+
+    def __init__(self, definition: NodeDefinition, out: Outbox) -> None:
+        self._out = out
+        self._own = usage.parse_curves(definition.usage, usage.NODE_RESOURCES)
+        capacity = capacities(definition.memory, definition.ephemeral_storage)
+        chosen = definition.eviction
+        self._pressure = Pressure(
+            thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, capacity),
+            capacity,
+            transition_s=chosen.pressure_transition_period,
+            max_pod_grace_s=chosen.max_pod_grace_period,
+        )
+        self._began_s: float | None = None
+        self.is_looking = False
+
+    def begin(self, now: float) -> None:
+        """The kubelet is up: the node's own use is counted from now."""
+        if self._began_s is None:
+            self._began_s = now
+            if self._own:
+                self._look_later(now)
+
+    def heard(self, pod: KubeletPod, now: float) -> None:
+        """A pod is here, or has changed."""
+        if not self.is_looking and pod.metadata.annotations and _is_told(pod):
+            self._look_later(now)
+
+    def _look_later(self, now: float) -> None:
+        self.is_looking = True
+        self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", _NODE_KEY))
+
+    def look(self, workers: Mapping[WorkerKey, PodWorker], now: float) -> Victim | None:
+        """Look now, and again later if anything may change; return who must leave."""
+        here = [w for w in workers.values() if w.state != "terminated"]
+        age_s = now - (self._began_s if self._began_s is not None else now)
+        own = {name: usage.value_at(points, age_s) for name, points in self._own.items()}
+        look = self._pressure.look(now, own, [_use(w, now) for w in here])
+        if look.has_turned:
+            self._out.effects.append(ReportNode(self._pressure.conditions))
+        if look.reclaims:
+            self._out.effects.append(
+                TellNode("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
+            )
+        if self._own or self._pressure.conditions or any(_is_told(w.pod) for w in here):
+            self._look_later(now)
+        else:
+            self.is_looking = False
+        return look.victim
+
+    def refuses(self, pod: KubeletPod) -> Rejection | None:
+        """Return why the pod may not come in now."""
+        return self._pressure.refuses(pod)
+
+
+def _is_told(pod: KubeletPod) -> bool:
+    return any(name.startswith((usage.ANNOTATION, MEMORY_ANNOTATION)) for name in pod.metadata.annotations)
+
+
+def _use(worker: PodWorker, now: float) -> PodUse:
+    """Return what a pod uses; where its curves do not speak of memory, `keplab.dev/memory` does."""
+    pod, found = worker.pod, []
+    for container in worker.containers:
+        if container.is_running:
+            used = usage.used(pod, container.name, now - container.started_s)
+            memory = used.get("memory", memory_used(pod, container.name))
+            found.append(container_use(pod, container.name, {**used, "memory": memory}))
+    return PodUse(worker.key, pod, tuple(found))
