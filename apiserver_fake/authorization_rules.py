@@ -102,7 +102,7 @@ RULES: tuple[Rule, ...] = (
          ("pods", "nodes", "namespaces", "services", "replicasets.apps", "poddisruptionbudgets.policy",
           "priorityclasses.scheduling.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io",
           "deviceclasses.resource.k8s.io", "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io",
-          *VOLUMES)),
+          "noderesourcetopologies.topology.node.k8s.io", *VOLUMES)),
     Rule("scheduler/bind", "system:kube-scheduler", ("bind",), ("pods/binding",)),
     Rule("scheduler/status", "system:kube-scheduler", CHANGE, ("pods/status",),
          may_change=("status.conditions[PodScheduled]", _DISRUPTION_TARGET, "status.nominatedNodeName")),
@@ -183,6 +183,11 @@ RULES: tuple[Rule, ...] = (
         _c("podgc", "fail", CHANGE, "pods/status",
            may_change=("status.phase", "status.reason", "status.message", _DISRUPTION_TARGET)),
         _c("podgc", "delete", ("delete",), "pods", needs=("uid",), unless=("podgc.recheck", False)),
+    ),
+    *_controller(
+        "descheduler",
+        _c("descheduler", "read", READ, "nodes", "pods"),
+        _c("descheduler", "delete", ("delete",), "pods", needs=("uid",)),
     ),
     *_controller(
         "podgroup-protection",

@@ -62,7 +62,7 @@ def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing | No
             )
         case "events":
             return sub == "" and verb in ("create", "patch")
-        case "csinodes.storage.k8s.io":
+        case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
             return sub == "" and (
                 (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
             )
@@ -153,7 +153,7 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
             is_allowed = new is None or _admit_own_object(node, new, ctx)
         case "events":
             is_allowed = new is not None and _admit_event(node, old, new, ctx)
-        case "csinodes.storage.k8s.io":
+        case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
             is_allowed = new is not None and _admit_own_object(node, new, ctx)
         case _:
             is_allowed = False

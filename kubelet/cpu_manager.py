@@ -35,6 +35,10 @@ class CpuManager:
             counts[self._numa_of[cpu]] += 1
         return counts
 
+    def left(self, numa: int) -> tuple[int, int]:
+        """Return how many CPUs of that NUMA node are free, and how many can be exclusive at all."""
+        return self._count(self.free)[numa], self._count(self.usable)[numa]
+
     def hints(self, requested: int, reusable: frozenset[int] = frozenset()) -> list[Hint]:
         """Return NUMA hints for that many exclusive CPUs; `reusable` ones count as free."""
         return counted_hints(requested, self._count(self.free | reusable), self._count(self.usable))

@@ -38,6 +38,7 @@ from kubelet.pod_traces import PodTraces
 from kubelet.requests import lease_request, renewal_request, status_request, unbind_request
 from kubelet.stage_playing import StagePlayer
 from kubelet.status_manager import Write
+from kubelet.topology_reporting import TopologyReporting
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
@@ -83,6 +84,9 @@ class Agent:
             host_ip=config.address,
             pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
         )
+        self.topology: TopologyReporting | None = None
+        if TopologyReporting.is_wanted(host, definition):
+            self.topology = TopologyReporting(host, self, definition, self.kubelet)
         self.api: Api | None = None
         self.client: Client | None = None
         self.node_uid = ""
@@ -167,6 +171,8 @@ class Agent:
     def _start_heartbeats(self, now: float) -> None:
         period_s = self.host.lease_duration_s / 4
         self.host.spawn(self._renew())
+        if self.topology is not None and self.client is not None:
+            self.topology.begin(self.client, now)
         # Nodes that start together should not beat together for ever.
         phase_s = self.host.random.uniform(0.5, 1.0) if len(self.host.agents) > SPREAD_ABOVE_NODES else 1.0
         self.host.set_timer(now + phase_s * period_s, self, "lease")
@@ -239,6 +245,9 @@ class Agent:
             case "report":
                 self.host.set_timer(now + REPORT_PERIOD_S, self, "report")
                 self.report_soon()
+            case "topology":
+                assert self.topology is not None
+                self.topology.tick(now)
             case "retry-report":
                 self.report_soon()
             case "stage-node" | "read-node":
@@ -288,6 +297,8 @@ class Agent:
             effects, out.effects = out.effects, []
             for effect in effects:
                 self._perform(effect)
+        if self.topology is not None:
+            self.topology.look()
 
     def _perform(self, effect: Any) -> None:
         # The frequent ones first and by their type: there are a score of effects for every pod.

@@ -39,10 +39,11 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("GangScheduling", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
+    ("NodeResourceTopologyMatch", 0),
     ("NodeRejection", NODE_REJECTION_WEIGHT),
     ("DefaultBinder", 0),
 )
-"""Names and weights in upstream's multiPoint order; NodeRejection is ours."""
+"""Names and weights in upstream's multiPoint order; NodeRejection is ours, NodeResourceTopologyMatch a SIG's."""
 
 GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload"}
 """Plugins that run by default only with a feature gate."""
@@ -64,7 +65,10 @@ def plugins() -> dict[str, PluginEntry]:
 
 def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
     """Return the names and weights of what runs by default with these feature gates."""
-    return tuple(each for each in DEFAULT if each[0] not in GATES or switches.flag(GATES[each[0]]))
+    off = {name for name, gate in GATES.items() if not switches.flag(gate)}
+    if switches.choice("numa_scheduler") == "none":
+        off.add("NodeResourceTopologyMatch")
+    return tuple(each for each in DEFAULT if each[0] not in off)
 
 
 def default_profile(handle: Handle) -> list[Enabled]:

@@ -44,7 +44,7 @@ from scheduler.room import Hearts, Wires
 from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
 from scheduler.waiting import WaitingPods
-from scheduler.world import WORLD_KINDS, ListedWorld
+from scheduler.world import ListedWorld, followed
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -83,7 +83,7 @@ def build(
     nodes = informer(Node, keep_documents=is_extended)
 
     pods, waiting = informer(Pod, LIVE_PODS, keep_documents=is_extended), WaitingPods()
-    others: dict[type[View], Informer[Any]] = {view: informer(view) for view in WORLD_KINDS}
+    others: dict[type[View], Informer[Any]] = {view: informer(view) for view in followed(switches)}
     handle = Handle(
         switches=switches,
         cache=cache,

@@ -15,6 +15,7 @@ from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.namespace import Namespace
+from services.api.kinds.noderesourcetopology import NodeResourceTopology
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -25,6 +26,7 @@ from services.api.kinds.service import Service
 from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Key, View
 from services.api.resources import resource_of_view
+from services.api.switches import Switches
 from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
@@ -44,6 +46,13 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     StorageClass,
 )
 """The kinds that are followed, besides pods and nodes."""
+
+
+def followed(switches: Switches) -> tuple[type[View], ...]:
+    """Return the kinds that a scheduler with these switches follows."""
+    if switches.choice("numa_scheduler") == "none":
+        return WORLD_KINDS
+    return (*WORLD_KINDS, NodeResourceTopology)
 
 
 class World(Protocol):

@@ -10,6 +10,7 @@ from services.api.switches import Switches
 from services.api.unbinding import UNBINDER
 from services.controllers import (
     deployment,
+    descheduler,
     disruption,
     ephemeral_volume,
     garbage_collector,
@@ -42,9 +43,11 @@ CONTROLLERS: dict[str, BuildController] = {
     "volume-protection": volume_protection.controller,
     "ephemeral-volume": ephemeral_volume.controller,
     "pod-unbind": pod_unbind.controller,
+    "descheduler": descheduler.controller,
 }
 _WANTED: dict[str, Callable[[Switches], bool]] = {
     "pod-unbind": lambda switches: switches.choice("unbind.api") == "condition",
+    "descheduler": lambda switches: switches.flag("descheduler.enabled"),
 }
 """Controllers that run with certain switches only: without them they would listen for nothing."""
 MANAGER = Identity("system:kube-controller-manager")

@@ -57,7 +57,7 @@ system:pod-unbinder           create,change               events
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
 poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
 persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
-csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
+csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io noderesourcetopologies.topology.node.k8s.io
 system:kube-scheduler         change                      persistentvolumes persistentvolumeclaims
 system:kube-scheduler         change                      podgroups.scheduling.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
@@ -85,6 +85,8 @@ C:taint-eviction              delete                      pods                  
 C:podgc                       read                        nodes pods
 C:podgc                       change                      pods/status
 C:podgc                       delete                      pods                                            uid
+C:descheduler                 read                        nodes pods
+C:descheduler                 delete                      pods                                            uid
 C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
 C:podgroup-protection         change                      podgroups.scheduling.k8s.io
 C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps
@@ -129,7 +131,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection",
+    "podgroup-protection", "descheduler",
     "persistentvolume-binder", "volume-protection", "ephemeral-volume",
 )  # fmt: skip
 
@@ -227,7 +229,7 @@ def _node_may(call: Call, node: str) -> bool:
             return verb in ("get", "watch") and bool(call.name) and call.referenced
         case "events", "":
             return verb in ("create", "patch")
-        case "csinodes.storage.k8s.io", "":
+        case (("csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io"), ""):
             return call.name == node and verb in ("get", "create", "update", "patch")
     return False
 

@@ -20,7 +20,7 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"host", "journal", "loops", "stage_playing"},
+    "kubelet": {"host", "journal", "loops", "topology_reporting", "stage_playing"},
     "scheduler": {
         "binding",
         "evictions",

@@ -82,6 +82,7 @@ RESOURCES = (
     ("persistentvolumeclaims", "status"),
     ("storageclasses.storage.k8s.io", ""),
     ("csinodes.storage.k8s.io", ""),
+    ("noderesourcetopologies.topology.node.k8s.io", ""),
     ("csistoragecapacities.storage.k8s.io", ""),
     ("nodetokens", ""),
     ("statehash", ""),
@@ -99,6 +100,7 @@ PLACES = {
     "configmaps": [("default", "used"), ("kube-system", "used")],
     "persistentvolumeclaims": [("default", "used"), ("default", "unused")],
     "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
+    "noderesourcetopologies.topology.node.k8s.io": [("", "n1"), ("", "n9")],
     "pods": [
         ("default", "mine"),
         ("default", "theirs"),

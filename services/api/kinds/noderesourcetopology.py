@@ -1,0 +1,71 @@
+"""NodeResourceTopology: what each NUMA node of a node has left (topology.node.k8s.io/v1alpha2).
+
+Not of Kubernetes itself: the API of the node feature discovery's topology updater, which NUMA-aware schedulers
+read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: which pods the figures include.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"
+COUNTED_PODS = "keplabCountedPods"
+"""Uids of the pods whose allocations are in `available`, comma-separated."""
+
+
+class Attribute(View, frozen=True):
+    """A named text about the whole node."""
+
+    name: str = ""
+    value: str = ""
+
+
+class ZoneResource(View, frozen=True):
+    """One resource of one zone; quantities as text."""
+
+    name: str = ""
+    capacity: str = "0"
+    allocatable: str = "0"
+    available: str = "0"
+
+
+class Zone(View, frozen=True):
+    """A NUMA node: `node-0`, `node-1` and so on."""
+
+    name: str = ""
+    type: str = "Node"
+    resources: tuple[ZoneResource, ...] = ()
+
+
+class NodeResourceTopology(View, frozen=True):
+    """The topology of the node of the same name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    attributes: tuple[Attribute, ...] = ()
+    zones: tuple[Zone, ...] = ()
+
+    def attribute(self, name: str) -> str:
+        """Return the attribute's value, "" when there is none."""
+        return next((each.value for each in self.attributes if each.name == name), "")
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    return [document["metadata"].get("name", ""), len(document.get("zones") or ()), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="NodeResourceTopology",
+    plural="noderesourcetopologies",
+    singular="noderesourcetopology",
+    group="topology.node.k8s.io",
+    version="v1alpha2",
+    namespaced=False,
+    short_names=("node-res-topo",),
+    view=NodeResourceTopology,
+    columns=(NAME, Column("Zones", "integer"), AGE),
+    cells=_cells,
+)
