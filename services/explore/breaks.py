@@ -51,8 +51,8 @@ def _expected(story: Story, line: int) -> tuple[str, ...]:
     if expectation is None or resource is None:
         return ()
     named = {filter_.path: filter_.values for filter_ in expectation.filters}
-    names = [name for name in named.get("metadata.name", ()) if "*" not in name and "?" not in name]
-    namespace = f"{named.get('metadata.namespace', ('default',))[0]}/" if resource.namespaced else ""
+    names = [name for name in named.get("name", ()) if "*" not in name and "?" not in name]
+    namespace = f"{named.get('namespace', ('default',))[0]}/" if resource.namespaced else ""
     return tuple(f"{resource.kind} {namespace}{name}" for name in names)
 
 

@@ -1,0 +1,163 @@
+"""The race explorer: it finds what only one order breaks, shrinks it, replays it, and finds nothing in what is right."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.api.wire import Request
+from services.cli.__main__ import run
+from services.client.client import Client, encode
+from services.explore.exploring import Task, explore
+from services.explore.moments import parse_event
+from services.explore.replay import read_replay, replay_of, replayed, write_replay
+from services.explore.trial import Trial, record
+from services.scenarios.run import load_story, simulate
+
+RACES = Path(__file__).parents[2] / "experiments" / "races"
+FREED_ROOM = str(RACES / "freed-room.txt")
+BIND_OF_P = parse_event("ev=sched.bind_call,obj=p")
+SAME_NAME = """
+nodes n1 cpu=4
+pod p cpu=1
+wait 20ms
+delete pod/p grace=0
+pod p cpu=1
+wait 5s
+"""
+BUDGET = 40
+
+
+@pytest.fixture
+def same_name(tmp_path):
+    path = tmp_path / "same-name.txt"
+    path.write_text(SAME_NAME)
+    return str(path)
+
+
+def plant_a_bind_of_whatever_has_the_name(monkeypatch):
+    """Guarantees 12.12, M12: harmless unless the Binding comes after the pod was deleted and made again."""
+
+    async def bind(self, key, uid_of_pod, node, *, expected_unbind_count=None, traceparent="", **_):
+        body = {
+            "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            "metadata": {"name": key.name, "namespace": key.namespace},
+        }  # fmt: skip
+        request = Request(
+            verb="create", resource="pods", namespace=key.namespace, name=key.name, subresource="binding",
+            body=encode(body), traceparent=traceparent,
+        )  # fmt: skip
+        return (await self.call(request)).unwrap().rv
+
+    monkeypatch.setattr(Client, "bind", bind)
+
+
+def task(story, event="sched.bind_call,n=1", budget=BUDGET, **more):
+    return Task(story, parse_event(event), budget, workers=1, **more)
+
+
+def test_a_planted_race_is_found_shrunk_and_replayed_to_the_same_digest(same_name, monkeypatch, tmp_path):
+    plant_a_bind_of_whatever_has_the_name(monkeypatch)
+    assert record(Trial(same_name, 0, ())).breaks == []
+
+    report = explore(task(same_name))
+
+    (found,) = report.found
+    assert report.runs <= BUDGET
+    assert found.broke.broke == "I3"
+    assert [hold.delivery for hold in found.schedule] == ["scheduler > create pods/default/p/binding #1"]
+    assert 0.015 < found.schedule[0].held_s < 0.025
+    saved = tmp_path / "race.json"
+    saved.write_text(write_replay(replay_of(found, "sched.bind_call")))
+    again, is_same = replayed(read_replay(saved))
+    assert is_same
+    assert again.broke == found.broke
+
+
+def test_the_same_budget_finds_nothing_where_nothing_is_wrong(same_name):
+    report = explore(task(same_name))
+
+    assert report.runs == BUDGET
+    assert report.found == []
+
+
+def test_exploring_twice_finds_the_same(same_name, monkeypatch):
+    plant_a_bind_of_whatever_has_the_name(monkeypatch)
+
+    first, second = (explore(task(same_name, seeds=(0, 1))) for _ in range(2))
+
+    assert [(f.broke, f.first, f.schedule, f.run.result.digest) for f in first.found] == [
+        (f.broke, f.first, f.schedule, f.run.result.digest) for f in second.found
+    ]
+
+
+def test_kep_5836_13_1_another_takes_the_room_that_was_freed():
+    report = explore(task(FREED_ROOM, "ev=sched.bind_call,obj=p"))
+
+    (found,) = report.found
+    assert found.broke.objects == ("Pod default/p",)
+    assert [hold.delivery for hold in found.schedule] == ["scheduler > create pods/default/p/binding #1"]
+
+
+def test_one_scheduler_gives_the_freed_room_to_nobody_else():
+    report = explore(task(str(RACES / "one-scheduler.txt"), "ev=sched.bind_call,obj=p"))
+
+    assert report.found == []
+
+
+@pytest.mark.parametrize("story", ["preemption/basic", "crashes/power-cut", "several-schedulers/same-name"])
+def test_holding_nothing_back_changes_no_digest(story):
+    path = RACES.parent / f"{story}.txt"
+
+    assert record(Trial(str(path), 3, ())).result.digest == simulate(load_story(path), seed=3).digest
+
+
+def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, capsys):
+    saved, picture = tmp_path / "race.json", tmp_path / "race.svg"
+    around = ["--around", "ev=sched.bind_call,obj=p", "--budget", "40", "--first"]
+
+    with pytest.raises(SystemExit) as end:
+        run(["explore", FREED_ROOM, *around, "--save", str(saved), "--svg", str(picture), "-o", "json"])
+
+    assert end.value.code == 1
+    document = json.loads(capsys.readouterr().out)
+    assert {"scenario", "around", "runs", "found"} <= set(document)
+    (found,) = document["found"]
+    assert {"broke", "objects", "at", "seed", "schedule", "steps"} <= set(found)
+    assert len(found["schedule"]) <= 2
+    assert found["steps"][-1]["kind"] == "broke"
+    assert picture.read_text().startswith("<svg")
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "services.cli", "explore", "--replay", str(saved), "-o", "json"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=RACES.parents[1],
+        )
+        again = json.loads(done.stdout)
+        assert done.returncode == 1
+        assert again["same_digest"]
+        assert again["digest"] == found["digest"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([FREED_ROOM, "--around", "sched.bindcall"], "did you mean sched.bind_call"),
+        ([FREED_ROOM, "--around", "sched.bind_call,obj=nobody"], "they are about default/v, default/p"),
+        ([FREED_ROOM], "--around EVENT"),
+        (["nowhere.txt", "--around", "x"], "No such file"),
+        (["--replay", FREED_ROOM], "no schedule that `keplab explore --save` wrote"),
+    ],
+)
+def test_what_cannot_be_explored_is_wrong_usage_and_says_why(arguments, says, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(["explore", *arguments])
+
+    assert end.value.code == 2
+    assert says in capsys.readouterr().err
