@@ -130,6 +130,9 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     assert len(found["schedule"]) <= 2
     assert found["steps"][-1]["kind"] == "broke"
     assert picture.read_text().startswith("<svg")
+    with pytest.raises(SystemExit):
+        run(["run", FREED_ROOM, "--schedule", str(saved), "-o", "json"])
+    assert json.loads(capsys.readouterr().out)["digest"] == found["digest"]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "services.cli", "explore", "--replay", str(saved), "-o", "json"],

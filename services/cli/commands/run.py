@@ -9,6 +9,9 @@ import click
 from services.api.switches import SwitchError
 from services.cli.live import PodsView, console
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, switch_overrides
+from services.explore.recorder import Recorder
+from services.explore.replay import ReplayError, read_replay
+from services.explore.trial import Replay, overrides_of
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
 from services.scenarios.script import ScriptError
 
@@ -20,7 +23,8 @@ Examples:
   keplab run experiments/first-life/a-pods-first-life.txt
   keplab run experiments/runaway/*.txt --seed 7
   keplab run experiments/crashes/killed-scheduler.txt --processes
-  keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json""",
+  keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
+  keplab run experiments/races/freed-room.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
@@ -33,15 +37,30 @@ Examples:
     show_default=True,
     help="the API server's store, as processes",
 )
+@click.option(
+    "--schedule",
+    type=click.Path(path_type=Path),
+    help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
+)
 @output_option
 def command(
-    files: tuple[Path, ...], processes: bool, seed: int, assignments: tuple[str, ...], engine: str, output: str
+    files: tuple[Path, ...],
+    processes: bool,
+    seed: int,
+    assignments: tuple[str, ...],
+    engine: str,
+    schedule: Path | None,
+    output: str,
 ) -> None:
     """Tell each scenario FILE and judge its expectations and all invariants.
 
     The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
     overrides = switch_overrides(assignments)
+    saved = Replay(scenario="", seed=seed)
+    if schedule is not None:
+        saved = _scheduled(schedule, files, processes=processes)
+        overrides = overrides_of(saved.switches) | overrides
     try:
         stories = [load_story(path) for path in files]
     except ScriptError as error:
@@ -55,7 +74,10 @@ def command(
                         story, seed=seed, overrides=overrides, progress=view.progress, engine=engine
                     )
                 else:
-                    result = simulate(story, seed=seed, overrides=overrides, progress=view.progress)
+                    traffic = Recorder(saved.schedule) if saved.schedule else None
+                    result = simulate(
+                        story, seed=saved.seed, overrides=overrides, progress=view.progress, traffic=traffic
+                    )
             except (ScriptError, SwitchError) as error:
                 fail(str(error))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
@@ -65,6 +87,16 @@ def command(
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
     raise SystemExit(code)
+
+
+def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Replay:
+    """Return the saved schedule, which is one story's and needs virtual time."""
+    if processes or len(files) != 1:
+        fail("--schedule is for one FILE, simulated")
+    try:
+        return read_replay(path)
+    except ReplayError as error:
+        fail(str(error))
 
 
 def _show(result: RunResult, title: str) -> None:
