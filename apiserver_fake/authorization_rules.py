@@ -81,7 +81,7 @@ _GC_NAMES = ("gc", "generic-garbage-collector")
 RULES: tuple[Rule, ...] = (
     # The administrator: everything ordinary, and the special verbs named here.
     Rule("admin/all", "group:system:mesh-admins", (*READ, *WRITE),
-         ("*", "*/status", "*/scale", "*/finalize", "*/log", "*/resize")),
+         ("*", "*/status", "*/scale", "*/finalize", "*/log", "*/resize", "*/ephemeralcontainers")),
     Rule("admin/evict", "group:system:mesh-admins", ("evict",), ("pods/eviction",)),
     Rule("admin/token", "group:system:mesh-admins", ("token",), ("nodetokens", "serviceaccounts/token")),
     Rule("admin/statehash", "group:system:mesh-admins", ("statehash",), ("statehash",)),
@@ -244,6 +244,7 @@ RULES: tuple[Rule, ...] = (
     Rule("user/content", "user:*", (*READ, *WRITE), (*WORKLOADS, *CONTENT), where="own"),
     Rule("user/scale", "user:*", ("get", *CHANGE), ("deployments.apps/scale", "replicasets.apps/scale"), where="own"),
     Rule("user/resize", "user:*", ("get", *CHANGE), ("pods/resize",), where="own"),
+    Rule("user/debug", "user:*", ("get", *CHANGE), ("pods/ephemeralcontainers",), where="own"),
     Rule("user/look", "user:*", READ, ("events", "pods/log"), where="own"),
     Rule("user/namespace", "user:*", ("get",), ("namespaces",), where="own"),
     Rule("user/evict", "user:*", ("evict",), ("pods/eviction",), where="own"),

@@ -285,7 +285,7 @@ class Write:
                     raise BadRequest(
                         f"the name of the object ({meta['name']}) does not match the name on the URL ({request.name})"
                     )
-            if sub.name in ("status", "finalize", "resize"):
+            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
                 body = self._typed_form(body, old)
         result = sub.apply(old, body, ctx)
         if stored is None or old is None:

@@ -18,7 +18,7 @@ from kubelet.script import Script
 from kubelet.view import WorkerKey
 from services.api.times import format_micro_time
 
-INIT, SIDECAR, MAIN = "init", "sidecar", "main"
+INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 SIGKILL_EXIT = 137
 PRESTOP_OVERRUN_S = 2.0
 HEARTBEAT_LINE_S = 10.0
@@ -188,7 +188,7 @@ class Container:
 
     def _next_turn(self, now: float) -> float | None:
         """Return when readiness next changes, strictly after `now`."""
-        if self.kind == INIT or (self.probes is not None and self.probes.is_ready is not None):
+        if self.kind in (INIT, EPHEMERAL) or (self.probes is not None and self.probes.is_ready is not None):
             return None
         age_s = self.script.next_turn_s(now - self.started_s)
         return None if age_s is None else self.started_s + age_s
@@ -197,7 +197,7 @@ class Container:
         """Recompute readiness at `now` and look for the next change. A readiness probe knows it, else the script."""
         said = None if self.probes is None else self.probes.is_ready
         is_ready = self.script.is_ready(now - self.started_s) if said is None else said
-        self.is_ready = self.kind != INIT and self.is_started and is_ready
+        self.is_ready = self.kind in (MAIN, SIDECAR) and self.is_started and is_ready
         self._set_due(now)
 
     def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kubelet import actuation
 from kubelet.actuation import Actuation
 from kubelet.allocation import overlaid, resources_of
-from kubelet.fake_cri import Container
+from kubelet.fake_cri import EPHEMERAL, Container
 from kubelet.latency import PodLatency
 from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING, PodStatus, WallTimes
 from kubelet.view import KubeletPod, WorkerKey
@@ -93,7 +93,7 @@ class ResizablePod(PodStatus):
     def _attempt(self, now: float) -> None:
         """Begin to carry the allocation out, from where the runtime is."""
         under_way = self.actuation
-        running = [c for c in self.containers if c.is_running]
+        running = [c for c in self.containers if c.is_running and c.kind != EPHEMERAL]
         specs = {c.name: c for c in (*self.pod.spec.init_containers, *self.pod.spec.containers)}
         restarting = [c for c in running if actuation.must_restart(specs[c.name], self.actual, self.allocated)]
         called = [c.name for c in running if c not in restarting and c.name in self.allocated.containers]

@@ -12,7 +12,7 @@ import msgspec
 
 from kubelet.actuation import requirements
 from kubelet.allocation import PodResources, resources_of
-from kubelet.fake_cri import INIT, MAIN, Container, Ended
+from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
 from services.api.times import format_time
@@ -107,7 +107,7 @@ class PodStatus:
     @property
     def is_initialized(self) -> bool:
         """Whether every init container has done its part."""
-        inits = [c for c in self.containers if c.kind != MAIN]
+        inits = [c for c in self.containers if c.kind in (INIT, SIDECAR)]
         return not inits or all(
             (c.state == "exited" and c.exit_code == 0)
             if c.kind == INIT
@@ -130,7 +130,7 @@ class PodStatus:
         else:
             missing = [
                 c.name for c in self.containers
-                if c.kind != MAIN and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
+                if c.kind in (INIT, SIDECAR) and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
             ]  # fmt: skip
             self._condition(
                 t, "Initialized", False, "ContainersNotInitialized",
@@ -140,7 +140,7 @@ class PodStatus:
             for kind in ("ContainersReady", "Ready"):
                 self._condition(t, kind, False, terminal)
             return
-        unready = [c.name for c in self.containers if c.kind != INIT and not c.is_ready]
+        unready = [c.name for c in self.containers if c.kind in (MAIN, SIDECAR) and not c.is_ready]
         why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
         self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
         gates = self._closed_gates() if self.pod.spec.readiness_gates else []
@@ -192,10 +192,12 @@ class PodStatus:
         if self.has_ip and self.pod_ip:
             status["podIP"] = self.pod_ip
             status["podIPs"] = [{"ip": self.pod_ip}]
-        inits = [self._render_container(c) for c in self.containers if c.kind != MAIN]
+        inits = [self._render_container(c) for c in self.containers if c.kind in (INIT, SIDECAR)]
         if inits:
             status["initContainerStatuses"] = inits
         status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
+        if guests := [self._render_container(c) for c in self.containers if c.kind == EPHEMERAL]:
+            status["ephemeralContainerStatuses"] = guests
         if self.allocated.level is not None:
             status["allocatedResources"] = self.allocated.level.requests
             status["resources"] = requirements(self.actual.level or self.allocated.level)
@@ -274,7 +276,7 @@ class PodStatus:
     def _waiting_reason(self, container: Container) -> str:
         if container.ended is not None:
             return container.waiting_reason or "ContainerCreating"
-        has_init = any(c.kind != MAIN for c in self.containers)
+        has_init = any(c.kind in (INIT, SIDECAR) for c in self.containers)
         return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubelet.fake_cri import INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
+from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
 from kubelet.pod_probing import ProbedPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
@@ -77,10 +77,12 @@ class PodWorker(ProbedPod):
             self._add(spec, kind)
         for spec in pod.spec.containers:
             self._add(spec, MAIN)
+        for spec in pod.spec.ephemeral_containers:
+            self._add(spec, EPHEMERAL)
         self.refresh(now)
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
-        script = script_of(self.pod, spec, is_init=kind != MAIN)
+        script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
         self.containers.append(Container(spec.name, kind, spec.image, script, probes_of(spec, script)))
 
     # --- what may happen to it ---
@@ -134,6 +136,10 @@ class PodWorker(ProbedPod):
         if pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             return self.terminate(now, 30.0 if grace is None else float(grace), "deleted")
+        for spec in pod.spec.ephemeral_containers:
+            if all(c.name != spec.name for c in self.containers):
+                self._add(spec, EPHEMERAL)
+        self._begin_guests(now)
         self.refresh(now)
         if self.actuation.stage == "failed":
             # Whatever changed, the pod is synced again.
@@ -255,7 +261,16 @@ class PodWorker(ProbedPod):
                 self._stage, self._stage_due = "containers", None
                 self.has_ip = True
                 self.refresh(t)
+                self._begin_guests(t)
                 self._next_container(t)
+
+    def _begin_guests(self, t: float) -> None:
+        """Ephemeral containers wait for nobody but the sandbox, and nobody waits for them."""
+        if self._stage != "containers" or self.state not in ("starting", "running"):
+            return
+        for container in self.containers:
+            if container.kind == EPHEMERAL and container.state == "waiting":
+                self._begin(container, t)
 
     def _next_container(self, t: float) -> None:
         """Begin the next container, if the one before it allows."""
@@ -264,6 +279,8 @@ class PodWorker(ProbedPod):
         while self._cursor < len(self.containers):
             container = self.containers[self._cursor]
             match container.state:
+                case _ if container.kind == EPHEMERAL:
+                    self._cursor += 1
                 case "waiting":
                     self._begin(container, t)
                     return
@@ -479,6 +496,7 @@ class PodWorker(ProbedPod):
             self._continue_resize(now)
         else:
             self.conditions.pop(RESIZE_IN_PROGRESS, None)
+        self._begin_guests(now)
         self._next_container(now)
         return self.advance(now)
 

@@ -5,7 +5,7 @@ Source: kubelet 3.3.
 
 from __future__ import annotations
 
-from kubelet.fake_cri import INIT, SIDECAR, Container
+from kubelet.fake_cri import EPHEMERAL, INIT, SIDECAR, Container
 from kubelet.view import KubeletPod
 
 CRASHLOOP_RESET_S = 600.0
@@ -28,8 +28,8 @@ def crashloop_bounds(
 
 def must_restart(container: Container, restart_policy: str, code: int) -> bool:
     """Whether a container that ended with this exit code runs again; one that a probe ended did not end well."""
-    if container.kind == SIDECAR:
-        return True
+    if container.kind in (SIDECAR, EPHEMERAL):
+        return container.kind == SIDECAR
     if container.unhealthy:
         return restart_policy != "Never"
     if container.kind == INIT:

@@ -210,21 +210,21 @@ def _of_command(words: tuple[str, ...], default: Script) -> Script:
     return Script(exit_after_s=total, exit_code=code) if seen else default
 
 
-def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool) -> Script:
+def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False) -> Script:
     """Return what this container does; a preStop hook that sleeps takes as long where no clause says otherwise."""
-    script = _script_of(pod, container, is_init)
+    script = _script_of(pod, container, is_init, is_ephemeral)
     hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
     if hook is not None and hook.sleep is not None and not script.prestop_s:
         return msgspec.structs.replace(script, prestop_s=float(hook.sleep.seconds))
     return script
 
 
-def _script_of(pod: Pod, container: KubeletContainer, is_init: bool) -> Script:
+def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemeral: bool) -> Script:
     # One whose annotation cannot be read does what it would without.
     default = DONE if is_init and container.restart_policy != "Always" else FOREVER
     annotations = pod.metadata.annotations
     text = annotations.get(f"{ANNOTATION}.{container.name}")
-    if text is None and not is_init:
+    if text is None and not is_init and not is_ephemeral:
         text = annotations.get(ANNOTATION)
     if text is not None:
         try:

@@ -96,6 +96,7 @@ class KubeletPodSpec(PodSpec, frozen=True):
 
     containers: tuple[KubeletContainer, ...] = ()
     init_containers: tuple[KubeletContainer, ...] = ()
+    ephemeral_containers: tuple[KubeletContainer, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
     os: PodOS | None = None
 

@@ -141,6 +141,8 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
         return causes + _annotations(old, new)
     causes += pod_rules.check(spec, "spec", comparing=ctx.switches.flag("TaintTolerationComparisonOperators"))
     if old is None:
+        if spec.get("ephemeralContainers"):
+            causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         if spec.get("nodeName") and spec.get("schedulingGates"):
             causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
         if _is_mirror(new) and not spec.get("nodeName"):

@@ -42,7 +42,8 @@ class Call:
 
 _TABLE = """
 # who                         verbs                       on what                                         with
-group:system:mesh-admins      ordinary                    * */status */scale */finalize */log */resize
+group:system:mesh-admins      ordinary                    * */status */scale */finalize */log */resize \
+*/ephemeralcontainers
 group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
@@ -117,6 +118,7 @@ persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.po
 podgroups.scheduling.k8s.io workloads.scheduling.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        get,change                  pods/resize                                     own-namespace
+user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
 user:*                        read                        events pods/log                                 own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
