@@ -21,7 +21,7 @@ from kubelet.allocation import PodResources
 from kubelet.view import KubeletPod
 from services.api.kinds.pod import Container, ResourceRequirements
 from services.api.meta import Document
-from services.api.quantity import amount, units
+from services.api.quantity import amount, format_amount, units
 
 ORDER = ("memory", "cpu")
 RETRY_S = 10.0
@@ -240,3 +240,14 @@ def requirements(resources: ResourceRequirements) -> Document:
     if resources.requests:
         made["requests"] = resources.requests
     return made
+
+
+def level_of(resources: PodResources) -> ResourceRequirements:
+    """Return the pod's own resources; a request it does not make itself is the sum of its containers' (KEP-5419)."""
+    level = resources.level or ResourceRequirements()
+    requests = dict(level.requests)
+    for name in ORDER:
+        asked = [each.requests[name] for each in resources.containers.values() if name in each.requests]
+        if name not in requests and asked:
+            requests[name] = format_amount(name, sum(amount(name, text) for text in asked))
+    return ResourceRequirements(requests, level.limits)

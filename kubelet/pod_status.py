@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubelet.actuation import requirements
+from kubelet.actuation import level_of, requirements
 from kubelet.allocation import PodResources, resources_of
 from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.view import KubeletPod, WorkerKey
@@ -199,8 +199,8 @@ class PodStatus:
         if guests := [self._render_container(c) for c in self.containers if c.kind == EPHEMERAL]:
             status["ephemeralContainerStatuses"] = guests
         if self.allocated.level is not None:
-            status["allocatedResources"] = self.allocated.level.requests
-            status["resources"] = requirements(self.actual.level or self.allocated.level)
+            status["allocatedResources"] = level_of(self.allocated).requests
+            status["resources"] = requirements(level_of(self.actual))
         if self.termination is not None and phase == "Failed" and self.termination.reason:
             status["reason"] = self.termination.reason
             status["message"] = self.termination.message

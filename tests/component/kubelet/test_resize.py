@@ -376,7 +376,7 @@ def test_kep_1287_19_a_pods_own_limit_concerns_the_containers_without_one(simula
     pod = simulate(story)
 
     assert [c["restartCount"] for c in pod["status"]["containerStatuses"]] == [1, 0]
-    assert pod["status"]["allocatedResources"] == {"cpu": "1"}
+    assert pod["status"]["allocatedResources"] == {"cpu": "1", "memory": "256Mi"}  # the memory its containers ask for
 
 
 def test_kep_1287_20_static_cpus_refuse_a_guaranteed_pods_cpu(simulate):
