@@ -105,7 +105,8 @@ RULES: tuple[Rule, ...] = (
           "noderesourcetopologies.topology.node.k8s.io", *VOLUMES)),
     Rule("scheduler/bind", "system:kube-scheduler", ("bind",), ("pods/binding",)),
     Rule("scheduler/status", "system:kube-scheduler", CHANGE, ("pods/status",),
-         may_change=("status.conditions[PodScheduled]", _DISRUPTION_TARGET, "status.nominatedNodeName")),
+         may_change=("status.conditions[PodScheduled]", _DISRUPTION_TARGET, "status.nominatedNodeName",
+                     "status.conditions[ResizeUnschedulable]")),  # early drafts of KEP-5836
     # Only the switch scheduler.record=annotations makes it write them.
     Rule("scheduler/record", "system:kube-scheduler", CHANGE, ("pods",), may_change=("metadata.annotations",)),
     Rule("scheduler/preempt", "system:kube-scheduler", ("delete",), ("pods",), needs=("uid",)),

@@ -257,6 +257,7 @@ class Settings(msgspec.Struct, frozen=True):
     releases_lazily: bool = False
     managers_first: bool = True
     writes_at_once: bool = False
+    evicts_for_resizes: bool = True
 
     @classmethod
     def of(cls, switches: Switches) -> Settings:
@@ -277,7 +278,17 @@ class Settings(msgspec.Struct, frozen=True):
             releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
+            evicts_for_resizes=_evicts_for_resizes(switches),
         )
+
+
+def _evicts_for_resizes(switches: Switches) -> bool:
+    """Whether the kubelet makes room itself for a critical pod's resize: not where only the scheduler is to."""
+    chosen = switches.choice("resize.kubelet_eviction")
+    if chosen != "generation":
+        return chosen == "on"
+    has_heir = switches.flag("InPlacePodVerticalScalingSchedulerPreemption")
+    return not (has_heir and switches.choice("resize.generation") in ("G3", "G4"))
 
 
 def _unbind_form(switches: Switches) -> str:

@@ -79,7 +79,8 @@ class Kubelet:
         self.workers: dict[WorkerKey, PodWorker] = {}
         self.rejected: dict[WorkerKey, Document] = {}
         self.giving_back = GivingBack(definition.name, settings, self.statuses, self.out, times)
-        self.resizing = Resizing(self.ledger, NodeRules(has_static_cpus=definition.has_static_cpus), self.out)
+        rules = NodeRules(has_static_cpus=definition.has_static_cpus, evicts=settings.evicts_for_resizes)
+        self.resizing = Resizing(self.ledger, rules, self.out)
         self.deferring = Deferring(settings, self.out)
         self.staging: Staging | None = None
         self.pressure = NodePressure(definition, self.out)

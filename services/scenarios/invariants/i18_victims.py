@@ -9,6 +9,7 @@ from services.telemetry.eventlog import Line
 class VictimsHavePreemptors(Check):
     """I18: what the scheduler deletes is a victim it announced, once, for a pod that waits and matters more.
 
+    A pod that wants more of its node (`resize`) waits there: its victims leave that node for it (KEP-5836).
     `sched.victim` tells the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities. Its
     `rv_seen` is the newest version the scheduler knew when it sent the delete: what happened to the preemptor later,
     while the call was under way, nobody could have known.
@@ -63,6 +64,9 @@ class VictimsHavePreemptors(Check):
         found = next((pod for pod in self.view.table("Pod").objects.values() if pod.uid == preemptor), None)
         if found is None:
             report(line, f"deleted for pod {preemptor}, which is not stored")
+        elif data.get("resize"):
+            if found.is_over or found.node != announced.node:
+                report(line, f"deleted for the resize of pod {found.namespace}/{found.name}, which is not there")
         elif found.node or found.is_over:
             report(line, f"deleted for pod {found.namespace}/{found.name}, which is bound to {found.node or 'no node'}")
 

@@ -103,6 +103,18 @@ def test_a_critical_pods_resize_names_whom_to_evict(a_pod):
     assert outcome.victims == (worker_key(low),)
 
 
+def test_a_kubelet_that_leaves_room_making_to_the_scheduler_defers_a_critical_pods_resize(a_pod):
+    low = a_pod("low", cpu="500m", spec={"priority": 0})
+    critical = {"spec": {"priority": 2_000_000_000}}
+    wish, has = a_pod(cpu="600m", **critical), a_pod(cpu="400m", **critical)
+
+    outcome = judge(wish, resources_of(has), ledger(low), NODE, NodeRules(evicts=False))
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.victims == ()
+    assert outcome.message.startswith("Node didn't have enough resource: cpu")
+
+
 def test_quantities_are_compared_not_their_spelling(a_pod):
     assert is_same(resources_of(a_pod(cpu="500m")), resources_of(a_pod(cpu="0.5")))
     assert not is_same(resources_of(a_pod(cpu="500m")), resources_of(a_pod(cpu="501m")))

@@ -1,0 +1,192 @@
+"""Deferred resizes with a scheduler, an API server and no kubelet: the stories play its part (kep-5836)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from services.api.errors import AlreadyExists
+from services.api.identity import node_identity
+from services.api.meta import Key
+
+GATE = {"InPlacePodVerticalScalingSchedulerPreemption": True}
+
+
+async def pod(world, name, cpu, priority=0, grace=1):
+    """Create a pod of that priority and wait until it is on the node and runs there."""
+    rank = f"rank-{priority}"
+    ranked = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": rank},
+              "value": priority}  # fmt: skip
+    with contextlib.suppress(AlreadyExists):
+        await world.admin.create("priorityclasses.scheduling.k8s.io", ranked)
+    await world.pod(name, cpu=cpu, priorityClassName=rank, terminationGracePeriodSeconds=grace)
+    await world.until(world.bound(name))
+    await report(world, name, cpu)
+
+
+async def report(world, name, cpu, reason=""):
+    """Say as the kubelet what the pod was given, and, with a reason, that its resize is pending."""
+    pending = {"type": "PodResizePending", **({"status": "True", "reason": reason} if reason else {"$patch": "delete"})}
+    resources = {"requests": {"cpu": cpu}}
+    generation = (await world.get(name))["metadata"]["generation"]
+    status = {"phase": "Running", "conditions": [pending], "observedGeneration": generation,
+              "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": cpu}, "resources": resources}]}  # fmt: skip
+    await world.client(node_identity("n1")).patch("pods", Key("default", name), {"status": status},
+                                                  subresource="status", patch_type="strategic")  # fmt: skip
+
+
+async def resize(world, name, cpu, has, reason="Deferred"):
+    """Ask for another size, and have the kubelet say no."""
+    body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+    await world.admin.patch("pods", Key("default", name), body, subresource="resize", patch_type="strategic")
+    await report(world, name, has, reason)
+
+
+async def finish(world, name):
+    """Let the kubelet end the pod's grace."""
+    await world.client(node_identity("n1")).delete("pods", Key("default", name), grace_period_s=0)
+
+
+def is_going(world, name):
+    async def check():
+        return "deletionTimestamp" in (await world.get(name))["metadata"]
+
+    return check
+
+
+def outcomes(world):
+    return [line.data["outcome"] for line in world.said("sched.resize", "h")]
+
+
+def conditions(pod):
+    return {c["type"]: (c["status"], c["reason"]) for c in pod["status"]["conditions"] if "reason" in c}
+
+
+async def full_node(world):
+    """A node of 300m with v (200m, low) and h (100m, high)."""
+    await world.node("n1", cpu="300m")
+    await pod(world, "v", "200m")
+    await pod(world, "h", "100m", 300)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_kep_5836_01_victims_are_marked_and_deleted_and_the_pods_own_status_stays(play, is_async):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await world.until(is_going(world, "v"))
+        victim = await world.get("v")
+        await finish(world, "v")
+        await report(world, "h", "300m")
+        await asyncio.sleep(5)
+        return victim, await world.get("h"), outcomes(world), world.scheduler.metrics()
+
+    victim, h, said, metrics = play(story, **GATE, SchedulerAsyncPreemption=is_async)
+
+    assert conditions(victim)["DisruptionTarget"] == ("True", "PreemptionByScheduler")
+    assert h["status"].get("nominatedNodeName", "") == ""
+    assert next(c["status"] for c in h["status"]["conditions"] if c["type"] == "PodScheduled") == "True"
+    assert said[0] == "unschedulable"
+    assert metrics["scheduler_resize_preemption_attempts_total"] == 1
+    assert not [name for name in metrics if name.startswith("scheduler_pending_resize_pods")]
+
+
+def test_kep_5836_05_in_the_fourth_generation_a_pod_that_fits_leaves_without_a_binding(play):
+    async def story(world):
+        bindings = []
+
+        async def hook(request, call):
+            if request.subresource == "binding":
+                bindings.append(request.name)
+            return await call(request)
+
+        await world.node("n1", cpu="300m")
+        await pod(world, "h", "100m", 300)
+        world.hook = hook
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        await asyncio.sleep(1)
+        return bindings, outcomes(world), world.scheduler.metrics()
+
+    bindings, said, metrics = play(story, **GATE, resize__generation="G4")
+
+    assert (bindings, said) == ([], ["fits"])
+    assert metrics['scheduler_pending_resize_pods{queue="waiting"}'] == 1
+
+
+def test_a_resize_taken_back_in_the_middle_of_its_evictions_spares_the_victims_left(play):
+    async def story(world):
+        async def hook(request, call):
+            if request.name == "v" and request.subresource == "status":
+                await resize_back.wait()
+            return await call(request)
+
+        resize_back = asyncio.Event()
+        await full_node(world)
+        world.hook = hook
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        await resize(world, "h", "100m", "100m", "")
+        await asyncio.sleep(1)
+        resize_back.set()
+        await asyncio.sleep(5)
+        return await world.get("v")
+
+    victim = play(story, **GATE)
+
+    assert "deletionTimestamp" not in victim["metadata"]
+
+
+@pytest.mark.parametrize(("generation", "is_kept"), [("G0", True), ("G1", False)])
+def test_early_generations_tell_on_the_pod_that_preemption_failed_and_the_second_takes_it_back(
+    play, generation, is_kept
+):
+    async def story(world):
+        await world.node("n1", cpu="300m")
+        await pod(world, "o", "200m", 300)
+        await pod(world, "h", "100m", 300)
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        await asyncio.sleep(1)
+        told = await world.get("h")
+        await resize(world, "h", "100m", "100m", "")
+        await asyncio.sleep(1)
+        return told, await world.get("h")
+
+    told, after = play(story, **GATE, resize__generation=generation)
+    condition = next(c for c in told["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+
+    assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
+    assert condition["message"] == "preemption on node 'n1' failed to free cpu needed for the resize"
+    assert ("ResizeUnschedulable" in conditions(after)) is is_kept
+
+
+def test_kep_5836_11_people_read_why_a_resize_waits(play):
+    async def story(world):
+        await full_node(world)
+        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
+        await world.admin.patch("nodes", Key("", "n1"), policy)
+        await resize(world, "h", "300m", "100m")
+        await asyncio.sleep(3)
+        return await world.notes("h"), await world.get("v")
+
+    notes, victim = play(story, **GATE)
+
+    text = "0/1 nodes are available: 1 node had resize preemption disabled."
+    assert ("Warning", "FailedScheduling", text) in notes
+    assert "deletionTimestamp" not in victim["metadata"]
+
+
+def test_without_the_gate_nothing_happens(play):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await asyncio.sleep(30)
+        return outcomes(world), await world.get("v")
+
+    said, victim = play(story)
+
+    assert said == []
+    assert "deletionTimestamp" not in victim["metadata"]
