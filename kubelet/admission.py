@@ -151,15 +151,9 @@ def admit(
 
 
 def predicates(
-    pod: KubeletPod,
-    requests: Amounts,
-    ledger: Ledger,
-    node: NodeFacts,
-    evicting: frozenset[WorkerKey],
-    *,
-    may_evict: bool = True,
+    pod: KubeletPod, requests: Amounts, ledger: Ledger, node: NodeFacts, evicting: frozenset[WorkerKey]
 ) -> Rejection | RoomNeeded | None:
-    """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
+    """Return the first failure of the predicate handler, or None (kubelet 5.2)."""
     if node.labels is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
     selected_os = pod.spec.node_selector.get("kubernetes.io/os")
@@ -172,18 +166,22 @@ def predicates(
         return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
     short = ledger.shortages(requests)
     failed = _first_mismatch(pod, ledger, node)
-    if short and failed is None and may_evict and is_critical(pod):
+    if short and failed is None and is_critical(pod):
         victims = _victims(pod, requests, ledger, evicting)
         if victims is not None:
             return RoomNeeded(victims)
     if short:
-        name = short[0]
-        return Rejection(
-            f"OutOf{name}",
-            f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
-            f"used: {ledger.used.get(name, 0)}, capacity: {ledger.allocatable.get(name, 0)}",
-        )
+        return out_of(short[0], requests, ledger)
     return failed
+
+
+def out_of(name: str, requests: Amounts, ledger: Ledger) -> Rejection:
+    """Return the rejection that says of which resource there is not enough."""
+    return Rejection(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
+        f"used: {ledger.used.get(name, 0)}, capacity: {ledger.allocatable.get(name, 0)}",
+    )
 
 
 def _first_mismatch(pod: KubeletPod, ledger: Ledger, node: NodeFacts) -> Rejection | None:

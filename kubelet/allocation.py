@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubelet.admission import Ledger, NodeFacts, RoomNeeded, predicates
+from kubelet.admission import Ledger, NodeFacts, RoomNeeded, out_of, predicates
 from kubelet.view import KubeletPod, WorkerKey, is_static
 from services.api.kinds.pod import Container, ResourceRequirements
 from services.api.podresources import Amounts, amounts, qos_class
@@ -118,8 +118,6 @@ class NodeRules(msgspec.Struct, frozen=True):
     """What of the node's definition bears on resizes."""
 
     has_static_cpus: bool = False
-    evicts: bool = True
-    """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
 
 
 def judge(
@@ -150,12 +148,12 @@ def judge(
                 f"Node didn't have enough capacity: {name}, requested: {requests[name]}, capacity: {capacity}",
                 "insufficient_node_allocatable",
             )
-    refused = predicates(desired, requests, others, node, evicting, may_evict=rules.evicts)
+    refused = predicates(desired, requests, others, node, evicting)
     match refused:
         case None:
             return Fits(requests)
         case RoomNeeded(victims=victims):
-            return Deferred(f"Waiting for {len(victims)} lower pods to leave", victims)
+            return Deferred(out_of(others.shortages(requests)[0], requests, others).message, victims)
         case _:
             return Deferred(refused.message)
 
