@@ -36,6 +36,7 @@ from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
 from scheduler.pod_terms import PodTerm, PodTerms, terms_of
 from scheduler.world import World
+from services.api.kinds.namespace import Namespace
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 
@@ -199,11 +200,12 @@ class InterPodAffinity:
     # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Pods come, go or change labels, or nodes come or change labels."""
+        """Pods or nodes come, go or change labels, or namespaces do; upstream forgets those, and nodes that go."""
         pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         return (
             Registration(ClusterEvent(POD, pods), self._after_pod),
-            Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._after_node),
+            Registration(ClusterEvent(NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL), self._after_node),
+            Registration(ClusterEvent("Namespace", Action.ADD | Action.UPDATE), _after_namespace),
         )
 
     def _after_pod(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
@@ -229,7 +231,11 @@ class InterPodAffinity:
             return Hint.QUEUE
         if old is not None and new is None and self._dislikes(old, pod):
             return Hint.QUEUE
-        return Hint.SKIP
+        # The last pod it wants may have gone: the first of its kind may go anywhere.
+        return _hint(joins(old) and not joins(new) and joins(pod.pod))
+
+    def _wants_itself(self, pod: PodInfo) -> bool:
+        return means_all(unrolled(pod.terms, self._world).required_affinity, pod.key.namespace, pod.metadata.labels)
 
     def _dislikes(self, other: Pod, pod: PodInfo) -> bool:
         labels = namespace_labels(self._world, pod.key.namespace)
@@ -239,14 +245,14 @@ class InterPodAffinity:
         )
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-        if new is None:
-            return Hint.SKIP
-        after = new.metadata.labels
+        after = new.metadata.labels if new is not None else {}
         wanted = [term.topology_key for term in pod.terms.required_affinity]
         if old is None:
             return _hint(all(key in after for key in wanted))
         before = old.metadata.labels
-        if any(key in after and before.get(key) != after[key] for key in wanted):
+        moved = [key for key in wanted if before.get(key) != after.get(key)]
+        # A pod that wants its like may be the first of its kind once those are in no domain any more.
+        if any(key in after for key in moved) or (moved and self._wants_itself(pod)):
             return Hint.QUEUE
         shunned = [term.topology_key for term in pod.terms.required_anti_affinity]
         if self._cache.index.term_count:
@@ -258,6 +264,12 @@ class InterPodAffinity:
 
 def _hint(is_helpful: bool) -> Hint:
     return Hint.QUEUE if is_helpful else Hint.SKIP
+
+
+def _after_namespace(pod: PodInfo, old: Namespace | None, new: Namespace | None) -> Hint:
+    """Selectors of namespaces, the pod's own or of others that know it, may mean other pods now."""
+    before, after = (each.metadata.labels if each is not None else {} for each in (old, new))
+    return _hint(before != after)
 
 
 def _has_place(pod: Pod) -> bool:

@@ -32,6 +32,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.node_selection import matches_required
 from scheduler.node_tree import ZONE
 from scheduler.pod_index import Grouping
 from scheduler.spreading.areas import Areas
@@ -207,6 +208,9 @@ class PodTopologySpread:
         if was_domain != is_domain:
             return Hint.QUEUE
         has_moved = any(old.metadata.labels.get(each.key) != new.metadata.labels.get(each.key) for each in constraints)
+        # A node that the pod's node affinity does not mean any more takes its domain with it; upstream forgets that.
+        honors_affinity = any(each.honors_affinity for each in constraints)
+        has_moved |= honors_affinity and matches_required(pod, old) != matches_required(pod, new)
         return _hint(is_domain and (has_moved or old.spec.taints != new.spec.taints))
 
 

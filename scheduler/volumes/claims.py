@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.framework.interface import Status, failed, unresolvable
+from scheduler.framework.interface import Status, unresolvable
 from scheduler.node_info import PodInfo
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.volumes.index import VolumeIndex
@@ -71,7 +71,7 @@ class ClaimReader:
         return self._world.get(StorageClass, Key("", name))
 
     def of_pod(self, pod: PodInfo) -> PodClaims | Status:
-        """Return the pod's claims, or why they cannot be used now: an unresolvable no, or an error."""
+        """Return the pod's claims, or why they cannot be used now: an unresolvable no."""
         found = PodClaims()
         immediate = False
         for volume in pod.spec.volumes:
@@ -88,8 +88,7 @@ class ClaimReader:
                 found.bound.append((claim, self.volume(claim.spec.volume_name)))
                 continue
             storage_class = self.storage_class(claim.storage_class) if claim.storage_class else None
-            if claim.storage_class and storage_class is None:
-                return failed(f'storageclass.storage.k8s.io "{claim.storage_class}" not found')
+            # Without its class a claim waits for nobody, as upstream reads it; the class's coming wakes the pod.
             if storage_class is None or not storage_class.is_waiting or claim.spec.volume_name:
                 immediate = True
             elif all(each.metadata.uid != claim.metadata.uid for each in found.waiting):

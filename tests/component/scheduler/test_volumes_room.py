@@ -342,17 +342,18 @@ def test_queue_17_a_hint_from_outside_is_followed_when_it_fits_and_cleared_after
     assert left == ""
 
 
-def test_a_claim_of_a_class_that_does_not_exist_is_the_schedulers_error_until_the_class_is_there(play):
+def test_a_pod_whose_claims_class_does_not_exist_is_rejected_once_and_woken_by_the_class(play):
     async def story(world):
         await two_zones(world)
         await start_controllers(world)
         await claim(world, storage_class="late")
         await world.pod("p", **mounts("data"))
         await world.until(lambda: world.said("sched.attempt", "p"))
-        first = world.said("sched.attempt", "p")[0].data
+        await asyncio.sleep(30.0)
+        attempts = [line.data for line in world.said("sched.attempt", "p")]
         await storage_class(world)
-        await world.until(world.bound("p"))
-        return first["outcome"], first["message"]
+        await world.until(world.bound("p"), limit_s=10.0)
+        return [(each["outcome"], each["plugins"], each["message"].partition(" no new")[0]) for each in attempts]
 
-    words = 'running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io "late" not found'
-    assert play(story) == ("error", words)
+    words = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    assert play(story) == [("unschedulable", ["VolumeBinding"], words)]

@@ -197,10 +197,10 @@ def test_a_claim_that_cannot_be_used_yet_ends_the_attempt_before_any_node(a, obj
     assert case.said == message
 
 
-def test_a_class_that_does_not_exist_is_an_error(a):
+def test_a_claim_of_a_class_that_does_not_exist_waits_for_no_consumer(a):
     case = Case(a, BINDING, claim())
-    assert case.begin(a.pod("p", volumes=mount("data"))) is Code.ERROR
-    assert case.said == 'storageclass.storage.k8s.io "late" not found'
+    assert case.begin(a.pod("p", volumes=mount("data"))) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert case.said == "pod has unbound immediate PersistentVolumeClaims"
 
 
 def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods(a):
