@@ -151,9 +151,15 @@ def admit(
 
 
 def predicates(
-    pod: KubeletPod, requests: Amounts, ledger: Ledger, node: NodeFacts, evicting: frozenset[WorkerKey]
+    pod: KubeletPod,
+    requests: Amounts,
+    ledger: Ledger,
+    node: NodeFacts,
+    evicting: frozenset[WorkerKey],
+    *,
+    may_evict: bool = True,
 ) -> Rejection | RoomNeeded | None:
-    """Return the first failure of the predicate handler, or None (kubelet 5.2)."""
+    """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
     if node.labels is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
     selected_os = pod.spec.node_selector.get("kubernetes.io/os")
@@ -166,7 +172,7 @@ def predicates(
         return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
     short = ledger.shortages(requests)
     failed = _first_mismatch(pod, ledger, node)
-    if short and failed is None and is_critical(pod):
+    if short and failed is None and may_evict and is_critical(pod):
         victims = _victims(pod, requests, ledger, evicting)
         if victims is not None:
             return RoomNeeded(victims)

@@ -118,6 +118,8 @@ class NodeRules(msgspec.Struct, frozen=True):
     """What of the node's definition bears on resizes."""
 
     has_static_cpus: bool = False
+    evicts: bool = True
+    """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
 
 
 def judge(
@@ -148,7 +150,7 @@ def judge(
                 f"Node didn't have enough capacity: {name}, requested: {requests[name]}, capacity: {capacity}",
                 "insufficient_node_allocatable",
             )
-    refused = predicates(desired, requests, others, node, evicting)
+    refused = predicates(desired, requests, others, node, evicting, may_evict=rules.evicts)
     match refused:
         case None:
             return Fits(requests)
