@@ -223,6 +223,22 @@ def _check_not_exempt(stored: Document, body: Document, ctx: WriteContext) -> No
         raise _unprocessable(stored, "Exempt", "the pod was created with its node and not bound by a scheduler")
 
 
+def _check_gang(stored: Document, body: Document, ctx: WriteContext) -> None:
+    """Check 10, too: a member of a group whose siblings run would break the gang (7.4, `unbind.gang=refuse`)."""
+    group = _group_of(stored)
+    if not group or ctx.switches.choice("unbind.gang") != "refuse":
+        return
+    for other in ctx.list("pods", stored["metadata"].get("namespace") or ""):
+        is_sibling = _group_of(other) == group and other["metadata"]["uid"] != stored["metadata"]["uid"]
+        if is_sibling and (other.get("status") or {}).get("phase") == "Running":
+            name = other["metadata"]["name"]
+            raise _unprocessable(stored, "Exempt", f"{name} of the same pod group {group} runs already")
+
+
+def _group_of(pod: Document) -> str:
+    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
 def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 11: it has not been sent around too often."""
     count, most = (stored.get("status") or {}).get("unbindCount") or 0, ctx.switches.integer("unbind.max_attempts")
@@ -309,6 +325,7 @@ _CHECKS: tuple[Callable[[Document, Document, WriteContext], None], ...] = (
     _check_pending,  # 8
     _check_not_started,  # 9
     _check_not_exempt,  # 10
+    _check_gang,  # 10
     _check_limit,  # 11
     _check_rate,  # 12
     _check_session,  # 13

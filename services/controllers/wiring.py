@@ -22,6 +22,7 @@ from services.controllers import (
     podgroup_protection,
     replicaset,
     taint_eviction,
+    unbind_storm,
     volume_protection,
 )
 from services.controllers.config import ControllersConfig
@@ -44,16 +45,18 @@ CONTROLLERS: dict[str, BuildController] = {
     "ephemeral-volume": ephemeral_volume.controller,
     "pod-unbind": pod_unbind.controller,
     "descheduler": descheduler.controller,
+    "unbind-storm": unbind_storm.controller,
 }
 _WANTED: dict[str, Callable[[Switches], bool]] = {
     "pod-unbind": lambda switches: switches.choice("unbind.api") == "condition",
     "descheduler": lambda switches: switches.flag("descheduler.enabled"),
+    "unbind-storm": lambda switches: switches.choice("kubelet.on_reject") in ("unbind", "defer-then-unbind"),
 }
 """Controllers that run with certain switches only: without them they would listen for nothing."""
 MANAGER = Identity("system:kube-controller-manager")
 """Whom the shared informers and the leader election act as."""
 IDENTITIES: tuple[Identity, ...] = (
-    *(controller_identity(name) for name in CONTROLLERS if name != "pod-unbind"),
+    *(controller_identity(name) for name in CONTROLLERS if name not in ("pod-unbind", "unbind-storm")),
     UNBINDER,
 )
 LEASE = "kube-controller-manager"

@@ -18,6 +18,7 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("pods_failed", "Pods failed", "{:.0f}"),
     ("failed_per_min", "Failed pods per minute", "{:.0f}"),
     ("pods_running_at_end", "Pods Running at the end", "{:.0f}"),
+    ("pods_disturbed", "Pods that ran and then failed", "{:.0f}"),
     ("unbinds", "Unbinds", "{:.0f}"),
     ("first_running_s", "First pod Running after", "{:.2f} s"),
     ("time_to_running_p50_s", "Time to Running, p50", "{:.2f} s"),

@@ -156,8 +156,9 @@ def measures(
 
     They are about the pods that controllers created, and count from the first of these: bare pods only set
     the scene. A story without such pods is measured over all pods. `started_s` is when the run began on
-    the log's clock. `status_missing_min` and `status_stale_min` are minutes of all pods together, until each is bound
-    (`verdicts`). `api_writes_per_running_pod` is None when none of the pods runs at the end.
+    the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
+    and `status_stale_min` are minutes of all pods together, until each is bound (`verdicts`).
+    `api_writes_per_running_pod` is None when none of the pods runs at the end.
     """
     owned = [p for p in history.pods.values() if p.is_owned]
     pods = owned or list(history.pods.values())
@@ -176,6 +177,7 @@ def measures(
         "pods_created": float(len(pods)),
         "pods_failed": float(len(failed)),
         "pods_running_at_end": float(len(running)),
+        "pods_disturbed": float(sum(p.running_s is not None and p.failed_s is not None for p in history.pods.values())),
         "unbinds": float(sum(p.unbinds for p in pods)),
         "failed_per_min": 60.0 * len(failed) / (duration_s - begun_s) if duration_s > begun_s else None,
         "first_running_s": first_running - begun_s if first_running is not None else None,

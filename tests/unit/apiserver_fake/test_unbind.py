@@ -433,3 +433,18 @@ def test_kubelet_unbinding_10_a_status_of_an_earlier_binding_to_the_same_node_is
 def test_kubelet_unbinding_4_6_without_the_gate_there_is_no_such_endpoint(world, bound, setting):
     world.switch(**setting)
     assert refusal(world, ask(bound)) == (404, "NotFound")
+
+
+def test_kubelet_unbinding_7_4_a_member_of_a_gang_whose_siblings_run_stays_where_that_is_chosen(world):
+    member = {"schedulingGroup": {"podGroupName": "gang"}}
+    for name in ("p", "sibling"):
+        world.pod(name, spec=member)
+        world.bind(name, "n1")
+    bound, sibling = world.get("pods", "p"), world.get("pods", "sibling")
+    world.switch(unbind__gang="refuse")
+    world.put("pods", {**sibling, "status": {**sibling["status"], "phase": "Running"}})
+
+    assert refusal(world, ask(bound)) == (422, "Exempt")
+
+    world.put("pods", sibling)
+    assert unbind(world)["status"]["unbindCount"] == 1
