@@ -104,18 +104,33 @@ class Ended(msgspec.Struct, frozen=True):
     finished_at: str
 
 
+class Pull:
+    """How far a container's image has come: when the first try was, when one last failed, and how long to wait then."""
+
+    __slots__ = ("backoff_s", "failed_s", "first_s", "is_done")
+
+    def __init__(self) -> None:
+        self.first_s: float | None = None
+        self.failed_s = self.backoff_s = 0.0
+        self.is_done = False
+
+
+_PRESENT = Pull()
+"""Of all containers whose image is on the node; nobody changes it."""
+
+
 class Container:
     """One container of one pod over all its restarts.
 
-    `state`: waiting, image, create, recording, running, backoff, exited. `due_s` is when the next thing
-    happens by itself; None: nothing will.
+    `state`: waiting, image, pulling, unpulled, create, recording, running, backoff, exited. `due_s` is when the next
+    thing happens by itself; None: nothing will.
     Invariant: `started_s` is set while recording and running; `ended` is set while exited and backoff.
     """
 
     __slots__ = (
         "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "former_end_s", "image",
-        "is_ready", "kind", "last", "name", "probes", "record_seq", "restarts", "script", "started_s", "state",
-        "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
+        "is_ready", "kind", "last", "name", "probes", "pull", "record_seq", "restarts", "script", "started_s",
+        "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
@@ -134,6 +149,7 @@ class Container:
         self.ended: Ended | None = None
         self.last: Ended | None = None
         self.record_seq = 0
+        self.pull = _PRESENT if not script.must_pull else Pull()
         self.stop_at_s: float | None = None
         self.stop_code = 0
         self.unhealthy = ""

@@ -14,7 +14,7 @@ from kubelet.fake_cri import EPHEMERAL, Container
 from kubelet.latency import PodLatency
 from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING, PodStatus, WallTimes
 from kubelet.view import KubeletPod, WorkerKey
-from kubelet.worker_actions import Action, Persist, Resized, Told
+from kubelet.worker_actions import Action, Persist, Reached, Resized, Told
 
 
 class ResizablePod(PodStatus):
@@ -171,6 +171,9 @@ class ResizablePod(PodStatus):
     def _persist(self) -> None:
         self._seq += 1
         self._out.append(Persist(self._seq))
+
+    def _reached(self, stage: str) -> None:
+        self._out.append(Reached(stage))
 
     def _tell(self, reason: str, message: str, event_type: str = "Normal") -> None:
         self._out.append(Told(reason, message, event_type))

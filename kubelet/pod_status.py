@@ -18,6 +18,7 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 STATUS_UNKNOWN = "ContainerStatusUnknown"
+_BETWEEN_RUNS = ("backoff", "image", "pulling", "unpulled", "create")
 
 
 class WallTimes:
@@ -130,7 +131,8 @@ class PodStatus:
         else:
             missing = [
                 c.name for c in self.containers
-                if c.kind in (INIT, SIDECAR) and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
+                if c.kind in (INIT, SIDECAR)
+                and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
             ]  # fmt: skip
             self._condition(
                 t, "Initialized", False, "ContainersNotInitialized",
@@ -245,7 +247,7 @@ class PodStatus:
                 state = {"running": {"startedAt": self._times.text(container.started_s)}}
             case "exited" if container.ended is not None:
                 state = {"terminated": _ended(container.ended)}
-            case "backoff":
+            case "backoff" | "unpulled":
                 state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
             case _:
                 state = {"waiting": {"reason": self._waiting_reason(container)}}
@@ -254,7 +256,7 @@ class PodStatus:
             text = "The container could not be located when the pod was terminated"
             state = {"terminated": {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text,
                                     "startedAt": None, "finishedAt": None}}  # fmt: skip
-        last = container.ended if container.state in ("backoff", "image", "create") else container.last
+        last = container.ended if container.state in _BETWEEN_RUNS else container.last
         made: Document = {
             "name": container.name,
             "state": state,

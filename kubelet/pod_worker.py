@@ -12,7 +12,7 @@ import msgspec
 
 from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
-from kubelet.pod_probing import ProbedPod
+from kubelet.pod_pulling import PullingPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
 from kubelet.probing import probes_of
 from kubelet.resource_managers import Allocation
@@ -21,7 +21,7 @@ from kubelet.script import script_of
 from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
-from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Poke, Reached
+from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Poke
 
 _POKE = Poke()
 REMOVED_GRACE_S = 1.0
@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(ProbedPod):
+class PodWorker(PullingPod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
@@ -181,7 +181,7 @@ class PodWorker(ProbedPod):
         self._stage_due = None
         for container in self.containers:
             match container.state:
-                case "image" | "create" | "waiting":
+                case "image" | "pulling" | "unpulled" | "create" | "waiting":
                     container.due_s = None
                     if container.ended is not None:
                         container.state = "exited"
@@ -234,13 +234,10 @@ class PodWorker(ProbedPod):
             (c for c in self.containers if c.due_s is not None), key=lambda c: c.due_s if c.due_s is not None else t
         )
         match container.state:
-            case "image":
-                self._tell(
-                    "Pulled",
-                    f'Container image "{container.image}" already present on machine and can be accessed by the pod',
-                )
-                self._reached(f"image {container.name}")
-                container.state, container.due_s = "create", t + self._draw("create", container)
+            case "image" | "pulling" | "unpulled":
+                if self._image_step(container, t):
+                    self.refresh(t)
+                    self._next_container(t)
             case "create":
                 self._created(container, t)
             case "running":
@@ -285,6 +282,8 @@ class PodWorker(ProbedPod):
                     self._begin(container, t)
                     return
                 case "exited" if container.kind != INIT or container.exit_code == 0:
+                    self._cursor += 1
+                case "unpulled" if container.kind == MAIN:
                     self._cursor += 1
                 case "running" | "backoff" if container.kind == MAIN or (
                     container.kind == SIDECAR and (container.probes is None or container.probes.is_started)
@@ -390,7 +389,7 @@ class PodWorker(ProbedPod):
         self._abandon_resize()
         self._settle_probes()
         for container in self.containers:
-            if container.state in ("image", "create", "backoff"):
+            if container.state in ("image", "pulling", "unpulled", "create", "backoff"):
                 container.due_s = None
                 container.state = "exited" if container.ended is not None else "waiting"
         self._stop_next(t)
@@ -467,6 +466,8 @@ class PodWorker(ProbedPod):
             if found is None:
                 continue
             container.restarts, container.created_total = found.restarts, found.restarts + 1
+            if container.script.must_pull:
+                container.pull.is_done = True
             status = reported.get(container.name)
             if status is not None and (gone := status.last_state.terminated):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
@@ -501,9 +502,6 @@ class PodWorker(ProbedPod):
         return self.advance(now)
 
     # --- what is asked for ---
-
-    def _reached(self, stage: str) -> None:
-        self._out.append(Reached(stage))
 
     def _flush(self, now: float) -> list[Action]:
         """Return what is asked for. A status is only worth a write where the machine has come to wait for

@@ -1,7 +1,8 @@
 """What an emulated container does once it runs, read from annotations or from its command. Pure.
 
 The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab.dev/run.<container>` for
-one (init containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or seconds:
+one (init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or
+seconds:
 
     forever                         run until told to stop (the default of main containers and sidecars)
     exit CODE [after D]             end with that code (the default of init containers: exit 0 after 0s)
@@ -12,6 +13,8 @@ one (init containers too). Clauses are separated by `;`, durations are `200ms`, 
     on SIGTERM exit CODE [after D]  how it ends when asked to (default: exit 0 after the stop latency)
     on SIGTERM ignore               it does not; SIGKILL ends it with 137
     prestop D                       the preStop hook takes D
+    pull D                          the image is not on the node yet, and takes D to pull
+    pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
     answer after D                  until D after the start every probe's connection is refused
     fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
                                     is answered with a failure, for so long (default: for ever)
@@ -66,6 +69,9 @@ class Script(msgspec.Struct, frozen=True):
     ignores_term: bool = False
     prestop_s: float = 0.0
     outages: tuple[Outage, ...] = ()
+    must_pull: bool = False
+    pull_s: float = 1.0
+    pull_fails_s: float = 0.0
 
     def is_ready(self, age_s: float) -> bool:
         """Return whether the container is ready so long after its start, as `ready` and `flap` tell it."""
@@ -160,6 +166,12 @@ def _clause(script: Script, clause: str) -> Script:
             return msgspec.structs.replace(script, term_exit_code=_code(code), term_after_s=_after(rest, clause))
         case ["prestop", delay]:
             return msgspec.structs.replace(script, prestop_s=duration_s(delay))
+        case ["pull", "fails"]:
+            return msgspec.structs.replace(script, must_pull=True, pull_fails_s=math.inf)
+        case ["pull", "fails", "for", length]:
+            return msgspec.structs.replace(script, must_pull=True, pull_fails_s=duration_s(length))
+        case ["pull", length]:
+            return msgspec.structs.replace(script, must_pull=True, pull_s=duration_s(length))
         case ["answer", "after", delay]:
             return _with_outage(script, Outage("", REFUSES, 0.0, duration_s(delay)))
         case [("fail" | "hang") as how, *rest]:

@@ -89,6 +89,7 @@ class KubeletContainer(Container, frozen=True):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
+    image_pull_policy: str = ""
 
 
 class KubeletPodSpec(PodSpec, frozen=True):
