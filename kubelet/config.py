@@ -181,6 +181,7 @@ class KubeletConfig(CommonConfig):
     crashloop_initial_s: float = setting(0.0, "first back-off of a container that ended, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container that ended, seconds; 0: Kubernetes' own")
     stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
+    stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:

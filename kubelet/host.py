@@ -81,7 +81,7 @@ class Host:
             start_fence=has_start_fence(seams.switches),
         )
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
-        self.seed, self.stages = seed, config.read_stages()
+        self.stages = config.read_stages()
         self.latency: LatencyModel = config.latency_model(seed)
         self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))

@@ -86,7 +86,7 @@ class StagePlayer:
             kubelet = self._node.kubelet
             kubelet.staging = Staging(
                 self._of_pods,
-                seed=self._host.seed,
+                seed=self._host.config.stages_seed,
                 times=self._host.times,
                 context=self._context,
                 new_ip=kubelet.new_ip,
@@ -123,7 +123,7 @@ class StagePlayer:
             return
         del status["conditions"]
         if self._life is None:
-            self._life = Life(self._of_node, Draws(self._host.seed, f"Node//{self._node.name}"))
+            self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
             self._host.set_timer(self._host.clock.now() + READ_PERIOD_S, self._node, "read-node")
 
     def seen_node(self, stored: Document) -> None:

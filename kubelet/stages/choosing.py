@@ -1,7 +1,8 @@
 """Which of the stages that match is next, and after which delay.
 
-Luck is a draw of the seed, the object's name and how many draws it had, so that one object more does not
-change the luck of the others, and a mesh of processes has the luck of its simulation. Pure.
+Luck is a draw of the seed, the object's name and how many stages it had, so that one object more does not
+change the luck of the others, a change that somebody else makes does not change one's own, and a mesh of
+processes has the luck of its simulation. Pure.
 Source: KWOK `Lifecycle.Match`, `Stage.Delay`.
 """
 
@@ -26,16 +27,17 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 
 @dataclass
 class Draws:
-    """The luck of one object."""
+    """The luck of one object. `turn`: how many stages it had; `count`: draws in this turn."""
 
     seed: int
     name: str
+    turn: int = 0
     count: int = 0
 
     def __call__(self) -> float:
         """Return the next number of [0, 1)."""
         self.count += 1
-        text = f"{self.seed}\0{self.name}\0{self.count}".encode()
+        text = f"{self.seed}\0{self.name}\0{self.turn}\0{self.count}".encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big") / (1 << 56)
 
 

@@ -46,6 +46,7 @@ class Life:
         if rv and rv == self._rv:
             return None
         self._rv = rv
+        self._draws.count = 0
         stage = choose(self._stages, document, self._draws)
         if stage is None:
             self._turn = None
@@ -66,6 +67,8 @@ class Life:
         self._is_playing = False
         newer, self._newer = self._newer, None
         turn = self._turn
+        if not is_lost:
+            self._draws.turn += 1
         if newer is not None and _version(newer) != self._rv:
             self._retry_s = RETRY_MIN_S
             return self.seen(newer, now, wall_s)

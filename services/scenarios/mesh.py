@@ -30,7 +30,7 @@ class MeshPlan:
 
     `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
-    `traced`: keep every span; it changes no decision, but costs time.
+    `traced`: keep every span; it changes no decision, but costs time. `stages`: files of KWOK Stages.
     """
 
     nodes: tuple[dict[str, object], ...] = ()
@@ -41,6 +41,7 @@ class MeshPlan:
     seed: int = 0
     traced: bool = False
     schedulers: Schedulers = field(default_factory=Schedulers)
+    stages: tuple[str, ...] = ()
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""

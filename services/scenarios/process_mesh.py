@@ -55,7 +55,11 @@ class ProcessMesh:
                 switches=plan.switches.assignments,
                 arguments={
                     "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
-                    "kubelet": [word for text in plan.latencies for word in ("--latency", text)],
+                    "kubelet": [
+                        *(word for text in plan.latencies for word in ("--latency", text)),
+                        *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
+                        *(("--stages-seed", str(plan.seed)) if plan.stages else ()),
+                    ],
                 },
                 identities=tuple(identities),
                 schedulers=plan.schedulers,

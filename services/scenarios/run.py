@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kubelet.config import NodeDefinition
+from kubelet.stages.document import StageError, load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
@@ -128,6 +129,10 @@ def plan_of(
                 nodes.append(definition)
             except ValueError as error:
                 raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
+    try:
+        load_stages(story.stages)
+    except StageError as error:
+        raise ScriptError(f"{story.path}: {error}") from None
     switches = Switches.parse(story.switches).replace(overrides or {})
     return MeshPlan(
         nodes=tuple(nodes),
@@ -137,6 +142,7 @@ def plan_of(
         traced=traced,
         engine=engine,
         schedulers=story.schedulers,
+        stages=story.stages,
     )
 
 

@@ -8,6 +8,7 @@
     schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
     scheduler second                      a scheduler beside it, for pods with that schedulerName
     scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the story
+    stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the story
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
@@ -25,7 +26,7 @@ from pathlib import PurePath
 from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
-SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config"})
+SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"})
 
 
 class ScriptError(ValueError):
@@ -68,6 +69,7 @@ class Story:
     steps: tuple[Step, ...]
     limit_s: float = 600.0
     schedulers: Schedulers = field(default_factory=Schedulers)
+    stages: tuple[str, ...] = ()
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -131,6 +133,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
     title, about = _comment_block(lines)
     switches: list[str] = []
     latencies: list[str] = []
+    stages: list[str] = []
     nodes: list[NodeLine] = []
     steps: list[Step] = []
     limit_s = 600.0
@@ -155,6 +158,10 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                     if not rest:
                         raise ValueError("want a file beside the story: scheduler-config two.yaml")
                     schedulers = replace(schedulers, config=str(PurePath(path).parent / rest))
+                case "stages":
+                    if not rest:
+                        raise ValueError("want files beside the story: stages pod-fast.yaml")
+                    stages += [str(PurePath(path).parent / word) for word in shlex.split(rest)]
                 case "limit":
                     limit_s = parse_duration(rest)
                 case "node" | "nodes":
@@ -184,7 +191,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
             seen[name] = declared.line
     return Story(
         PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
-        schedulers,
+        schedulers, tuple(stages),
     )  # fmt: skip
 
 

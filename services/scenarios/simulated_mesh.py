@@ -116,8 +116,9 @@ class SimMesh:
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
-                name=host, definitions=definitions, latency=self.plan.latencies, set=switches, health_port=-1
-            )
+                name=host, definitions=definitions, latency=self.plan.latencies, stages=self.plan.stages,
+                stages_seed=self.plan.seed, set=switches, health_port=-1,
+            )  # fmt: skip
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(_Process(f"kubelet/{host}", lambda seams, c=config: build_kubelet(c, seams), main))  # type: ignore[misc]
             self._host_of |= {str(node["name"]): host for node in nodes}

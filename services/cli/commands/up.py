@@ -34,6 +34,7 @@ Examples:
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
   keplab up --scheduler-config experiments/profiles/two.yaml
   keplab up --schedulers 2 --extra-scheduler second
+  keplab up --stages experiments/stages/pod-fast.yaml
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
@@ -55,6 +56,8 @@ Examples:
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")
 @set_option
 @click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
+@click.option("--stages", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated")  # fmt: skip
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="of the processes' log files")  # fmt: skip
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
@@ -71,6 +74,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     except ValueError as error:
         raise click.UsageError(f"--extra-scheduler: {error}") from None
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
+    _check_stages(given["stages"])
     return _detach(given) if given["detach"] else _attend(given)
 
 
@@ -92,6 +96,16 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
     return {f"h{i}": [next(rest) for _ in range(size)] for i, size in enumerate(block_sizes(len(found), hosts))}
 
 
+def _check_stages(paths: tuple[Path, ...]) -> None:
+    """Raise UsageError naming file, stage and path when a kubelet could not use these."""
+    from kubelet.stages.document import StageError, load_stages
+
+    try:
+        load_stages(str(path) for path in paths)
+    except StageError as error:
+        raise click.UsageError(f"--stages {error}") from None
+
+
 def _attend(given: dict[str, Any]) -> int:
     schedulers = Schedulers(
         given["schedulers"],
@@ -108,7 +122,12 @@ def _attend(given: dict[str, Any]) -> int:
         grpc_port=given["grpc_port"],
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
-        arguments={"kubelet": [text for latency in given["latency"] for text in ("--latency", latency)]},
+        arguments={
+            "kubelet": [
+                *(text for latency in given["latency"] for text in ("--latency", latency)),
+                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+            ]
+        },
         schedulers=schedulers,
     )
     return asyncio.run(_run(Supervisor(options), given["output"]))
@@ -179,6 +198,7 @@ def _detach(given: dict[str, Any]) -> int:
         ("--set", given["assignments"]),
         ("--latency", given["latency"]),
         ("--extra-scheduler", given["extra_schedulers"]),
+        ("--stages", [str(path.absolute()) for path in given["stages"]]),
     ):
         for text in texts:
             arguments += [flag, text]
