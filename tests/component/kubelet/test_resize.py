@@ -465,3 +465,15 @@ def test_a_kubelet_may_not_resize_and_may_tell_of_it(simulate):
         return answer.code
 
     assert simulate(story) == 403
+
+
+def test_what_somebody_else_says_of_a_resize_is_taken_back(simulate):
+    async def story(w):
+        await make(w, "p", {"cpu": "400m"})
+        await asyncio.sleep(1)
+        said = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+        body = {"status": {"conditions": [said]}}
+        await w.admin.patch("pods", Key("default", "p"), body, subresource="status", patch_type="strategic")
+        return await w.until_pod("p", lambda p: not conditions(p))
+
+    assert allocated(simulate(story)) == "400m"
