@@ -21,10 +21,12 @@ STEPS_MAX = 48
 BEFORE_S = 0.02
 """How long before the first message that is held back the diagram begins."""
 _MEETINGS = ("sched.bind_call", "kubelet.admit", "kubelet.reject", "kubelet.start", "kubelet.stop")
-_TOLD = (
-    "sched.attempt", "sched.nominate", "sched.victim", "kubelet.admit", "kubelet.reject", "kubelet.start",
-    "kubelet.stop", "kubelet.unbind_call", "claim.alloc", "claim.release", "fault.inject", "fault.heal", "proc.start",
+_UNTOLD = (
+    "sched.assume", "sched.bind_call", "sched.bind_result", "kubelet.session", "kubelet.checkpoint",
+    "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result",
 )  # fmt: skip
+"""What the messages themselves tell."""
+_FAULTS = ("fault.inject", "fault.heal")
 _ROOMS = ("scheduler", SERVER, "controllers", "kubelet")
 
 
@@ -53,7 +55,7 @@ def steps_of(run: Recording, broken: Break) -> list[Step]:
         if begin_s <= delivery.sent_s <= broken.at_s and _is_shown(delivery, names):
             found.extend(_message(delivery))
     for line in run.lines:
-        if begin_s <= line.mono_ns / 1e9 <= broken.at_s and line.ev in _TOLD and _tells_of(line, names):
+        if begin_s <= line.mono_ns / 1e9 <= broken.at_s and _is_told(line, names):
             found.append(Step(line.mono_ns / 1e9, NOTE, line.comp, line.comp, _note(line)))
     # What a message causes in the same instant stands below it, and what is sent on that account below that.
     found.sort(key=lambda step: (round(step.at_s, 6), _AT_ONCE.index(step.kind)))
@@ -86,8 +88,14 @@ def _is_shown(delivery: Delivery, names: frozenset[str]) -> bool:
     return room_of(delivery.receiver) in ("scheduler", "kubelet")
 
 
+def _is_told(line: Line, names: frozenset[str]) -> bool:
+    if line.ev in _FAULTS:
+        return True
+    return line.ev.startswith(("sched.", "kubelet.")) and line.ev not in _UNTOLD and _tells_of(line, names)
+
+
 def _tells_of(line: Line, names: frozenset[str]) -> bool:
-    return line.ev in ("fault.inject", "fault.heal") or (line.obj is not None and pathname(line.obj) in names)
+    return line.obj is not None and pathname(line.obj) in names
 
 
 def _message(delivery: Delivery) -> list[Step]:
@@ -176,7 +184,7 @@ def _width(steps: Sequence[Step], names: Sequence[str]) -> int:
 
 
 def _label(step: Step) -> str:
-    return f"{step.text} (held {held(step.held_s)})" if step.kind == ARRIVED else step.text
+    return f"held {held(step.held_s)}: {step.text}" if step.kind == ARRIVED else step.text
 
 
 def held(seconds: float) -> str:

@@ -87,14 +87,22 @@ def test_the_same_budget_finds_nothing_where_nothing_is_wrong(same_name):
 def test_exploring_twice_finds_the_same(same_name, monkeypatch):
     plant_a_bind_of_whatever_has_the_name(monkeypatch)
 
-    first, second = (explore(task(same_name, seeds=(0, 1))) for _ in range(2))
+    first, second = (explore(task(same_name, seeds=(0, 1), is_over_at_first=True)) for _ in range(2))
 
     assert [(f.broke, f.first, f.schedule, f.run.result.digest) for f in first.found] == [
         (f.broke, f.first, f.schedule, f.run.result.digest) for f in second.found
     ]
 
 
-def test_kep_5836_13_1_another_takes_the_room_that_was_freed():
+def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_room():
+    report = explore(task(str(RACES / "resized-room.txt"), "sched.victim", is_over_at_first=True))
+
+    (found,) = report.found
+    assert found.broke.objects == ("Pod default/a",)
+    assert len(found.schedule) == 1
+
+
+def test_kep_5836_13_6_another_scheduler_takes_the_room_that_was_freed():
     report = explore(task(FREED_ROOM, "ev=sched.bind_call,obj=p"))
 
     (found,) = report.found

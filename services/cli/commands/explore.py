@@ -152,7 +152,8 @@ def _written(path: Path, text: str) -> None:
 
 def _picture(found: Found) -> str:
     holds = "; ".join(f"{short(hold.delivery)} held {held(hold.held_s)}" for hold in found.schedule)
-    title = f"{Path(found.run.trial.scenario).stem}: {found.broke.broke} breaks"
+    story = load_story(found.run.trial.scenario)
+    title = f"{story.title or story.name}: {found.broke.broke or 'nothing'} breaks"
     return svg_diagram(steps_of(found.run, found.broke), title, holds or "undisturbed")
 
 

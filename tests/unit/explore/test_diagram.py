@@ -22,7 +22,7 @@ def test_a_held_message_stands_where_it_was_sent_and_where_it_arrived():
 
     assert lines[0].split() == ["story", "scheduler", "apiserver", "kubelet/h0"]
     assert "╌ create pods/p/binding ╌" in lines[2]
-    assert "create pods/p/binding (held 250 ms)" in lines[5]
+    assert "held 250 ms: create pods/p/binding" in lines[5]
     assert "▶" in lines[4]
     assert lines[6].startswith("   2.0000 s  ✗ I5: too much")
 
