@@ -10,7 +10,16 @@ import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from services.cli.live import console
-from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, set_option
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_NOT_STARTED,
+    EXIT_OK,
+    fail,
+    output_option,
+    print_json,
+    print_table,
+    set_option,
+)
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.exploring import Found, Report, Task, explore
 from services.explore.moments import Event, EventError, nameable, parse_event
@@ -97,6 +106,8 @@ def command(
         report = _explore(task, quiet=output == "json")
     except (ScriptError, EventError) as error:
         fail(str(error))
+    except RuntimeError as error:
+        fail(f"the story cannot be told: {error}", EXIT_NOT_STARTED)
     for number, found in enumerate(report.found):
         if save is not None:
             _written(_numbered(save, number), write_replay(replay_of(found, around)))
