@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from services.api.meta import Document
+from services.api.podresources import amounts
 
 
 def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
@@ -20,7 +21,41 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
                 found.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
+    for document in documents.get("pods", ()):
+        if why := _undecided(document):
+            found.append((_name(document), why))
     return found
+
+
+def _undecided(pod: Document) -> str:
+    """Return what is not told of a running pod's resize (KEP-1287), "" when it is done, waits or fails and says so."""
+    status = pod.get("status", {})
+    if status.get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
+        return ""
+    told = {c["type"]: c.get("reason", "") for c in status.get("conditions", ()) if c["type"].startswith("PodResize")}
+    desired = {each["name"]: each.get("resources") or {} for each in pod["spec"].get("containers", ())}
+    is_promised = is_done = is_as_desired = True
+    for each in status.get("containerStatuses", ()):
+        actual = each.get("resources")
+        if actual is None or "running" not in each.get("state", {}) or each["name"] not in desired:
+            continue
+        wanted, promised = desired[each["name"]], each.get("allocatedResources")
+        is_promised = is_promised and _is_equal(wanted.get("requests"), promised)
+        is_done = is_done and _is_equal(promised, actual.get("requests"))
+        is_as_desired = is_as_desired and all(
+            _is_equal(wanted.get(part), actual.get(part)) for part in ("requests", "limits")
+        )
+    if not is_promised and "PodResizePending" not in told:
+        return "asks for another size than its node has promised, and no condition says why"
+    if is_as_desired and "PodResizePending" in told:
+        return "has the size it asks for, and is said to wait for it"
+    if not is_done and told.get("PodResizeInProgress") != "Error":
+        return "runs with another size than was promised, and no error says why"
+    return ""
+
+
+def _is_equal(one: Mapping[str, str] | None, other: Mapping[str, str] | None) -> bool:
+    return one == other or amounts(one or {}) == amounts(other or {})
 
 
 def _name(document: Document) -> str:
