@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver_fake.container_restart_rules import check_restarts
 from apiserver_fake.pod_defaults import CONTAINER_LISTS
 from apiserver_fake.pod_placement_rules import check_affinity, check_spread, check_tolerations
 from apiserver_fake.resize_policy_rules import check_resize_policy
@@ -131,11 +132,7 @@ def _check_container(
         causes += plain_text(f"{at}.image", image)
     _check_one_of(container, "imagePullPolicy", ("Always", "IfNotPresent", "Never"), at, causes)
     _check_one_of(container, "terminationMessagePolicy", ("FallbackToLogsOnError", "File"), at, causes)
-    policy = container.get("restartPolicy")
-    if kind == "initContainers" and policy is not None:
-        _check_one_of(container, "restartPolicy", ("Always",), at, causes)
-    elif kind == "ephemeralContainers" and policy is not None:
-        causes.append(forbidden(f"{at}.restartPolicy", "may not be set for ephemeral containers"))
+    causes += check_restarts(container, at, kind)
     for index, variable in enumerate(container.get("env") or []):
         if not variable.get("name"):
             causes.append(required(f"{at}.env[{index}].name"))

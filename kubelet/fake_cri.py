@@ -15,7 +15,7 @@ from kubelet.allocation import NO_RESOURCES, PodResources
 from kubelet.probing import Probes
 from kubelet.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.script import Script
-from kubelet.view import WorkerKey
+from kubelet.view import RestartRule, WorkerKey
 from services.api.times import format_micro_time
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
@@ -129,8 +129,8 @@ class Container:
 
     __slots__ = (
         "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "former_end_s", "image",
-        "is_ready", "kind", "last", "name", "probes", "pull", "record_seq", "restarts", "script", "started_s",
-        "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
+        "is_ready", "kind", "last", "name", "policy", "probes", "pull", "record_seq", "restarts", "rules", "script",
+        "started_s", "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
@@ -146,6 +146,9 @@ class Container:
         """When the run before the present one ended."""
         self.exit_code = 0
         self.is_ready = False
+        self.policy = ""
+        """Its own restart policy; "": that of its pod."""
+        self.rules: tuple[RestartRule, ...] = ()
         self.ended: Ended | None = None
         self.last: Ended | None = None
         self.record_seq = 0

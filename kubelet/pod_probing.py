@@ -6,9 +6,10 @@ grace period if it has one, and what happens to it then is the restart policy's 
 
 from __future__ import annotations
 
-from kubelet.fake_cri import SIDECAR, Container
+from kubelet.fake_cri import Container
 from kubelet.latency import pod_seed
 from kubelet.pod_resizing import ResizablePod
+from kubelet.restarts import policy_of
 from services.api.kinds.pod import ContainerStatus
 
 
@@ -32,7 +33,7 @@ class ProbedPod(ResizablePod):
     def _condemn(self, container: Container, probe: str, t: float) -> None:
         assert container.probes is not None
         container.unhealthy = probe
-        comes_back = container.kind == SIDECAR or self.pod.spec.restart_policy != "Never"
+        comes_back = policy_of(container, self.pod.spec.restart_policy) != "Never"
         self._tell(
             "Killing",
             f"Container {container.name} failed {probe} probe{', will be restarted' if comes_back else ''}",

@@ -83,7 +83,9 @@ class PodWorker(PullingPod):
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
         script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
-        self.containers.append(Container(spec.name, kind, spec.image, script, probes_of(spec, script)))
+        container = Container(spec.name, kind, spec.image, script, probes_of(spec, script))
+        container.policy, container.rules = spec.restart_policy, spec.restart_policy_rules
+        self.containers.append(container)
 
     # --- what may happen to it ---
 

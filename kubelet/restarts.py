@@ -26,15 +26,23 @@ def crashloop_bounds(
     return min(initial_s or first_s, longest_s), longest_s
 
 
-def must_restart(container: Container, restart_policy: str, code: int) -> bool:
+def policy_of(container: Container, pod_policy: str) -> str:
+    """Return the restart policy of one container: its own, else its pod's (KEP-5307)."""
+    return "Always" if container.kind == SIDECAR else container.policy or pod_policy
+
+
+def must_restart(container: Container, pod_policy: str, code: int) -> bool:
     """Whether a container that ended with this exit code runs again; one that a probe ended did not end well."""
     if container.kind in (SIDECAR, EPHEMERAL):
         return container.kind == SIDECAR
+    policy = policy_of(container, pod_policy)
+    if any((code in rule.exit_codes.values) == (rule.exit_codes.operator == "In") for rule in container.rules):
+        return container.kind != INIT or code != 0
     if container.unhealthy:
-        return restart_policy != "Never"
+        return policy != "Never"
     if container.kind == INIT:
-        return code != 0 and restart_policy != "Never"
-    return restart_policy == "Always" or (restart_policy == "OnFailure" and code != 0)
+        return code != 0 and policy != "Never"
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
 def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: float, max_s: float) -> bool:

@@ -82,6 +82,20 @@ class Lifecycle(View, frozen=True):
     pre_stop: LifecycleHandler | None = None
 
 
+class ExitCodes(View, frozen=True):
+    """Exit codes: those in `values`, or all others."""
+
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+
+
+class RestartRule(View, frozen=True):
+    """A container that ends with such a code is restarted, whatever its policy says (KEP-5307)."""
+
+    action: str = "Restart"
+    exit_codes: ExitCodes = ExitCodes()
+
+
 class KubeletContainer(Container, frozen=True):
     """A container and what only a node looks at."""
 
@@ -90,6 +104,7 @@ class KubeletContainer(Container, frozen=True):
     liveness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     image_pull_policy: str = ""
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class KubeletPodSpec(PodSpec, frozen=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apiserver_fake import label_keys, pod_defaults, pod_rules, pod_update_rules
+from apiserver_fake.container_restart_rules import without_own_policies
 from apiserver_fake.rules import Cause, DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation import forbidden, invalid, metadata, plain_text, too_many, unsupported
 from services.api.errors import Forbidden
@@ -42,6 +43,8 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
         spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
     if not ctx.switches.flag("GenericWorkload"):
         spec.pop("schedulingGroup", None)
+    if not ctx.switches.flag("ContainerRestartRules"):
+        spec = without_own_policies(spec)
     _set_priority(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
