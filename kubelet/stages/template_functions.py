@@ -45,14 +45,19 @@ class Context(msgspec.Struct, frozen=True):
             "NodeName": lambda: self.node_name,
             "NodeIP": lambda: self.node_ip,
             "NodeIPWith": lambda _name: self.node_ip,
+            "NodeIPsWith": lambda _name: [self.node_ip],
             "NodePort": lambda: self.node_port,
             "PodIP": lambda: self.pod_ip,
-            "PodIPWith": lambda _node, host_network, *_pod: self.node_ip if is_true(host_network) else self.pod_ip,
+            "PodIPWith": self._pod_ip,
+            "PodIPsWith": lambda *pod: [self._pod_ip(*pod)],
             "NodeConditions": lambda: [
                 {"type": kind, "status": status, "reason": reason, "message": message}
                 for kind, status, reason, message in NODE_CONDITIONS
             ],
         }
+
+    def _pod_ip(self, _node: Any, host_network: Any, *_pod: Any) -> str:
+        return self.node_ip if is_true(host_network) else self.pod_ip
 
 
 def is_true(value: Any) -> bool:

@@ -283,3 +283,33 @@ def test_a_wrong_file_stops_the_process_before_it_begins(simulate, tmp_path):
 
     with pytest.raises(StartError, match=r"--stages .*none.yaml: No such file or directory"):
         simulate(story, stages=(str(tmp_path / "none.yaml"),))
+
+
+def test_the_general_stages_take_a_pod_with_init_containers_through_every_step(simulate):
+    init = [{"name": "setup", "image": "i"}, {"name": "side", "image": "s", "restartPolicy": "Always"}]
+
+    async def story(world):
+        await world.create("web", spec={"initContainers": init})
+        created = await world.until_pod("web", lambda p: p["status"].get("startTime"))
+        ready = await world.until_pod("web", phase("Running"))
+        await world.delete("web", 10)
+        await world.until_pod("web", gone)
+        await asyncio.sleep(1.0)
+        events = (await world.admin.list("events"))[0]
+        return created, ready, [x.data["stage"] for x in world.lines("kubelet.stage")], [
+            e["message"] for e in events if e["reason"] == "Killing"
+        ]  # fmt: skip
+
+    created, ready, names, killed = simulate(story, stages=(str(STAGES / "pod-general.yaml"),))
+
+    initialized = next(c for c in created["status"]["conditions"] if c["type"] == "Initialized")
+    assert initialized["message"] == "containers with incomplete status: [setup side]"
+    assert [c["state"] for c in created["status"]["containerStatuses"]] == [{"waiting": {"reason": "PodInitializing"}}]
+    assert [list(c["state"]) for c in ready["status"]["initContainerStatuses"]] == [["terminated"], ["running"]]
+    assert ready["status"]["podIPs"] == [{"ip": ready["status"]["podIP"]}]
+    assert ready["metadata"]["finalizers"] == ["kwok.x-k8s.io/fake"]
+    assert names == [
+        "pod-create", "pod-init-container-running", "pod-init-container-completed", "pod-ready",
+        "pod-remove-finalizer", "pod-delete",
+    ]  # fmt: skip
+    assert killed == ["Stopping container main"]

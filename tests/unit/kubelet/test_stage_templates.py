@@ -51,6 +51,7 @@ def fill(text, given=POD):
         ("{{ Now }} {{ NodeName }} {{ NodeIP }} {{ NodeIPWith .x }} {{ NodePort }} {{ Version }}",
          "2026-01-01T00:00:00Z n1 10.0.0.1 10.0.0.1 10250 v1"),
         ('{{ PodIPWith "n1" false "u" "p" "ns" }} {{ PodIPWith "n1" true "u" "p" "ns" }}', "10.64.0.2 10.0.0.1"),
+        ('{{ NodeIPsWith "n1" }}{{ range PodIPsWith "n1" false "u" "p" "ns" }}{{ . }}{{ end }}', "[10.0.0.1]10.64.0.2"),
         ("{{ `raw\\n` }}{{ \"tab\\t\\u0041\" }}", "raw\\ntab\tA"),
         ("{{ .metadata.labels }} {{ .spec.containers | len }}", "map[a:1 b:2] 2"),
         ("{{ range NodeConditions }}{{ .type }} {{ end }}",
