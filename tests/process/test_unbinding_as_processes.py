@@ -1,0 +1,18 @@
+"""Unbinding as processes: over gRPC, with real kills, in both forms."""
+
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, run_as_processes
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
+
+
+@pytest.mark.parametrize("name", ["killed-kubelet", "by-condition"])
+def test_unbinding_as_processes_comes_true_as_in_simulation(name, tmp_path):
+    result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
+
+    assert [] == [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
+    assert result.error == ""
