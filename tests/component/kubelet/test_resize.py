@@ -477,3 +477,26 @@ def test_what_somebody_else_says_of_a_resize_is_taken_back(simulate):
         return await w.until_pod("p", lambda p: not conditions(p))
 
     assert allocated(simulate(story)) == "400m"
+
+
+def test_a_sidecar_gives_what_the_main_container_takes(simulate):
+    async def story(w):
+        side = {
+            "name": "side", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "600m"}},
+        }  # fmt: skip
+        await make(w, "p", {"cpu": "400m"}, spec={"initContainers": [side]})
+        body = {
+            "spec": {
+                "initContainers": [{"name": "side", "resources": {"requests": {"cpu": "100m"}}}],
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "900m"}}}],
+            }
+        }
+        await w.admin.patch("pods", Key("default", "p"), body, subresource="resize", patch_type="strategic")
+        return await w.until_pod("p", done("900m"))
+
+    pod = simulate(story, nodes=ONE_CPU)
+
+    [side] = pod["status"]["initContainerStatuses"]
+    assert side["resources"] == {"requests": {"cpu": "100m"}}
+    assert side["allocatedResources"] == {"cpu": "100m"}
+    assert side["restartCount"] == status(pod)["restartCount"] == 0
