@@ -215,7 +215,10 @@ class Elector:
             return ""
         except (Conflict, NotFound):
             # Somebody else wrote, or an earlier renewal of ours took effect unnoticed: look.
-            found = await self._client.get(LEASES, self.lease)
+            try:
+                found = await self._client.get(LEASES, self.lease)
+            except NotFound:
+                return "it was deleted"  # and whoever comes first makes it anew
             spec = found.get("spec") or {}
             if spec.get("holderIdentity") != self.holder or spec.get("leaseTransitions") != self.transitions:
                 return f"held by {spec.get('holderIdentity')!r} with {spec.get('leaseTransitions')} transitions"

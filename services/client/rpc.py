@@ -9,7 +9,7 @@ guess. What had not been sent yet waits for the next connection, within its dead
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -21,6 +21,8 @@ from services.client.channel import Link
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
 from services.telemetry import logs
+
+CANCEL_AGAIN_S = 0.1
 
 _log = logs.get()
 
@@ -134,10 +136,21 @@ class RpcTransport:
     async def close(self) -> None:
         """End both streams; whoever still waits is cancelled by its own owner."""
         self._calls.stop_sweeping()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         await self._link.channel.close()
+
+
+async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel the tasks until they are done.
+
+    Once is not enough: a group of tasks that is failing already tells of the failure alone, up to Python 3.12, and a
+    stream that keeps itself up would go on.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
 
 
 def _report(task: asyncio.Task[None]) -> None:

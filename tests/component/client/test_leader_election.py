@@ -113,6 +113,23 @@ def test_the_second_candidate_leads_once_the_silent_leaders_lease_ran_out_and_th
     assert 7.0 < given_up <= 10.1 < 12.0 < taken <= 15 + 2.4
 
 
+def test_a_leader_whose_lease_is_deleted_says_so_and_ends_at_once():
+    async def story(house, group):
+        first = house.candidate("a")
+        await first.acquire()
+        holding = asyncio.create_task(first.hold())
+        await asyncio.sleep(5.0)
+        await house.admin.delete(LEASES, SEAT)
+        deleted_at = house.clock.now()
+        lost = await ended(holding)
+        return lost, house.clock.now() - deleted_at
+
+    lost, took = play(story)
+
+    assert (type(lost), str(lost)) == (LeadershipLost, "lease kube-system/seat: it was deleted")
+    assert took <= 2.5
+
+
 def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
     async def story(house, group):
         first, second = house.candidate("a"), house.candidate("b")
