@@ -55,6 +55,8 @@ class Configured:
         `named`: plugins besides those of the folder and of installed packages, as `--plugin` gives them.
         """
         if not self.path:
+            if named:
+                raise StartError(f"--plugin {named[0]}: nothing turns it on: name it in a --config")
             return []
         try:
             return make_profiles(self.configuration, known_plugins(named), defaults(handle.switches), handle)

@@ -56,11 +56,12 @@ class Switch:
             try:
                 number = type(self.default)(text)
             except ValueError:
-                raise ValueError(f"want a {self.type}") from None
+                raise ValueError(f"want {'an' if self.type == 'integer' else 'a'} {self.type}") from None
             if (self.minimum is not None and number < self.minimum) or (
                 self.maximum is not None and number > self.maximum
             ):
-                raise ValueError(f"want {self.minimum} to {self.maximum}")
+                bounds = f"{self.minimum} to {self.maximum}" if self.maximum is not None else f"{self.minimum} or more"
+                raise ValueError(f"want {bounds}")
             return number
         if self.values and text not in self.values:
             raise ValueError(f"want one of {', '.join(self.values)}")

@@ -3,9 +3,12 @@
 import pytest
 
 from scheduler.configuration.document import KubeSchedulerConfiguration, as_json
+from scheduler.configuration.file import Configured
 from scheduler.configuration.reading import ConfigurationError, completed, read
 from scheduler.configuration.validation import problems
 from services.api.duration import Duration
+from services.api.switches import Switches
+from services.runtime.config import StartError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -294,3 +297,9 @@ def test_two_zeros_leave_preemption_without_candidates():
 
     assert 2 == len(found)
     assert all("cannot be zero at the same time as" in problem for problem in found)
+
+
+def test_a_plugin_that_no_configuration_can_turn_on_is_an_error_not_ignored():
+    with pytest.raises(StartError) as refused:
+        Configured(Switches()).profiles(("example.plugin:PLUGIN",), None)
+    assert refused.value.message == "--plugin example.plugin:PLUGIN: nothing turns it on: name it in a --config"
