@@ -64,6 +64,12 @@ class Explainer:
         if queued is None and live is not None and not live.spec.node_name and not found["message"]:
             condition = find_condition(live.status.conditions, "PodScheduled")
             found["message"] = condition.message if condition is not None else ""
+        if queued is not None and queued.pool is Pool.GATED:
+            runner = hearts.profiles.of(queued.info).runner
+            found["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message
+        if live is not None and not live.spec.node_name and live.spec.scheduler_name not in hearts.profiles:
+            found["message"] = (f"it waits for the scheduler {live.spec.scheduler_name!r}; "
+                                f"this one is {', '.join(hearts.profiles.names)}")  # fmt: skip
         found["nominated_node"] = hearts.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
         if self._recording is not None:

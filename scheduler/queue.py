@@ -147,7 +147,7 @@ class SchedulingQueue:
     def wakes_on(self, queued: QueuedPod) -> list[str]:
         """Return the events that may wake the pod, as `Plugin: Resource/Action`."""
         return [
-            f"{plugin}: {r.event.resource}/{r.event.action.name or r.event.action}"
+            f"{plugin}: {r.event.resource}/{r.event.action.words}"
             for plugin in sorted(queued.rejectors)
             for r in self._hints.registered(queued, plugin)
         ]

@@ -48,6 +48,14 @@ class Action(IntFlag):
     )
     ALL = ADD | DELETE | UPDATE
 
+    @property
+    def words(self) -> str:
+        """What people are told: every kind of update together is `UPDATE`."""
+        if self == Action.ALL or Action.UPDATE not in self:
+            return self.name or str(self)
+        rest = self & ~Action.UPDATE
+        return f"{rest.name}|UPDATE" if rest else "UPDATE"
+
 
 ASSIGNED_POD = "AssignedPod"
 UNSCHEDULED_POD = "UnscheduledPod"

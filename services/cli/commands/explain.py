@@ -106,6 +106,12 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} s"
 
 
+def _by_time(found: dict[str, Any]) -> str:
+    if found["next_attempt_in_s"] is not None:
+        return f"next by time alone in {_seconds(found['next_attempt_in_s'])}"
+    return "never by time alone" if found["pool"] == "gated" else "its turn is to come"
+
+
 def _show_pod(found: dict[str, Any]) -> None:
     pool, node = found["pool"], found["node"]
     if node:
@@ -113,7 +119,7 @@ def _show_pod(found: dict[str, Any]) -> None:
     elif pool:
         click.echo(
             f"pod {found['pod']} has no node: {pool} for {_seconds(found['pool_since_s'])}, "
-            f"{found['attempts']} attempts, next by time alone in {_seconds(found['next_attempt_in_s'])}"
+            f"{found['attempts']} attempts, {_by_time(found)}"
         )
     else:
         gone = "has no node and waits nowhere" if found["exists"] else "is gone"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from scheduler.framework.events import Action
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.meta import Key
 from services.api.wire import Response
@@ -395,3 +396,21 @@ def test_scheduler_queue_and_cycles_17_a_nomination_that_does_not_fit_is_cleared
     pod = play(story)
 
     assert not pod["status"].get("nominatedNodeName")
+
+
+def test_a_pod_of_another_scheduler_is_explained_with_whom_it_waits_for(play):
+    async def story(world):
+        await world.pod("strange", schedulerName="nobody")
+        await asyncio.sleep(0.2)
+        return world.scheduler.explainer.pod(Key("default", "strange"))
+
+    found = play(story)
+    assert (found["pool"], found["message"]) == (
+        "", "it waits for the scheduler 'nobody'; this one is default-scheduler"
+    )  # fmt: skip
+
+
+def test_actions_are_told_in_few_words():
+    assert [action.words for action in (Action.ADD, Action.ALL, Action.UPDATE, Action.ADD | Action.UPDATE)] == [
+        "ADD", "ALL", "UPDATE", "ADD|UPDATE",
+    ]  # fmt: skip

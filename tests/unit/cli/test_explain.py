@@ -62,6 +62,17 @@ def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, story)
     assert found["final"]["n1"] == sum(weights[p] * of["n1"] for p, of in found["scores"].items())
 
 
+def test_a_gated_pod_is_explained_with_what_its_gate_says(printed, tmp_path):
+    story = tmp_path / "gated.txt"
+    story.write_text("# One that nobody tries\nlimit 20s\nnodes n1 cpu=4\npod p gates=example.com/g\nwait 2s\n")
+    _, out, _ = printed("explain", "pod/p", "--run", str(story))
+
+    assert "never by time alone" in out
+    assert "gated by: SchedulingGates" in out
+    assert "message: " in out
+    assert "scheduling gates" in out
+
+
 def test_the_queue_is_listed_pool_by_pool(printed, story):
     code, out, _ = printed("explain", "scheduler/queue", "--run", story, "-o", "json")
     found = json.loads(out)
