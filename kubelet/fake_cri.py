@@ -129,8 +129,9 @@ class Container:
 
     __slots__ = (
         "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "former_end_s", "image",
-        "is_ready", "kind", "last", "name", "policy", "probes", "pull", "record_seq", "restarts", "rules", "script",
-        "started_s", "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
+        "is_ready", "kind", "last", "name", "oom_at_s", "policy", "probes", "pull", "record_seq", "restarts",
+        "rules", "script", "started_s", "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message",
+        "waiting_reason",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
@@ -153,6 +154,8 @@ class Container:
         self.last: Ended | None = None
         self.record_seq = 0
         self.pull = _PRESENT if not script.must_pull else Pull()
+        self.oom_at_s: float | None = None
+        """When it will use more memory than it may."""
         self.stop_at_s: float | None = None
         self.stop_code = 0
         self.unhealthy = ""
@@ -178,7 +181,7 @@ class Container:
     def run(self, started_s: float) -> None:
         """Be running since `started_s`."""
         self.state = "running"
-        self.started_s = started_s
+        self.started_s, self.oom_at_s = started_s, None
         self.waiting_reason = self.waiting_message = self.unhealthy = ""
         if self.probes is not None:
             self.probes.run(started_s)
@@ -188,6 +191,9 @@ class Container:
         """Return when, with which code and why its process ends, as far as is known now."""
         natural = self.script.exit_after_s
         own = None if natural is None else self.started_s + natural
+        oom = self.oom_at_s
+        if oom is not None and (own is None or oom < own) and (self.stop_at_s is None or oom < self.stop_at_s):
+            return oom, SIGKILL_EXIT, "OOMKilled"
         if self.stop_at_s is not None and (own is None or self.stop_at_s < own):
             return self.stop_at_s, self.stop_code, ""
         if own is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
-from kubelet.pod_pulling import PullingPod
+from kubelet.pod_memory import MeasuredPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
 from kubelet.probing import probes_of
 from kubelet.resource_managers import Allocation
@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(PullingPod):
+class PodWorker(MeasuredPod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
@@ -72,6 +72,7 @@ class PodWorker(PullingPod):
         self._stage_due: float | None = now + latency.of("worker")
         self._start_acked = not policy.start_fence
         self._cursor = 0
+        self._measured_for = None
         for spec in pod.spec.init_containers:
             kind = SIDECAR if spec.restart_policy == "Always" else INIT
             self._add(spec, kind)
@@ -142,6 +143,7 @@ class PodWorker(PullingPod):
             if all(c.name != spec.name for c in self.containers):
                 self._add(spec, EPHEMERAL)
         self._begin_guests(now)
+        self._measured_for = None  # annotations may have changed
         self.refresh(now)
         if self.actuation.stage == "failed":
             # Whatever changed, the pod is synced again.
@@ -320,6 +322,7 @@ class PodWorker(PullingPod):
             self.ever_started = True
             self._out.append(LogStart(container.name))
         container.run(container.started_s)
+        self._measure_one(container, container.started_s)
         self._tell("Started", f"Started container {container.name}")
         self._reached(f"create {container.name}")
         if self.state == "starting" and container.kind == MAIN:
@@ -333,6 +336,7 @@ class PodWorker(PullingPod):
     # --- running, restarting (kubelet 1, 3.3) ---
 
     def _running_step(self, container: Container, t: float) -> None:
+        self._measure(t)
         end = container.exit_at()
         if end is not None and end[0] <= t:
             self._exited(container, t, end[1], end[2])
@@ -476,7 +480,9 @@ class PodWorker(PullingPod):
             container.run(found.started_s)
             if found.exit_code >= 0:
                 container.end(found.finished_s, found.exit_code, "", self._times.text)
-            elif container.probes is not None:
+                continue
+            self._measure_one(container, container.started_s)
+            if container.probes is not None:
                 self._resume_probes(container, status, self.node, now)
         self.ever_started = bool(recorded)
         self.has_ip = True
@@ -509,6 +515,7 @@ class PodWorker(PullingPod):
         """Return what is asked for. A status is only worth a write where the machine has come to wait for
         time to pass: what follows at once is written with what it leads to.
         """
+        self._measure(now)
         out, self._out = self._out, []
         if self.state == "stopped":
             return out

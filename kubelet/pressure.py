@@ -75,7 +75,7 @@ class NodePressure:
 
 
 def _is_told(pod: KubeletPod) -> bool:
-    return any(name.startswith((usage.ANNOTATION, MEMORY_ANNOTATION)) for name in pod.metadata.annotations)
+    return usage.is_told(pod) or any(name.startswith(MEMORY_ANNOTATION) for name in pod.metadata.annotations)
 
 
 def _use(worker: PodWorker, now: float) -> PodUse:

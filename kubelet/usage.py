@@ -8,7 +8,7 @@ are separated by `;`, ages are counted from the container's start, quantities ar
     memory 4Gi by 5m         grows evenly from what the clause before says to that, reached at 5 m
 
 Resources are memory, ephemeral-storage, inodes and pids; a node's own use (`usage` of its definition, ages counted
-from the kubelet's start) has imagefs too.
+from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended (OOMKilled).
 """
 
 from __future__ import annotations
@@ -51,6 +51,20 @@ def value_at(points: tuple[Point, ...], age_s: float) -> int:
     return value
 
 
+def next_above_s(points: tuple[Point, ...], limit: int, age_s: float) -> float | None:
+    """Return the first age, not before `age_s`, from which more than `limit` is used; None: never."""
+    if value_at(points, age_s) > limit:
+        return age_s
+    since, value = 0.0, 0
+    for point in points:
+        if point.age_s > age_s and point.value > limit:
+            if not point.is_reached_evenly:
+                return point.age_s
+            return since + (point.age_s - since) * (limit - value) / (point.value - value)
+        since, value = point.age_s, point.value
+    return None
+
+
 @lru_cache(maxsize=1024)
 def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
     """Return the curves `text` describes. Raises: ValueError naming the clause."""
@@ -86,11 +100,20 @@ def _age(text: str, clause: str) -> float:
         raise ValueError(f"usage {clause!r}: {error}") from None
 
 
-def used(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:
-    """Return what a container that runs for so long uses, by resource; what cannot be read is not used."""
+def is_told(pod: KubeletPod) -> bool:
+    """Whether the pod has curves."""
+    return any(name.startswith(ANNOTATION) for name in pod.metadata.annotations)
+
+
+def curves(pod: KubeletPod, container: str) -> Curves:
+    """Return the curves of one container; what cannot be read is not used."""
     annotations = pod.metadata.annotations
-    text = annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, "")
     try:
-        return {name: value_at(points, age_s) for name, points in parse_curves(text).items()}
+        return parse_curves(annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, ""))
     except ValueError:
         return {}
+
+
+def used(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:
+    """Return what a container that runs for so long uses, by resource."""
+    return {name: value_at(points, age_s) for name, points in curves(pod, container).items()}

@@ -18,7 +18,7 @@ def annotated(usage):
 def test_kubelet_section_7_the_greediest_pod_is_evicted_and_the_node_says_why(simulate):
     async def story(w):
         await w.create("calm", **annotated("memory 50Mi"))
-        await w.create("greedy", **annotated("memory 100Mi; memory 6Gi by 60s"))
+        await w.create("greedy", cpu="", **annotated("memory 100Mi; memory 6Gi by 60s"))
         evicted = await w.until_pod("greedy", lambda p: p["status"]["phase"] == "Failed", 120)
         node = await w.admin.get("nodes", Key("", "n1"))
         await w.create("late", cpu="")
