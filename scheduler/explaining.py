@@ -93,8 +93,8 @@ class Explainer:
         }
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
-        if queued is None:
-            return []
+        if queued is None or queued.info.spec.node_name:
+            return []  # who has a node waits for room on it: no other shape of the pod is asked for
         hearts = self._hearts
         filters = Filters(hearts.profiles.of(queued.info).runner, hearts.cache, hearts.queue.nominator, self._now())
         # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.

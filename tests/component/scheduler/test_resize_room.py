@@ -179,6 +179,20 @@ def test_kep_5836_11_people_read_why_a_resize_waits(play):
     assert "deletionTimestamp" not in victim["metadata"]
 
 
+def test_explain_says_whom_a_resize_evicts_and_why(play):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await world.until(is_going(world, "v"))
+        return world.scheduler.explainer.pod(Key("default", "h"))
+
+    found = play(story, **GATE)
+
+    assert (found["outcome"], found["node"], found["victims"]) == ("unschedulable", "n1", ["default/v"])
+    assert found["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert (found["pool"], found["would_fit_if"]) == ("unschedulable", [])
+
+
 def test_without_the_gate_nothing_happens(play):
     async def story(world):
         await full_node(world)
