@@ -85,6 +85,7 @@ def test_a_condemned_container_gets_the_probes_own_grace_period(a_pod):
     probe = {"periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 3}
     life = Life(probed(a_pod, "on SIGTERM ignore; fail liveness after 10s", liveness=probe)).run(12.9)
     assert life.container()["restartCount"] == 0
+    assert [t for t, _ in unhealthy(life)] == [10]  # not asked again before there is a new run
 
     life.run(13.1)
 
