@@ -414,6 +414,7 @@ class Agent:
                 await self._write_status(write)
         finally:
             self._is_writing = False
+        self.drain()  # what turned out to be known already may have been waited for: a delete, a start
 
     def _spend_token(self) -> float:
         """Take one token of the write rate; return how long to wait for it."""

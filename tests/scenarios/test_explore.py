@@ -14,6 +14,7 @@ from services.client.client import Client, encode
 from services.explore.exploring import Task, explore
 from services.explore.moments import parse_event
 from services.explore.replay import read_replay, replay_of, replayed, write_replay
+from services.explore.schedules import Hold
 from services.explore.trial import Trial, record
 from services.scenarios.run import load_story, simulate
 
@@ -114,6 +115,17 @@ def test_one_scheduler_gives_the_freed_room_to_nobody_else():
     report = explore(task(str(RACES / "one-scheduler.txt"), "ev=sched.bind_call,obj=p"))
 
     assert report.found == []
+
+
+def test_a_finished_pod_is_deleted_at_once_though_nothing_else_happens_on_its_node():
+    # The end of v is in the API by an answer and a watch event together; there is nothing left to write, nor to wake.
+    late = Hold("scheduler > create pods/default/p/binding #1", 0.4)
+
+    run = record(Trial(str(RACES / "one-scheduler.txt"), 0, (), (late,)))
+
+    stopped_s = next(line.mono_ns / 1e9 for line in run.lines if line.ev == "kubelet.stop")
+    deleted_s = next(d.sent_s for d in run.deliveries if "kubelet/h0 > delete pods/default/v #1" in d.names)
+    assert deleted_s - stopped_s < 0.01
 
 
 @pytest.mark.parametrize("story", ["preemption/basic", "crashes/power-cut", "several-schedulers/same-name"])
