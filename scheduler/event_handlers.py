@@ -125,7 +125,12 @@ class EventHandlers:
         info = PodInfo(new)
         state = self._cache.pods.get(info.uid)
         if new.spec.node_name:
-            return self._assigned(info, state, now, traceparent)
+            effects = self._assigned(info, state, now, traceparent)
+            expected = old.status.nominated_node_name if old is not None and not old.spec.node_name else ""
+            if expected not in ("", new.spec.node_name):
+                # It went elsewhere; what was kept for it is free.
+                self._room_for_lesser(info, expected, now)
+            return effects
         if state is None:
             return self._waiting(info, old, now, traceparent)
         return self._unassigned(info, state, now, traceparent)

@@ -183,7 +183,8 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
-            self.transitions = 0
+            # Somebody deleted it; whoever led before must not outrank us, so the count goes on.
+            self.transitions = self._seat.seen[2] + 1 if self._seat.seen is not None else 0
             document = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",

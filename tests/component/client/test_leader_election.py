@@ -130,6 +130,26 @@ def test_a_leader_whose_lease_is_deleted_says_so_and_ends_at_once():
     assert took <= 2.5
 
 
+def test_who_makes_a_deleted_lease_anew_goes_on_counting_and_outranks_the_leader_before():
+    async def story(house, group):
+        first, second = house.candidate("a"), house.candidate("b")
+        await first.acquire()
+        holding = asyncio.create_task(first.hold())
+        waiting = asyncio.create_task(second.acquire())
+        await asyncio.sleep(5.0)
+        before = first.transitions
+        profile = house.network.profile("a")
+        profile.requests_cut = profile.replies_cut = True
+        await house.admin.delete(LEASES, SEAT)
+        await waiting
+        await ended(holding)
+        return before, second.transitions
+
+    before, after = play(story)
+
+    assert after > before
+
+
 def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
     async def story(house, group):
         first, second = house.candidate("a"), house.candidate("b")

@@ -202,3 +202,17 @@ def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_nobody_pops(heart
 
     assert len(world.queue._active) < 100
     assert [world.queue.pop(2.0).key.name for _ in range(2)] == ["first", "last"]
+
+
+def test_a_pod_bound_elsewhere_than_nominated_leaves_its_room_to_lesser_ones(heart, a):
+    world = heart().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="1")).pods(a.pod("x", cpu="1", node="n2"))
+    high = a.pod("high", cpu="2", priority=10, nominated="n1", scheduler_name="another")
+    world.queue.nominator.set(PodInfo(high), "n1")
+    world.pods(a.pod("low", cpu="1"))
+    assert world.attempt(1.0) == "low!"
+
+    world.queue.nominator.remove("high")
+    elsewhere = a.pod("high", cpu="2", priority=10, nominated="n1", node="n9", rv=2, scheduler_name="another")
+    world.handlers.on_pod(high, elsewhere, 30.0)
+
+    assert world.attempt(60.0) == "low->n1"
