@@ -106,8 +106,8 @@ REGISTER: tuple[Switch, ...] = (
            f"{_UNBIND} 4.6"),
     Switch("unbind.storm_taint", False, "a node that gives back too much takes nothing new for five minutes",
            f"{_UNBIND} 9"),
-    Switch("unbind.gang", "member", "whether a member of a pod group is given back whose siblings run", f"{_UNBIND} 7.4",
-           ("member", "refuse")),
+    Switch("unbind.gang", "member", "whether a member of a pod group is given back whose siblings run",
+           f"{_UNBIND} 7.4", ("member", "refuse")),
     Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11",
            ("exempt", "fail", "allow")),
     Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", minimum=0.0),
@@ -122,8 +122,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3", minimum=0.0),
     Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0),
     Switch("numa_scheduler", "none",
-           "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, these with every zone charged "
-           "for pods they lack, or all at once", f"{_UNBIND} 1.1", ("none", "nrt_stale", "nrt_overreserve", "oracle")),
+           "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, these with every zone "
+           "charged for pods they lack, or all at once", f"{_UNBIND} 1.1", ("none", "nrt_stale", "nrt_overreserve", "oracle")),
     Switch("nrt.refresh_s", 10.0, "how often a kubelet reports its NUMA nodes (not with numa_scheduler=oracle)",
            f"{_UNBIND} 1.1", minimum=0.1),
     Switch("exclusion.scope", "pod", "whom a node that gave a pod back is closed to: the pod, or all of its signature",

@@ -20,7 +20,7 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"host", "journal", "loops", "topology_reporting", "stage_playing"},
+    "kubelet": {"host", "journal", "loops", "stage_playing", "topology_reporting"},
     "scheduler": {
         "binding",
         "evictions",

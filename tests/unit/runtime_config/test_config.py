@@ -60,7 +60,7 @@ def test_a_bad_value_is_refused_with_the_name_under_which_it_came():
 
 def test_a_bad_switch_is_refused_before_anything_starts():
     assert "no switch is called 'rs.brust'" in refusal(["--set", "rs.brust=3"])
-    assert "rs.burst='0': want 1 to None" in refusal(["--set", "rs.burst=0"])
+    assert "rs.burst='0': want 1 or more" in refusal(["--set", "rs.burst=0"])
 
 
 def test_help_lists_every_setting_with_its_default_and_variable():
