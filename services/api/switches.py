@@ -123,7 +123,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0),
     Switch("numa_scheduler", "none",
            "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, these with every zone "
-           "charged for pods they lack, or all at once", f"{_UNBIND} 1.1", ("none", "nrt_stale", "nrt_overreserve", "oracle")),
+           "charged for pods they lack, or all at once", f"{_UNBIND} 1.1",
+           ("none", "nrt_stale", "nrt_overreserve", "oracle")),
     Switch("nrt.refresh_s", 10.0, "how often a kubelet reports its NUMA nodes (not with numa_scheduler=oracle)",
            f"{_UNBIND} 1.1", minimum=0.1),
     Switch("exclusion.scope", "pod", "whom a node that gave a pod back is closed to: the pod, or all of its signature",
