@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kubelet.config import NodeDefinition
-from kubelet.stages.document import StageError, load_stages
+from kubelet.latency import LatencyModel
+from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
@@ -118,7 +119,7 @@ def plan_of(
 ) -> MeshPlan:
     """Return the mesh a story asks for; `overrides` win over the story's own switches.
 
-    Raises: ScriptError for a node option, SwitchError for a switch.
+    Raises: ScriptError for a node option, a latency or a stage, SwitchError for a switch.
     """
     nodes = []
     for declared in story.nodes:
@@ -130,8 +131,9 @@ def plan_of(
             except ValueError as error:
                 raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
     try:
+        LatencyModel.parse(story.latencies, seed)
         load_stages(story.stages)
-    except StageError as error:
+    except ValueError as error:
         raise ScriptError(f"{story.path}: {error}") from None
     switches = Switches.parse(story.switches).replace(overrides or {})
     return MeshPlan(
