@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +19,7 @@ from services.api.meta import View
 from services.api.wire import Api, Request, WatchRequest
 from services.client.rpc import RpcTransport
 from services.experiments.bench.procfs import cpu_s, rss_mib
+from services.experiments.bench.surroundings import surroundings
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.history import quantile
 
@@ -242,10 +241,9 @@ def bench_mesh(
     `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses side by side,
     where upstream's status manager writes them one after the other.
     """
-    os.environ.setdefault("OTEL_TRACES_SAMPLER", "parentbased_always_off")
-    with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
+    with surroundings() as folder:
         options = MeshOptions(
-            data_dir=Path(folder),
+            data_dir=folder,
             nodes=nodes,
             hosts=hosts,
             engine=engine,

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +24,7 @@ from services.experiments.bench.hearts_alone import TooSlow
 from services.experiments.bench.mesh import IN_FLIGHT, LIMIT_S, LOAD, quiet_arguments
 from services.experiments.bench.procfs import cpu_s, rss_mib
 from services.experiments.bench.result import SchedulerBench, milliseconds
+from services.experiments.bench.surroundings import surroundings
 from services.experiments.workloads import documents
 from services.experiments.workloads.documents import NewObject
 from services.experiments.workloads.ops import (
@@ -275,10 +274,9 @@ def bench_scheduler_mesh(workload: Workload, size: Size, *, assignments: tuple[s
     Where the time goes by plugin is taken from a short play of the same size to the hearts alone.
     Raises: TooSlow.
     """
-    os.environ.setdefault("OTEL_TRACES_SAMPLER", "parentbased_always_off")
-    with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
+    with surroundings() as folder:
         options = MeshOptions(
-            data_dir=Path(folder),
+            data_dir=folder,
             engine="memory",
             switches=assignments,
             arguments=quiet_arguments(),
