@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 DEFAULT_SCHEDULER = "default-scheduler"
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
 
 
 def room_of(process: str) -> str:
@@ -50,6 +54,9 @@ class Schedulers:
     def __post_init__(self) -> None:
         if self.replicas < 1:
             raise ValueError(f"want at least one scheduler, not {self.replicas}")
+        for name in self.others:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"scheduler name {name!r}: want lower-case letters, digits and '-' between them")
         if len({DEFAULT_SCHEDULER, *self.others}) <= len(self.others):
             raise ValueError(f"schedulers want names of their own, not {', '.join(self.others)}")
 

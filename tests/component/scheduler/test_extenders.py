@@ -188,7 +188,10 @@ def test_points_that_fail_to_come_do_not_stop_the_pod(extended):
         await world.pod("p")
         await world.until(world.bound("p"))
 
-    extended(story, config, Licences(score=fail))
+    licences = Licences(score=fail)
+    extended(story, config, licences)
+
+    assert ["http://e/score"] == [url for url, _, _ in licences.asked]
 
 
 def test_an_extender_that_names_a_node_nobody_asked_about_is_wrong(extended):

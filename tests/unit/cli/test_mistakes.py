@@ -16,6 +16,7 @@ from services.cli.__main__ import run
         ("nodes n1 cpu=1\nkill\n", 2, "kill wants a component"),
         ("nodes n1 cpu=1\nas admin dance pods/x -> 200\n", 2, "want: as WHO VERB"),
         ("set kubelet.on_reject=maybe\npod a\n", 0, "want one of fail"),
+        ("scheduler Bad_Name!\nnodes n1 cpu=1\npod a\n", 1, "scheduler name 'Bad_Name!'"),
         ("latency bogus=constant:1\nnodes n1 cpu=1\npod a\n", 0, "with a stage of worker"),
     ],
 )
