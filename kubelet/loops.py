@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import structlog
 
-from kubelet.admission import NodeFacts
 from kubelet.config import NodeDefinition
 from kubelet.effects import (
     CallUnbind,
@@ -31,33 +30,29 @@ from kubelet.effects import (
     WriteStatuses,
 )
 from kubelet.fake_cri import PodRecord, container_log
+from kubelet.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.host import Host
 from kubelet.kubelet import Kubelet
-from kubelet.node_status import REPORT_PERIOD_S, NodeReport, node_document
+from kubelet.node_status import NodeReport, node_document
+from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
-from kubelet.requests import lease_request, renewal_request, status_request, unbind_request
 from kubelet.stage_playing import StagePlayer
-from kubelet.status_manager import Write
 from kubelet.topology_reporting import TopologyReporting
 from kubelet.view import KubeletPod, WorkerKey, worker_key
-from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.wire import Api, Request, Response
-from services.client.client import Client, delete_request
+from services.api.wire import Api
+from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
 from services.reconcile.controller import Change
-from services.runtime.config import EXIT_LOCKED, StartError
 
-SPREAD_ABOVE_NODES = 20
 SPREAD_S = 5.0
 REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
-LEASE_TRIES = 5
 log = structlog.get_logger()
 
 _POD = msgspec.json.Decoder(KubeletPod)
-_NODE = msgspec.json.Decoder(Node)
 
 
 class Agent:
@@ -98,12 +93,9 @@ class Agent:
         self._recorder: Recorder | None = None
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.stages = StagePlayer(host, self) if host.stages else None
-        self._is_writing = False
-        self._is_reporting = False
-        self._reports_again = False
-        self._is_renewing = False
-        self._tokens, self._tokens_at_s = 2 * config.status_qps, 0.0
-        self.status_writes = self.status_failures = self.lease_renewals = self.node_writes = 0
+        self.calls = PodCalls(host, self)
+        self.heartbeats = Heartbeats(host, self)
+        self.node_writes = 0
 
     # --- life ---
 
@@ -121,7 +113,9 @@ class Agent:
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, REGISTER_RETRY_MAX_S)
         now = self.host.clock.now()
-        self._start_heartbeats(now)
+        self.heartbeats.begin(now)
+        if self.topology is not None and self.client is not None:
+            self.topology.begin(self.client, now)
         assert self.api is not None
         pods = Informer(
             self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
@@ -163,20 +157,21 @@ class Agent:
         )
         self.node_writes += 1
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
-        self._take_node(msgspec.convert(stored, Node))
+        self.take_node(msgspec.convert(stored, Node))
         self.is_registered = True
         if self.stages is not None:
             self.stages.seen_node(stored)
 
-    def _start_heartbeats(self, now: float) -> None:
-        period_s = self.host.lease_duration_s / 4
-        self.host.spawn(self._renew())
-        if self.topology is not None and self.client is not None:
-            self.topology.begin(self.client, now)
-        # Nodes that start together should not beat together for ever.
-        phase_s = self.host.random.uniform(0.5, 1.0) if len(self.host.agents) > SPREAD_ABOVE_NODES else 1.0
-        self.host.set_timer(now + phase_s * period_s, self, "lease")
-        self.host.set_timer(now + self.host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self, "report")
+    @property
+    def writes_status(self) -> bool:
+        """Whether the Node's status is the kubelet's to write, not that of stages."""
+        return self.stages is None or not self.stages.moves_node
+
+    def node_gone(self) -> None:
+        """Somebody deleted our Node: register again, under the same session."""
+        if self.is_registered:
+            self.is_registered = False
+            self.host.spawn(self._register_again())
 
     @property
     def is_ready(self) -> bool:
@@ -199,12 +194,12 @@ class Agent:
     def disk_changed(self, *, has_trouble: bool) -> None:
         """The disk began or ceased to make trouble."""
         self.report.has_disk_trouble = has_trouble
-        self.report_soon()
+        self.heartbeats.report_soon()
 
     def was_away(self) -> None:
         """The process was frozen for longer than the grace period: read before acting (N6)."""
         self.must_read = True
-        self.report_soon()
+        self.heartbeats.report_soon()
 
     # --- what the watches bring ---
 
@@ -227,8 +222,9 @@ class Agent:
                 log.warning("node.registration_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
 
-    def _take_node(self, node: Node) -> None:
-        self.kubelet.node_changed(_facts(node))
+    def take_node(self, node: Node) -> None:
+        """Take the Node as the API server has it."""
+        self.kubelet.admission.node = facts(node)
         self.node_uid = node.metadata.uid or self.node_uid
 
     # --- time ---
@@ -238,18 +234,11 @@ class Agent:
         match what:
             case "tick":
                 self.host.tick()
-            case "lease":
-                self.host.set_timer(now + self.host.lease_duration_s / 4, self, "lease")
-                if not self._is_renewing:
-                    self.host.spawn(self._renew())
-            case "report":
-                self.host.set_timer(now + REPORT_PERIOD_S, self, "report")
-                self.report_soon()
+            case "lease" | "report" | "retry-report":
+                self.heartbeats.fire(what, now)
             case "topology":
                 assert self.topology is not None
                 self.topology.tick(now)
-            case "retry-report":
-                self.report_soon()
             case "stage-node" | "read-node":
                 if self.stages is not None:
                     self.stages.fire(what, now)
@@ -310,7 +299,7 @@ class Agent:
         elif kind is Tell:
             self._tell(effect)
         elif kind is WriteStatuses:
-            self._write_statuses_soon()
+            self.calls.write_statuses()
         elif kind is Save:
             self.host.journal.put(self.name, effect.key, effect.seq, effect.data, self._saved)
         elif kind is Log:
@@ -339,24 +328,24 @@ class Agent:
         """Make a call in a task of its own."""
         match effect:
             case CallUnbind():
-                self.host.spawn(self._unbind(effect))
+                self.host.spawn(self.calls.unbind(effect))
             case PlayStage(key=key):
                 assert self.stages is not None
                 self.host.spawn(self.stages.play(effect, self.traces.traceparent(key)))
             case ReadPod(key=key, pod=pod):
-                self.host.spawn(self._read_pod(key, pod))
+                self.host.spawn(self.calls.read_pod(key, pod))
             case ReadNode():
-                self.host.spawn(self._read_node(effect))
+                self.host.spawn(self.calls.read_node(effect))
             case ReportNode(conditions=conditions):
                 self.report.pressures = conditions
-                self.report_soon()
+                self.heartbeats.report_soon()
             case TellNode():
                 self._events().event(
                     kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
                     reason=effect.reason, message=effect.message, type=effect.type,
                 )  # fmt: skip
             case DeletePod(key=key, pod=pod, grace_s=grace_s):
-                self.host.spawn(self._delete(key, pod, grace_s))
+                self.host.spawn(self.calls.delete(key, pod, grace_s))
 
     def _saved(self, key: WorkerKey, seq: int) -> None:
         self.kubelet.saved(key, seq, self.host.clock.now())
@@ -385,196 +374,6 @@ class Agent:
             self.host.spawn(self._recorder.run())
         return self._recorder
 
-    # --- calls ---
-
-    async def _call(self, request: Request) -> Response | None:
-        """Return the answer, or None when nobody knows."""
-        assert self.api is not None
-        try:
-            return await self.api.call(request)
-        except UnknownOutcome:
-            return None
-
-    def _write_statuses_soon(self) -> None:
-        if self.api is None:
-            return
-        if self.kubelet.settings.writes_at_once:
-            while (write := self.kubelet.next_write(self.host.clock.now())) is not None:
-                self.host.spawn(self._write_status(write))
-        elif not self._is_writing:
-            self._is_writing = True
-            self.host.spawn(self._write_statuses())
-
-    async def _write_statuses(self) -> None:
-        """Write serially until the API server has everything (kubelet 4)."""
-        try:
-            while (write := self.kubelet.next_write(self.host.clock.now())) is not None:
-                if self.host.config.status_qps > 0 and (wait_s := self._spend_token()) > 0:
-                    await asyncio.sleep(wait_s)
-                await self._write_status(write)
-        finally:
-            self._is_writing = False
-        self.drain()  # what turned out to be known already may have been waited for: a delete, a start
-
-    def _spend_token(self) -> float:
-        """Take one token of the write rate; return how long to wait for it."""
-        qps, now = self.host.config.status_qps, self.host.clock.now()
-        self._tokens = min(2 * qps, self._tokens + (now - self._tokens_at_s) * qps)
-        self._tokens_at_s = now
-        self._tokens -= 1
-        return max(0.0, -self._tokens / qps)
-
-    async def _write_status(self, write: Write) -> None:
-        pod = self.kubelet.pods.get(write.key.uid)
-        if pod is None:
-            return
-        request = status_request(pod, write, self.traces.traceparent(write.key))
-        response = await self._call(request)
-        code, reason = _outcome(response)
-        self.status_writes += 1
-        if not 200 <= code < 300:
-            self.status_failures += 1
-        self.kubelet.status_written(write, code, reason, self.host.clock.now())
-        self.drain()
-
-    async def _unbind(self, call: CallUnbind) -> None:
-        request = unbind_request(
-            call, self.name, self.session, self.traces.stage_traceparent(call.key), fence=self.host.settings.fence
-        )
-        response = await self._call(request)
-        code, reason = _outcome(response)
-        retry_after_s: float | None = None
-        names_pod = True
-        if response is not None and not response.is_ok:
-            error = response.error()
-            retry_after_s = error.retry_after_s
-            names_pod = error.details.get("name") == call.pod.metadata.name
-        self.kubelet.unbind_answered(
-            call.key, code, reason, self.host.clock.now(),
-            retry_after_s=retry_after_s, names_pod=names_pod, jitter=self.host.random.random(),
-        )  # fmt: skip
-        self.drain()
-
-    async def _read_pod(self, key: WorkerKey, pod: KubeletPod) -> None:
-        assert self.client is not None
-        found: KubeletPod | None = None
-        while True:
-            try:
-                found = _POD.decode(await self.client.get_raw("pods", pod.metadata.key))
-                break
-            except (ApiError, msgspec.DecodeError) as error:
-                if isinstance(error, ApiError) and error.code in (429, 503, 504):
-                    await asyncio.sleep(1.0)
-                    continue
-                break
-            except UnknownOutcome:
-                await asyncio.sleep(1.0)
-        self.kubelet.pod_read(key, found, self.host.clock.now())
-        self.drain()
-
-    async def _read_node(self, read: ReadNode) -> None:
-        assert self.client is not None
-        node: Node | None = None
-        try:
-            node = _NODE.decode(await self.client.get_raw("nodes", Key("", self.name)))
-        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
-            log.warning("node.read_failed", node=self.name, reason=str(error))
-        now = self.host.clock.now()
-        if not read.for_session:
-            self.kubelet.node_read(None if node is None else _facts(node), now)
-        elif node is None:
-            await asyncio.sleep(1.0)
-            self.host.spawn(self._read_node(read))
-            return
-        else:
-            theirs = node.status.node_info.kubelet_session
-            if theirs != self.session:
-                raise StartError(f"node {self.name}: another kubelet opened session {theirs}", EXIT_LOCKED)
-            self.kubelet.session_read(read.key, True, now)
-        self.drain()
-
-    async def _delete(self, key: WorkerKey, pod: KubeletPod, grace_s: int | None) -> None:
-        assert self.client is not None
-        request = delete_request(
-            "pods", pod.metadata.key, uid=key.uid, grace_period_s=grace_s, traceparent=self.traces.traceparent(key)
-        )
-        code = 0
-        try:
-            code = (await self.client.call(request)).code
-        except UnknownOutcome as error:
-            log.warning("pod.delete_failed", node=self.name, pod=pod.metadata.name, reason=str(error))
-        self.kubelet.delete_answered(key, code, self.host.clock.now())
-        self.drain()
-
-    # --- heartbeats (kubelet 2) ---
-
-    async def _renew(self) -> None:
-        """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""
-        self._is_renewing = True
-        host = self.host
-        try:
-            for attempt in range(LEASE_TRIES):
-                request = renewal_request(self.name, host.clock.wall(), host.lease_duration_s)
-                response = await self._call(request)
-                if response is not None and response.code == 404:
-                    response = await self._create_lease()
-                if response is not None and response.is_ok:
-                    self.lease_renewals += 1
-                    if attempt:
-                        # We were cut off: the control plane may think us dead.
-                        self.report_soon()
-                    return
-                await asyncio.sleep(0.2 * 2**attempt)
-        finally:
-            self._is_renewing = False
-
-    async def _create_lease(self) -> Response | None:
-        request = lease_request(self.name, self.node_uid, self.host.lease_duration_s, self.host.clock.wall())
-        return await self._call(request)
-
-    def report_soon(self) -> None:
-        """Write the node's status, unless that is being done already."""
-        if not self.is_registered or (self.stages is not None and self.stages.moves_node):
-            return
-        if self._is_reporting:
-            self._reports_again = True
-            return
-        self._is_reporting = True
-        self.host.spawn(self._report())
-
-    async def _report(self) -> None:
-        try:
-            again = True
-            while again:
-                self._reports_again = False
-                await self._report_once()
-                again = self._reports_again
-        finally:
-            self._is_reporting = False
-
-    def node_gone(self) -> None:
-        """Somebody deleted our Node: register again, under the same session."""
-        if self.is_registered:
-            self.is_registered = False
-            self.host.spawn(self._register_again())
-
-    async def _report_once(self) -> None:
-        assert self.client is not None
-        status = self.report.status(self.host.clock.wall())
-        try:
-            stored = await self.client.patch(
-                "nodes", Key("", self.name), {"status": status}, subresource="status", patch_type="strategic"
-            )
-        except NotFound:
-            self.node_gone()
-            return
-        except (ApiError, UnknownOutcome) as error:
-            log.warning("node.report_failed", node=self.name, reason=str(error))
-            self.host.set_timer(self.host.clock.now() + 10.0, self, "retry-report")
-            return
-        self.node_writes += 1
-        self._take_node(msgspec.convert(stored, Node))
-
     # --- logs ---
 
     def log_of(self, namespace: str, name: str, container: str, *, previous: bool) -> bytes | None:
@@ -589,21 +388,6 @@ class Agent:
                         now = self.host.clock.now()
                         return container_log(found, now, self.host.times.offset_s)
         return None
-
-
-def _facts(node: Node) -> NodeFacts:
-    return NodeFacts(
-        node.metadata.name,
-        node.metadata.labels,
-        node.spec.taints,
-        node.metadata.labels.get("kubernetes.io/os", "linux"),
-    )
-
-
-def _outcome(response: Response | None) -> tuple[int, str]:
-    if response is None:
-        return 0, ""
-    return response.code, "" if response.is_ok else response.error().reason
 
 
 def _uid(bits: int) -> str:

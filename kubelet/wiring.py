@@ -38,7 +38,7 @@ class KubeletRoom:
             for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
             running += agent.kubelet.running_pods
-            waiting_statuses += agent.kubelet.statuses.waiting
+            waiting_statuses += agent.kubelet.desk.statuses.waiting
             for worker in agent.kubelet.workers.values():
                 if (pending := worker.conditions.get(RESIZE_PENDING)) is not None:
                     resizes[pending.reason.lower()] += 1
@@ -47,18 +47,21 @@ class KubeletRoom:
                     state = container.state if container.state in states else "waiting"
                     states[state] += 1
         agents = self.agents
+        statuses = [a.kubelet.desk.statuses for a in agents]
         found |= {
             "kubelet_nodes": len(agents),
             "kubelet_nodes_ready": sum(a.is_ready for a in agents),
             "kubelet_running_pods": running,
             "kubelet_status_waiting": waiting_statuses,
-            "kubelet_status_writes_total": sum(a.status_writes for a in agents),
-            "kubelet_status_write_failures_total": sum(a.status_failures for a in agents),
-            "kubelet_pod_status_sync_duration_seconds_sum": sum(a.kubelet.statuses.sync_seconds_sum for a in agents),
-            "kubelet_pod_status_sync_duration_seconds_count": sum(a.kubelet.statuses.syncs for a in agents),
+            "kubelet_status_writes_total": sum(a.calls.status_writes for a in agents),
+            "kubelet_status_write_failures_total": sum(a.calls.status_failures for a in agents),
+            "kubelet_pod_status_sync_duration_seconds_sum": sum(
+                a.kubelet.desk.statuses.sync_seconds_sum for a in agents
+            ),
+            "kubelet_pod_status_sync_duration_seconds_count": sum(s.syncs for s in statuses),
             "kubelet_topology_manager_admission_requests_total": sum(a.kubelet.managers.admissions for a in agents),
             "kubelet_topology_manager_admission_errors_total": sum(a.kubelet.managers.topology_errors for a in agents),
-            "kubelet_lease_renewals_total": sum(a.lease_renewals for a in agents),
+            "kubelet_lease_renewals_total": sum(a.heartbeats.lease_renewals for a in agents),
             "kubelet_node_status_writes_total": sum(a.node_writes for a in agents),
             "kubelet_checkpoint_batches_total": self.host.journal.batches,
             "kubelet_checkpoint_useless_lines": self.host.journal.useless_lines,

@@ -20,7 +20,7 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"host", "journal", "loops", "stage_playing", "topology_reporting"},
+    "kubelet": {"heartbeats", "host", "journal", "loops", "pod_calls", "stage_playing", "topology_reporting"},
     "scheduler": {
         "binding",
         "evictions",

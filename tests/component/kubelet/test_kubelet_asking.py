@@ -41,7 +41,7 @@ def test_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod_once_it
         refused = await unbind(w, asked, node_identity("n1"))
         done = await unbind(w, asked)
         await asyncio.sleep(1)
-        return asked, refused.code, done.code, await w.pod("p"), w.agent().kubelet.giving_back.going
+        return asked, refused.code, done.code, await w.pod("p"), w.agent().kubelet.admission.giving_back.going
 
     asked, refused, done, pod, going = simulate(story, nodes=SMALL, switches=ASK)
 

@@ -85,7 +85,7 @@ def test_unbinding_2_a_deferred_pod_that_is_deleted_ends(simulate):
         await w.delete("second")
         await w.until_pod("second", lambda pod: pod is None, limit_s=5)
         await asyncio.sleep(60)
-        return w.agent().kubelet.deferring.waiting
+        return w.agent().kubelet.admission.deferring.waiting
 
     assert simulate(story, nodes=SMALL, switches=DEFER) == {}
 

@@ -55,10 +55,10 @@ def test_kubelet_6_five_readiness_flips_within_a_slow_write_are_at_most_two_patc
         w.network.profile("kubelet/h0").latency_min_s = w.network.profile("kubelet/h0").latency_max_s = 0.5
         await w.create("p", run="ready after 10s; flap 200ms 4")
         await w.until_pod("p", running)
-        before = w.agent().status_writes
+        before = w.agent().calls.status_writes
         await w.until_pod("p", lambda p: condition(p, "Ready")["status"] == "True")
         await asyncio.sleep(15)
-        return w.agent().status_writes - before, await w.pod("p")
+        return w.agent().calls.status_writes - before, await w.pod("p")
 
     writes, pod = simulate(story)
 
@@ -142,7 +142,7 @@ def test_kubelet_15_fifty_running_pods_survive_a_kubelet_killed_for_20_s(simulat
         await w.start_kubelet()
         await asyncio.sleep(30)
         after = [await w.pod(f"p{i}") for i in range(50)]
-        return uids, before, after, w.agent().status_writes, w.lines("kubelet.start"), w.lines("kubelet.stop")
+        return uids, before, after, w.agent().calls.status_writes, w.lines("kubelet.start"), w.lines("kubelet.stop")
 
     uids, before, after, writes, starts, stops = simulate(story)
 
@@ -266,9 +266,9 @@ def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterward
         w.network.profile("kubelet/h0").requests_cut = True
         await asyncio.sleep(120)
         w.network.profile("kubelet/h0").requests_cut = False
-        before = w.agent().status_writes
+        before = w.agent().calls.status_writes
         await asyncio.sleep(15)
-        return w.agent().status_writes - before, await w.pod("p")
+        return w.agent().calls.status_writes - before, await w.pod("p")
 
     writes, pod = simulate(story)
 

@@ -1,0 +1,142 @@
+"""How one node says that it lives: its Lease, renewed every quarter of its duration, and its status.
+
+Source: kubelet 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from kubelet.host import Host, Tenant
+from kubelet.node_status import REPORT_PERIOD_S, NodeReport
+from kubelet.pod_calls import PodCalls
+from kubelet.requests import lease_request, renewal_request
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kinds.node import Node
+from services.api.meta import Key
+from services.api.wire import Response
+from services.client.client import Client
+
+SPREAD_ABOVE_NODES = 20
+LEASE_TRIES = 5
+RETRY_S = 10.0
+log = structlog.get_logger()
+
+
+class Beating(Tenant, Protocol):
+    """What the heartbeats need of the node they are of."""
+
+    report: NodeReport
+    calls: PodCalls
+    client: Client | None
+    node_uid: str
+    node_writes: int
+    is_registered: bool
+
+    @property
+    def writes_status(self) -> bool:
+        """Whether the Node's status is the kubelet's to write."""
+
+    def take_node(self, node: Node) -> None:
+        """Take the Node as the API server has it."""
+
+    def node_gone(self) -> None:
+        """Somebody deleted the Node."""
+
+
+class Heartbeats:
+    """Invariant: at most one renewal and one report are under way."""
+
+    def __init__(self, host: Host, node: Beating) -> None:
+        self._host, self._node = host, node
+        self._is_reporting = self._reports_again = self._is_renewing = False
+        self.lease_renewals = 0
+
+    def begin(self, now: float) -> None:
+        """Renew at once; report at the latest when the period is over."""
+        host = self._host
+        host.spawn(self._renew())
+        # Nodes that start together should not beat together for ever.
+        phase_s = host.random.uniform(0.5, 1.0) if len(host.agents) > SPREAD_ABOVE_NODES else 1.0
+        host.set_timer(now + phase_s * host.lease_duration_s / 4, self._node, "lease")
+        host.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self._node, "report")
+
+    def fire(self, what: str, now: float) -> None:
+        """A timer is due: lease, report or retry-report."""
+        match what:
+            case "lease":
+                self._host.set_timer(now + self._host.lease_duration_s / 4, self._node, "lease")
+                if not self._is_renewing:
+                    self._host.spawn(self._renew())
+            case "report":
+                self._host.set_timer(now + REPORT_PERIOD_S, self._node, "report")
+                self.report_soon()
+            case _:
+                self.report_soon()
+
+    async def _renew(self) -> None:
+        """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""
+        self._is_renewing = True
+        host, node = self._host, self._node
+        try:
+            for attempt in range(LEASE_TRIES):
+                request = renewal_request(node.name, host.clock.wall(), host.lease_duration_s)
+                response = await node.calls.call(request)
+                if response is not None and response.code == 404:
+                    response = await self._create_lease()
+                if response is not None and response.is_ok:
+                    self.lease_renewals += 1
+                    if attempt:
+                        # We were cut off: the control plane may think us dead.
+                        self.report_soon()
+                    return
+                await asyncio.sleep(0.2 * 2**attempt)
+        finally:
+            self._is_renewing = False
+
+    async def _create_lease(self) -> Response | None:
+        host, node = self._host, self._node
+        request = lease_request(node.name, node.node_uid, host.lease_duration_s, host.clock.wall())
+        return await node.calls.call(request)
+
+    def report_soon(self) -> None:
+        """Write the node's status, unless that is being done already."""
+        if not self._node.is_registered or not self._node.writes_status:
+            return
+        if self._is_reporting:
+            self._reports_again = True
+            return
+        self._is_reporting = True
+        self._host.spawn(self._report())
+
+    async def _report(self) -> None:
+        try:
+            again = True
+            while again:
+                self._reports_again = False
+                await self._report_once()
+                again = self._reports_again
+        finally:
+            self._is_reporting = False
+
+    async def _report_once(self) -> None:
+        host, node = self._host, self._node
+        assert node.client is not None
+        status = node.report.status(host.clock.wall())
+        try:
+            stored = await node.client.patch(
+                "nodes", Key("", node.name), {"status": status}, subresource="status", patch_type="strategic"
+            )
+        except NotFound:
+            node.node_gone()
+            return
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.report_failed", node=node.name, reason=str(error))
+            host.set_timer(host.clock.now() + RETRY_S, node, "retry-report")
+            return
+        node.node_writes += 1
+        node.take_node(msgspec.convert(stored, Node))
