@@ -18,6 +18,7 @@ import msgspec
 from benchmarks import scheduler
 from services.api.switches import Value
 from services.experiments.bench.fan_out import bench_fan_out
+from services.experiments.bench.kubelet_host import HOST, bench_kubelet_host
 from services.experiments.bench.mesh import LOAD, BenchResult, bench_mesh
 from services.experiments.bench.result import SchedulerBench
 from services.experiments.bench.start import bench_start
@@ -102,6 +103,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     _mesh(found, say, nodes, pods, "sqlite", runs=1, switches=SIDE_BY_SIDE)
     if not is_quick:
         _mesh(found, say, 5_000, 2_000, "memory", runs=1)
+    _kubelet_host(found, say, is_quick=is_quick)
     _scheduler(found, say, is_quick=is_quick)
     return found
 
@@ -166,6 +168,26 @@ def _mesh(
     for process, used in result.cpu_us_per_pod_by_process.items():
         title = f"… of it {process}" if process != LOAD else "… beside it, making the load"
         found.add(f"{name}.cpu_us.{process}", title, used, "µs")
+
+
+def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
+    nodes, pods, span_s = (200, 400, 5.0) if is_quick else (5_000, 10_000, 20.0)
+    say(f"{nodes:,} kubelets in one process")
+    result = bench_kubelet_host(nodes=nodes, pods=pods, span_s=span_s)
+    found.runs.append(result.document())
+    name, where = f"kubelet_host.{nodes}", f"{nodes:,} nodes in one process"
+    found.add(f"{name}.registered_s", f"{where}: started → all registered", result.registered_s, "s", at_most=5)
+    found.add(f"{name}.nodes_s", f"{where}: started → all without taints", result.nodes_s, "s")
+    found.add(f"{name}.rush_s", f"{where}: {pods:,} pods created → Running", result.rush_s, "s", at_most=15)
+    for process, share in result.idle_cpu.items():
+        found.add(f"{name}.idle_cpu.{process}", f"{where}, at rest: {process}", 100 * share, "% of a core")
+    for process, share in result.rate_cpu.items():
+        title = f"{where}, {result.rate} pod starts a second: {process}"
+        found.add(f"{name}.rate_cpu.{process}", title, 100 * share, "% of a core")
+    found.add(f"{name}.rate_p99_ms", f"{where}, {result.rate} a second: created → Running, p99", result.rate_p99_ms,
+              "ms")  # fmt: skip
+    found.add(f"{name}.rss_mib", f"{where}: memory at rest", result.idle_rss_mib[HOST], "MiB")
+    found.add(f"{name}.rss_after_mib", f"{where}: memory after the pods", result.rss_mib[HOST], "MiB")
 
 
 def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:

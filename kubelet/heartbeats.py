@@ -6,6 +6,7 @@ Source: kubelet 2.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
 import msgspec
@@ -23,6 +24,8 @@ from services.client.client import Client
 
 SPREAD_ABOVE_NODES = 20
 LEASE_TRIES = 5
+BEAT_S = 0.25
+"""Nodes of a large host whose Leases are due within this time renew them together: what is sent at once is cheap."""
 RETRY_S = 10.0
 log = structlog.get_logger()
 
@@ -61,15 +64,15 @@ class Heartbeats:
         host = self._host
         host.spawn(self._renew())
         # Nodes that start together should not beat together for ever.
-        phase_s = host.random.uniform(0.5, 1.0) if len(host.agents) > SPREAD_ABOVE_NODES else 1.0
-        host.set_timer(now + phase_s * host.lease_duration_s / 4, self._node, "lease")
+        phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
+        self._renew_at(now + phase_s * host.lease_duration_s / 4)
         host.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self._node, "report")
 
     def fire(self, what: str, now: float) -> None:
         """A timer is due: lease, report or retry-report."""
         match what:
             case "lease":
-                self._host.set_timer(now + self._host.lease_duration_s / 4, self._node, "lease")
+                self._renew_at(now + self._host.lease_duration_s / 4)
                 if not self._is_renewing:
                     self._host.spawn(self._renew())
             case "report":
@@ -77,6 +80,15 @@ class Heartbeats:
                 self.report_soon()
             case _:
                 self.report_soon()
+
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self._host.agents) > SPREAD_ABOVE_NODES
+
+    def _renew_at(self, at_s: float) -> None:
+        if self._is_crowded:
+            at_s = math.floor(at_s / BEAT_S) * BEAT_S
+        self._host.set_timer(at_s, self._node, "lease")
 
     async def _renew(self) -> None:
         """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""

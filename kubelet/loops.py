@@ -48,7 +48,6 @@ from services.client.informer import Informer
 from services.client.recorder import Recorder
 from services.reconcile.controller import Change
 
-SPREAD_S = 5.0
 REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
 log = structlog.get_logger()
 
@@ -102,7 +101,7 @@ class Agent:
     async def live(self) -> None:
         """Register, open a session, then follow the node's pods until cancelled."""
         if len(self.host.agents) > SPREAD_ABOVE_NODES:
-            await asyncio.sleep(self.host.random.uniform(0.0, SPREAD_S))
+            await asyncio.sleep(self.host.random.uniform(0.0, self.host.config.registration_spread_s))
         delay_s = REGISTER_RETRY_MIN_S
         while True:
             try:

@@ -29,6 +29,7 @@ Examples:
   keplab bench mesh
   keplab bench mesh --nodes 5000 --pods 2000
   keplab bench mesh --set kubelet.status_batching=immediate
+  keplab bench kubelet --nodes 5000 --pods 10000
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
   keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
@@ -75,6 +76,48 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
             for name, used in result.cpu_us_per_pod_by_process.items()
         ],
     )
+    return EXIT_OK
+
+
+@COMMAND.command("kubelet", epilog=EPILOG)
+@click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(1, 15_000), help="nodes of one process")
+@click.option(
+    "--pods", default=10_000, show_default=True, type=click.IntRange(1, 40_000), help="pods started in a rush"
+)
+@click.option(
+    "--rate", default=200, show_default=True, type=click.IntRange(1, 1_000), help="pods started a second before"
+)
+@click.option("--span", default=20.0, show_default=True, type=click.FloatRange(1.0, 600.0), help="seconds of each look")
+@set_option
+@output_option
+def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[str, ...], output: str) -> int:
+    """One process that hosts many kubelets: at rest, at a steady rate of pod starts, in a rush."""
+    from services.experiments.bench.kubelet_host import bench_kubelet_host
+
+    switch_overrides(assignments)  # a wrong one is told before anything starts
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    try:
+        result = bench_kubelet_host(nodes=nodes, pods=pods, rate=rate, span_s=span, switches=assignments, say=say)
+    except TimeoutError as error:
+        click.echo(f"Error: {error or 'the mesh did not get there in time'}", err=True)
+        return EXIT_FAILED
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    click.echo(f"{nodes:,} nodes registered after {result.registered_s:g} s, usable after {result.nodes_s:g} s")
+    click.echo(f"{pods:,} pods created → Running in {result.rush_s:g} s")
+    click.echo(f"at {rate} a second  p50 {result.rate_p50_ms:,.0f} ms, p99 {result.rate_p99_ms:,.0f} ms")
+    print_table(
+        ("PROCESS", "AT REST", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
+        [
+            (name, f"{100 * share:.1f} %", f"{100 * result.rate_cpu[name]:.1f} %",
+             f"{result.rush_cpu_us_per_pod[name]:,.0f}", result.idle_rss_mib[name], result.rss_mib[name])
+            for name, share in result.idle_cpu.items()
+        ],
+    )  # fmt: skip
     return EXIT_OK
 
 

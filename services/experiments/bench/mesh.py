@@ -98,12 +98,12 @@ _POD = msgspec.json.encode(
 class Stopwatch:
     """When each pod was created, bound and Running, as one watcher saw it."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, first: int = 0) -> None:
         self.created: dict[str, float] = {}
         self.bound: dict[str, float] = {}
         self.running: dict[str, float] = {}
         self.done = asyncio.Event()
-        self._total = total
+        self._total, self._first = total, f"bench-{first:06d}"
         self._decode = msgspec.json.Decoder(_Pod).decode
 
     async def follow(self, api: Api, ready: asyncio.Event) -> None:
@@ -121,8 +121,12 @@ class Stopwatch:
             except (ApiError, UnknownOutcome):
                 await asyncio.sleep(0.1)
 
+    def milliseconds(self) -> list[float]:
+        """Return what each pod took from created to Running."""
+        return [1000 * (self.running[name] - at) for name, at in self.created.items()]
+
     def _note(self, name: str, pod: _Pod, now: float) -> None:
-        if not name.startswith("bench-"):
+        if not name.startswith("bench-") or name < self._first:
             return
         if pod.spec.node_name and name not in self.bound:
             self.bound[name] = now
@@ -132,15 +136,19 @@ class Stopwatch:
                 self.done.set()
 
 
-async def create_pods(api: Api, watch: Stopwatch, pods: int) -> None:
-    """Create them, `IN_FLIGHT` at a time, and note when each was sent."""
-    numbers = iter(range(pods))
+async def create_one(api: Api, watch: Stopwatch, number: int) -> None:
+    """Create the pod of that number, and note when it was sent."""
+    watch.created[f"bench-{number:06d}"] = time.perf_counter()
+    (await api.call(Request(verb="create", resource="pods", namespace="default", body=_pod(number)))).unwrap()
+
+
+async def create_pods(api: Api, watch: Stopwatch, pods: int, *, first: int = 0) -> None:
+    """Create them, `IN_FLIGHT` at a time, numbered from `first`."""
+    numbers = iter(range(first, first + pods))
 
     async def worker() -> None:
         for number in numbers:
-            name = f"bench-{number:06d}"
-            watch.created[name] = time.perf_counter()
-            (await api.call(Request(verb="create", resource="pods", namespace="default", body=_pod(number)))).unwrap()
+            await create_one(api, watch, number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(IN_FLIGHT, pods)):
@@ -164,7 +172,7 @@ async def _measure(
     transport: RpcTransport = supervisor.client_transport()
     try:
         api = transport.api()
-        await _wait_for_nodes(api, nodes)
+        await wait_for_nodes(api, nodes)
         say(f"{nodes} nodes are Ready after {time.perf_counter() - begun:.1f} s")
         await asyncio.sleep(2.0)
         pids = {p["name"]: p["pid"] for p in supervisor.status()["processes"]}
@@ -181,7 +189,7 @@ async def _measure(
         last = max(watch.running.values())
         used = {n: round(1e6 * (cpu_s(pid) - before[n]) / pods, 1) for n, pid in measured.items()}
         following.cancel()
-        times = [1000 * (watch.running[n] - t) for n, t in watch.created.items()]
+        times = watch.milliseconds()
         binds = [1000 * (watch.bound[n] - t) for n, t in watch.created.items()]
         return BenchResult(
             workload=workload,
@@ -210,7 +218,8 @@ class _Listed(msgspec.Struct):
     items: list[dict[str, Any]] = []
 
 
-async def _wait_for_nodes(api: Api, nodes: int) -> None:
+async def wait_for_nodes(api: Api, nodes: int) -> None:
+    """Return when that many nodes are Ready and untainted. Raises: TimeoutError."""
     deadline = time.perf_counter() + LIMIT_S
     decoder = msgspec.json.Decoder(_Listed)
     while True:
