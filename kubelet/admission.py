@@ -271,9 +271,7 @@ def _victims(
         if key in evicting:
             _subtract(used, ledger.entries[key].requests)
     candidates = [
-        (key, entry)
-        for key, entry in ledger.entries.items()
-        if key not in evicting and not is_critical(entry.pod) and entry.pod.spec.priority < pod.spec.priority
+        (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
     ]
     candidates.sort(key=lambda c: (_QOS_RANK[qos_class(c[1].pod)], c[1].pod.spec.priority, c[0].uid))
     chosen: list[WorkerKey] = []
@@ -283,6 +281,13 @@ def _victims(
         _subtract(used, entry.requests)
         chosen.append(key)
     return None if lacking() else tuple(chosen)
+
+
+def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
+    """Whether a pod has to leave for a critical one (upstream `Preemptable`)."""
+    if not is_critical(pod):
+        return True
+    return not is_static(pod) and pod.spec.priority < critical.spec.priority
 
 
 def _subtract(total: Amounts, less: Amounts) -> None:

@@ -23,7 +23,7 @@ from kubelet.pressure import NodePressure
 from kubelet.resource_managers import Rejection, ResourceManagers
 from kubelet.status_desk import StatusDesk
 from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
-from kubelet.view import KubeletPod, WorkerKey, is_critical
+from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 
 
@@ -62,13 +62,14 @@ class AdmissionDesk:
         ledger: Ledger,
         managers: ResourceManagers,
         facts: NodeFacts,
+        defined: NodeFacts,
         pressure: NodePressure,
         desk: StatusDesk,
         out: Outbox,
         times: WallTimes,
     ) -> None:
         self.settings = settings
-        self.node = facts
+        self.node, self._defined = facts, defined
         self.parked: dict[WorkerKey, Parked] = {}
         self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
         self.deferring = Deferring(settings, out)
@@ -97,7 +98,9 @@ class AdmissionDesk:
         """Return what the node says to this pod now."""
         evicting = self._floor.leaving() if is_critical(pod) else frozenset()
         first = self.settings.managers_first
-        return admit(pod, self._ledger, self._managers, self.node, managers_first=first, evicting=evicting)
+        # Static pods are admitted without the API server: the node is then what it is defined to be.
+        node = self._defined if self.node.labels is None and is_static(pod) else self.node
+        return admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
 
     def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
         """Admit, reject, or wait for what the decision depends on.
@@ -107,7 +110,7 @@ class AdmissionDesk:
         if (refused := self._pressure.refuses(pod)) is not None:
             self._rejected(pod, key, refused, now)
             return
-        if not is_live and asks_for_labels(pod):
+        if not is_live and asks_for_labels(pod) and not is_static(pod):
             self._await_node(pod, key)
             return
         match self.outcome(pod):

@@ -13,6 +13,7 @@ from kubelet.latency import LatencyModel
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
+from kubelet.static_pods import ManifestError, read_manifest
 from kubelet.usage import NODE_RESOURCES, parse_curves
 from services.api.quantity import amount
 from services.api.switches import Switches
@@ -55,6 +56,7 @@ class NodeDefinition(_Definition, frozen=True):
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
+    `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
     `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA
     distances as ACPI gives them; empty means 10 to itself and 20 to every other.
     """
@@ -81,6 +83,7 @@ class NodeDefinition(_Definition, frozen=True):
     max_container_restart_period: float = 0.0
     usage: str = ""
     eviction: Eviction = Eviction()
+    static_pods: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
@@ -109,6 +112,11 @@ class NodeDefinition(_Definition, frozen=True):
         if not 0 <= self.reserved_cpus <= max(self.cpus, 0):
             raise ValueError(f"reservedCpus: {self.reserved_cpus} of {self.cpus} CPUs")
         parse_curves(self.usage, NODE_RESOURCES)
+        for index, document in enumerate(self.static_pods):
+            try:
+                read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)
+            except ManifestError as error:
+                raise ValueError(f"staticPods[{index}]: {error}") from None
         chosen = self.eviction
         sizes = capacities(self.memory, self.ephemeral_storage)
         thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, sizes)
@@ -183,6 +191,9 @@ class KubeletConfig(CommonConfig):
     crashloop_max_s: float = setting(0.0, "longest back-off of a container that ended, seconds; 0: Kubernetes' own")
     stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
     stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
+    static_pods: str = setting(
+        "", "directory with manifests of static pods: files for every node, in a folder of a node's name for that node"
+    )
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:

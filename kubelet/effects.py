@@ -8,7 +8,7 @@ import msgspec
 
 from kubelet.stages.playing import Operation
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.meta import Key
+from services.api.meta import Document, Key
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -81,6 +81,19 @@ class DeletePod(msgspec.Struct, frozen=True):
     grace_s: int | None
 
 
+class CreateMirror(msgspec.Struct, frozen=True):
+    """Create the object that shows a static pod and report with `statics.mirrors.answered`."""
+
+    name: Key
+    document: Document
+
+
+class DeleteMirror(msgspec.Struct, frozen=True):
+    """Delete exactly this mirror, at once, and report with `statics.mirrors.answered`."""
+
+    pod: KubeletPod
+
+
 class ReportNode(msgspec.Struct, frozen=True):
     """Write the Node's status: these pressures stand now."""
 
@@ -131,5 +144,5 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | TellNode
+    | EndSpan | ReportNode | TellNode | CreateMirror | DeleteMirror
 )  # fmt: skip

@@ -6,7 +6,7 @@ It knows a node only as somebody who lives here, is called when a timer is due, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
 from kubelet.latency import LatencyModel
+from kubelet.node_files import NodeFiles
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import Policy
 from kubelet.restarts import crashloop_bounds
@@ -53,6 +54,9 @@ class Tenant(Protocol):
     def erase(self, record: PodRecord, key: WorkerKey) -> None:
         """Forget a record of before the boot."""
 
+    def files_changed(self, files: Mapping[str, bytes]) -> None:
+        """Take the manifests of static pods as they are now."""
+
     def disk_changed(self, *, has_trouble: bool) -> None:
         """The disk began or ceased to make trouble."""
 
@@ -85,6 +89,7 @@ class Host:
         self.latency: LatencyModel = config.latency_model(seed)
         self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
+        self.files = NodeFiles(seams.disk, config.static_pods, definitions)
         self.agents: Sequence[Tenant] = ()
         self.group: asyncio.TaskGroup | None = None
         self._is_over = False
@@ -112,12 +117,14 @@ class Host:
     async def run(self) -> None:
         """Host the nodes until cancelled."""
         self._recover()
+        self.files.look(self.agents)
         self.journal.on_trouble = self._disk_trouble
         self.journal.on_batch = self._drain_touched
         try:
             async with asyncio.TaskGroup() as group:
                 self.group = group
                 group.create_task(self.journal.run())
+                group.create_task(self.files.run(self.agents))
                 for agent in self.agents:
                     group.create_task(agent.live())
                 self._last_tick_s = self.clock.now()

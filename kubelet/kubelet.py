@@ -7,6 +7,7 @@ here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kubelet.admission import Admitted, Ledger, NodeFacts
@@ -17,6 +18,7 @@ from kubelet.effects import Save, SetTimer
 from kubelet.eviction import Victim
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.latency import LatencyModel
+from kubelet.node_status import node_labels
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
@@ -24,15 +26,18 @@ from kubelet.pressure import NodePressure
 from kubelet.resizing import Resizing
 from kubelet.resource_managers import Allocation, ResourceManagers
 from kubelet.staging import Staging
+from kubelet.static_pods import is_mirror
+from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import WRITE_STATUSES, StatusDesk
 from kubelet.status_manager import StatusManager
-from kubelet.view import KubeletPod, WorkerKey, is_critical, worker_key
+from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_key
 from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Resized, Told
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
 
 _NODE_KEY = WorkerKey("", 0)
 """Of timers that are about no single pod."""
+_NO_POD = KubeletPod()
 
 
 class Kubelet:
@@ -66,11 +71,13 @@ class Kubelet:
         rules = NodeRules(has_static_cpus=definition.has_static_cpus, evicts=settings.evicts_for_resizes)
         self.resizing = Resizing(self.ledger, rules, self.out)
         self.staging: Staging | None = None
+        self.statics = StaticDesk(definition.name, self, self.desk, self.out)
         self.pressure = NodePressure(definition, self.out)
         self.admission = AdmissionDesk(
             definition.name, self, settings=settings, ledger=self.ledger, managers=self.managers,
-            facts=NodeFacts(definition.name, None, definition.taints), pressure=self.pressure, desk=self.desk,
-            out=self.out, times=times,
+            facts=NodeFacts(definition.name, None, definition.taints),
+            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
+            pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
@@ -88,6 +95,9 @@ class Kubelet:
 
     def pod_changed(self, old: KubeletPod | None, new: KubeletPod | None, traceparent: str, now: float) -> None:
         """Take one change of the watch; additions wait for `settle`, so that a batch is admitted by age."""
+        if is_mirror(new or old or _NO_POD):
+            self.statics.mirror_changed(old, new, now)
+            return
         if old is not None and (new is None or worker_key(new) != worker_key(old)):
             self._removed(old, now)
         if new is None:
@@ -128,6 +138,7 @@ class Kubelet:
         """The first complete list is here: end what runs of pods that do not exist any more."""
         self.pressure.begin(now)
         self.resizing.has_sources = True
+        self.statics.sources_ready()
         for key, record in list(self.records.items()):
             if key in self.workers:
                 continue
@@ -202,7 +213,7 @@ class Kubelet:
         else:
             self.desk.set_final(key, new, {"phase": "Failed"}, now)
 
-    def _removed(self, old: KubeletPod, now: float) -> None:
+    def _removed(self, old: KubeletPod, now: float, grace_s: float = REMOVED_GRACE_S) -> None:
         """The object is gone, or is not ours any more."""
         key = worker_key(old)
         uid = old.metadata.uid
@@ -225,7 +236,37 @@ class Kubelet:
         if worker.state == "terminated":
             self._drop(key, worker)
         else:
-            self._act(worker, worker.terminate(now, REMOVED_GRACE_S, "removed"), now)
+            self._act(worker, worker.terminate(now, grace_s, "removed"), now)
+
+    # --- static pods (kubelet 3.1) ---
+
+    def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
+        """Take the manifests of static pods as they are now; return what is wrong with which file."""
+        wrong = self.statics.files_changed(files, wall_s, now)
+        if self.resizing.trigger:
+            self._retry_resizes(self.resizing.trigger, now)
+        return wrong
+
+    def add_static(self, pod: KubeletPod, now: float) -> None:
+        """Ask whether the pod fits, and run it."""
+        self._added(pod, "", now)
+
+    def remove_static(self, pod: KubeletPod, now: float) -> None:
+        """End the pod within its own grace period."""
+        self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
+
+    def is_live(self, name: Key) -> bool:
+        """Whether something of a pod of that name runs or is being ended."""
+        return name in self._names
+
+    def is_decided(self, key: WorkerKey) -> bool:
+        """Whether the pod was admitted or rejected."""
+        return key in self.workers or key in self.desk.finals
+
+    def shown(self, key: WorkerKey) -> KubeletPod | None:
+        """Return the object that tells of this pod: itself, of a static pod its mirror; None while there is none."""
+        pod = self.pods.get(key.uid)
+        return pod if pod is None or key.generation or not is_static(pod) else self.statics.mirrors.shown(pod)
 
     # --- workers begin ---
 
@@ -233,7 +274,7 @@ class Kubelet:
         """Count the pod and run it."""
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
-        if self.staging is not None and self.staging.chooses(pod):
+        if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
             self.staging.begin(key, pod, now)
             return
         self._admitted_s[key] = now
@@ -384,6 +425,8 @@ class Kubelet:
                     self.staging.due(key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
+            case "mirrors":
+                self.statics.mirrors.due(now)
             case "delete":
                 self.desk.delete_again(key)
             case "pressure":
@@ -498,6 +541,7 @@ class Kubelet:
             if (successor := self.workers.get(waiting)) is not None:
                 self._act(successor, successor.unhold(now), now)
         self._offer_room("pods_removed" if is_removed else "pod_terminated", now)
+        self.statics.ended(worker.pod.metadata.key, now)
 
     def _release(self, key: WorkerKey) -> bool:
         """Count the pod no longer; return whether it was counted."""

@@ -6,6 +6,7 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ import structlog
 from kubelet.config import NodeDefinition
 from kubelet.effects import (
     CallUnbind,
+    CreateMirror,
+    DeleteMirror,
     DeletePod,
     EndSpan,
     Log,
@@ -37,6 +40,7 @@ from kubelet.node_status import NodeReport, node_document
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
 from kubelet.stage_playing import StagePlayer
+from kubelet.static_pods_calls import MirrorCalls
 from kubelet.topology_reporting import TopologyReporting
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, UnknownOutcome
@@ -93,6 +97,8 @@ class Agent:
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.stages = StagePlayer(host, self) if host.stages else None
         self.calls = PodCalls(host, self)
+        self._mirrors = MirrorCalls(host, self)
+        self._untold: list[Tell] = []
         self.heartbeats = Heartbeats(host, self)
         self.node_writes = 0
 
@@ -158,8 +164,23 @@ class Agent:
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
         self.take_node(msgspec.convert(stored, Node))
         self.is_registered = True
+        self._tell_the_rest()
         if self.stages is not None:
             self.stages.seen_node(stored)
+
+    def _tell_the_rest(self) -> None:
+        """Say what static pods had to say before anybody could hear it."""
+        untold, self._untold = self._untold, []
+        for tell in untold:
+            self._tell(tell)
+        self.drain()
+
+    def files_changed(self, files: Mapping[str, bytes]) -> None:
+        """Take the manifests of static pods as they are now."""
+        clock = self.host.clock
+        for file, why in self.kubelet.files_changed(files, clock.wall(), clock.now()).items():
+            log.warning("static_pod.unreadable", node=self.name, file=file, reason=why)
+        self.drain()
 
     @property
     def writes_status(self) -> bool:
@@ -225,6 +246,7 @@ class Agent:
         """Take the Node as the API server has it."""
         self.kubelet.admission.node = facts(node)
         self.node_uid = node.metadata.uid or self.node_uid
+        self.kubelet.statics.registered(self.node_uid)
 
     # --- time ---
 
@@ -345,6 +367,10 @@ class Agent:
                 )  # fmt: skip
             case DeletePod(key=key, pod=pod, grace_s=grace_s):
                 self.host.spawn(self.calls.delete(key, pod, grace_s))
+            case CreateMirror():
+                self.host.spawn(self._mirrors.create(effect))
+            case DeleteMirror():
+                self.host.spawn(self._mirrors.delete(effect))
 
     def _saved(self, key: WorkerKey, seq: int) -> None:
         self.kubelet.saved(key, seq, self.host.clock.now())
@@ -352,6 +378,9 @@ class Agent:
 
     def _tell(self, tell: Tell) -> None:
         if tell.type == "Normal" and self.host.config.pod_events == "warnings":
+            return
+        if self.client is None:
+            self._untold.append(tell)  # static pods live before the API server is reached
             return
         self._events().event(
             kind="Pod",

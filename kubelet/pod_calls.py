@@ -97,7 +97,7 @@ class PodCalls:
 
     async def _write_status(self, write: Write) -> None:
         kubelet = self._node.kubelet
-        pod = kubelet.pods.get(write.key.uid)
+        pod = kubelet.shown(write.key)
         if pod is None:
             return
         response = await self.call(status_request(pod, write, self._node.traces.traceparent(write.key)))

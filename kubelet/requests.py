@@ -24,7 +24,7 @@ def status_request(pod: KubeletPod, write: Write, traceparent: str) -> Request:
         name=pod.metadata.name,
         subresource="status",
         patch_type="strategic",
-        uid=write.key.uid,
+        uid=write.uid,
         body=encode(write.patch),
         traceparent=traceparent,
         field_manager="kubelet",

@@ -24,6 +24,9 @@ class Pods(Protocol):
 
     pods: dict[str, KubeletPod]
 
+    def shown(self, key: WorkerKey) -> KubeletPod | None:
+        """Return the object that tells of this pod: itself, of a static pod its mirror; None while there is none."""
+
     def render(self, key: WorkerKey) -> Document | None:
         """Return the status of a pod as this kubelet sees it."""
 
@@ -76,7 +79,11 @@ class StatusDesk:
             if pod is None or rendered is None or worker_key(pod) != key:
                 self.statuses.forget(key)
                 continue
-            write = self.statuses.take(key, pod, rendered)
+            shown = self._pods.shown(key)
+            if shown is None:
+                self.statuses.doubt(key)  # a static pod whose mirror is still to come
+                continue
+            write = self.statuses.take(key, shown, rendered)
             if write is not None:
                 return write
             self._after_ack(key, now)
@@ -89,8 +96,12 @@ class StatusDesk:
             self.statuses.acknowledged(write, now)
             self._after_ack(key, now)
             return
-        if code == 404 or (code == 409 and reason == "UIDMismatch"):
-            self.statuses.forget(key)
+        is_mirrored = write.uid != key.uid
+        if code == 404 or (code == 409 and reason == "UIDMismatch") or (code == 403 and is_mirrored):
+            if is_mirrored:
+                self.statuses.doubt(key)  # the next mirror is told everything
+            else:
+                self.statuses.forget(key)
             return
         if code == 403 or (code == 409 and reason == "StaleBinding"):
             # Re-read; the old status is not sent again.

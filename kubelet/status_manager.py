@@ -46,6 +46,8 @@ class Write(msgspec.Struct, frozen=True):
     version: int
     status: Document
     patch: Document
+    uid: str
+    """Of the object to write to: the pod itself, or the mirror of a static pod."""
 
 
 class StatusManager:
@@ -98,6 +100,15 @@ class StatusManager:
         self._dirty.pop(key, None)
         self.suppressed.pop(key, None)
 
+    def doubt(self, key: WorkerKey) -> None:
+        """Nobody has this pod's status, and nobody is there to be told: all of it is sent after the next change."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.baseline = entry.acked = None
+            entry.version += 1
+        self._dirty.pop(key, None)
+        self._snapshots = [each for each in self._snapshots if each[0] != key]
+
     def next_key(self, now: float) -> WorkerKey | None:
         """Return the pod to write next, or None; failed ones wait for their retry."""
         if self._snapshots:
@@ -132,7 +143,8 @@ class StatusManager:
             return None
         # Until the answer is known, nobody knows what the API server has.
         entry.baseline = None
-        return Write(key, version, status, {"metadata": {"uid": key.uid}, "status": patch})
+        uid = pod.metadata.uid
+        return Write(key, version, status, {"metadata": {"uid": uid}, "status": patch}, uid)
 
     def acknowledged(self, write: Write, now: float) -> None:
         """The API server has this version."""

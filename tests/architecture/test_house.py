@@ -20,7 +20,17 @@ SHELLS = {
         "wiring",
         "writer",
     },
-    "kubelet": {"heartbeats", "host", "journal", "loops", "pod_calls", "stage_playing", "topology_reporting"},
+    "kubelet": {
+        "heartbeats",
+        "host",
+        "journal",
+        "loops",
+        "node_files",
+        "pod_calls",
+        "stage_playing",
+        "static_pods_calls",
+        "topology_reporting",
+    },
     "scheduler": {
         "binding",
         "evictions",

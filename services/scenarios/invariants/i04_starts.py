@@ -22,12 +22,13 @@ class _Bindings:
 class StartsAfterBind(Check):
     """I4: a start follows its bind; an unbound binding never started; teardown came before the unbind.
 
+    A static pod is never bound: its start follows the node's word that its manifest stands there.
     And N2: before `kubelet.start` comes the checkpoint of the same binding, so that a restarted kubelet
     finds what it started.
     """
 
     id = "I4"
-    events = ("store.commit", "kubelet.teardown_done", "kubelet.checkpoint", "kubelet.start")
+    events = ("store.commit", "kubelet.teardown_done", "kubelet.checkpoint", "kubelet.start", "kubelet.static")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -54,7 +55,10 @@ class StartsAfterBind(Check):
             self._take_commit(line, report)
             return
         pod, generation = self._of(uid_of(line)), line.gen or 0
-        if line.ev == "kubelet.teardown_done":
+        if line.ev == "kubelet.static":
+            # Its uid is a hash with the node in it: it stands here or nowhere.
+            pod.bound[0] = "" if line.data.get("gone") else line.node
+        elif line.ev == "kubelet.teardown_done":
             pod.torn_down[generation] = None
         elif line.ev == "kubelet.checkpoint":
             pod.saved[(generation, line.node)] = None
