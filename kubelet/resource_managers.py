@@ -6,13 +6,14 @@ its share inside the merged hint's NUMA nodes. Source: kubelet 5.3 to 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import msgspec
 
 from kubelet.config import NodeDefinition
 from kubelet.cpu_manager import CpuManager
 from kubelet.device_manager import DeviceManager
+from kubelet.device_words import Share
 from kubelet.topology import ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
@@ -28,10 +29,10 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a pod has to itself. `devices`: resource to counts by NUMA node, as `DeviceManager` counts."""
+    """What a pod has to itself. `devices`: by container and resource, in the order they were allocated."""
 
     cpus: tuple[int, ...] = ()
-    devices: dict[str, list[int]] = {}
+    devices: tuple[Share, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -41,6 +42,10 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_ALLOCATION = Allocation()
 TOPOLOGY_ERROR = Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+
+
+class DeviceRejection(Rejection, frozen=True):
+    """Devices are missing: a plugin that comes back, or a device that recovers, may cure it."""
 
 
 class _Need(msgspec.Struct, frozen=True):
@@ -66,7 +71,7 @@ class ResourceManagers:
             self._distances = node.distances or tuple(
                 tuple(10 if i == j else 20 for j in range(self._numa_count)) for i in range(self._numa_count)
             )
-        self._idle = node.topology_policy == "none" and not node.has_static_cpus and not self.devices.total
+        self._idle = node.topology_policy == "none" and not node.has_static_cpus and self.devices.is_empty
         self.admissions = 0
         self.topology_errors = 0
 
@@ -114,41 +119,56 @@ class ResourceManagers:
         if not admitted:
             self.topology_errors += 1
             return TOPOLOGY_ERROR
-        return self._allocate(need, mask, frozenset())
+        shares = self._devices_at_once(pod, mask)
+        return shares if isinstance(shares, Rejection) else self._with_cpus(shares, need, mask, frozenset())
+
+    def _devices_at_once(self, pod: Pod, mask: int | None) -> tuple[Share, ...] | Rejection:
+        """Allocate every container's devices inside the pod's one mask."""
+        shares: list[Share] = []
+        reusable: dict[str, list[str]] = {}
+        for container, is_init in _in_order(pod):
+            got = self._allocate_devices(container, self._need(container_requests(container), False), mask, reusable)
+            if isinstance(got, Rejection):
+                self.devices.release(shares)
+                return got
+            shares += got
+            _reuse(reusable, got, is_free=is_init and container.restart_policy != "Always")
+        return tuple(shares)
 
     def _admit_by_container(self, pod: Pod, exclusive: bool) -> Allocation | Rejection:
         """Scope container: one after the other; main containers may reuse what plain init containers had."""
         done: list[Allocation] = []
         reusable_cpus: frozenset[int] = frozenset()
-        reusable_devices: list[dict[str, list[int]]] = []
+        reusable_devices: dict[str, list[str]] = {}
         for container, is_init in _in_order(pod):
             need = self._need(container_requests(container), exclusive)
             if not need.cpus and not need.devices:
                 continue
-            for devices in reusable_devices:
-                self.devices.release(devices)
-            mask, admitted = self._merged(need, reusable_cpus)
+            mask, admitted = self._merged(need, reusable_cpus, reusable_devices)
             outcome: Allocation | Rejection
             if admitted:
-                outcome = self._allocate(need, mask, reusable_cpus)
+                shares = self._allocate_devices(container, need, mask, reusable_devices)
+                if isinstance(shares, Rejection):
+                    outcome = shares
+                else:
+                    outcome = self._with_cpus(tuple(shares), need, mask, reusable_cpus)
             else:
                 self.topology_errors += 1
                 outcome = TOPOLOGY_ERROR
-            for devices in reusable_devices:
-                self.devices.take(_minus(devices, outcome))
             if isinstance(outcome, Rejection):
                 self._give_back(done)
                 return outcome
             done.append(outcome)
-            if is_init and container.restart_policy != "Always":
+            is_free = is_init and container.restart_policy != "Always"
+            if is_free:
                 reusable_cpus |= frozenset(outcome.cpus)
-                reusable_devices.append(outcome.devices)
             else:
                 reusable_cpus -= frozenset(outcome.cpus)
+            _reuse(reusable_devices, outcome.devices, is_free=is_free)
         return _sum(done)
 
     def _give_back(self, done: list[Allocation]) -> None:
-        if self._release_is_lazy:
+        if self._release_is_lazy and self.devices.asked is None:
             self._stale += done
         else:
             for allocation in done:
@@ -168,14 +188,17 @@ class ResourceManagers:
     def _need(self, requests: Amounts, exclusive: bool) -> _Need:
         milli = requests.get("cpu", 0)
         cpus = milli // 1000 if exclusive and milli % 1000 == 0 else 0
-        devices = {r: n for r, n in sorted(requests.items()) if r in self.devices.total and n > 0}
+        devices = {r: n for r, n in sorted(requests.items()) if self.devices.knows(r) and n > 0}
         return _Need(cpus, devices)
 
-    def _merged(self, need: _Need, reusable: frozenset[int]) -> tuple[int | None, bool]:
+    def _merged(
+        self, need: _Need, reusable: frozenset[int], devices: dict[str, list[str]] | None = None
+    ) -> tuple[int | None, bool]:
         providers: list[ProviderHints] = []
         if need.cpus:
             providers.append({"cpu": self.cpus.hints(need.cpus, reusable)})
-        providers += [{r: self.devices.hints(r, n)} for r, n in need.devices.items()]
+        left = devices or {}
+        providers += [{r: self.devices.hints(r, n, left.get(r, ()))} for r, n in need.devices.items()]
         if not providers:
             return None, True
         hint, admitted = merge(
@@ -183,50 +206,55 @@ class ResourceManagers:
         )
         return hint.mask, admitted
 
-    def _allocate(self, need: _Need, mask: int | None, reusable: frozenset[int]) -> Allocation | Rejection:
-        devices: dict[str, list[int]] = {}
+    def _with_cpus(
+        self, shares: tuple[Share, ...], need: _Need, mask: int | None, reusable: frozenset[int]
+    ) -> Allocation | Rejection:
+        """Return the allocation with exclusive CPUs; if they cannot be had, the devices are given back."""
+        if not need.cpus:
+            return Allocation((), shares)
+        cpus = self.cpus.allocate(need.cpus, mask, reusable)
+        if isinstance(cpus, str):
+            self.devices.release(shares)
+            return Rejection("UnexpectedAdmissionError", cpus)
+        return Allocation(cpus, shares)
+
+    def _allocate_devices(
+        self, container: Container, need: _Need, mask: int | None, left: dict[str, list[str]]
+    ) -> list[Share] | Rejection:
+        """Allocate a container's devices; `left`: those of init containers that are done, by resource."""
+        shares: list[Share] = []
         for resource, count in need.devices.items():
-            taken = self.devices.allocate(resource, count, mask)
-            if isinstance(taken, str):
-                self.devices.release(devices)
-                return _unexpected(taken)
-            devices[resource] = taken
-        cpus: tuple[int, ...] | str = ()
-        if need.cpus:
-            cpus = self.cpus.allocate(need.cpus, mask, reusable)
-            if isinstance(cpus, str):
-                self.devices.release(devices)
-                return Rejection("UnexpectedAdmissionError", cpus)
-        assert not isinstance(cpus, str)
-        return Allocation(cpus, devices)
+            ids = self.devices.allocate(resource, count, mask, left.get(resource, ()))
+            if isinstance(ids, str):
+                self.devices.release(shares)
+                return unexpected(ids)
+            shares.append(Share(container.name, resource, ids))
+        return shares
 
 
 def _in_order(pod: Pod) -> list[tuple[Container, bool]]:
     return [(c, True) for c in pod.spec.init_containers] + [(c, False) for c in pod.spec.containers]
 
 
-def _unexpected(text: str) -> Rejection:
-    return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
+def unexpected(text: str) -> DeviceRejection:
+    """Return the rejection of a pod whose devices cannot be had, in Kubernetes' words."""
+    return DeviceRejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
 
 
-def _minus(devices: Mapping[str, list[int]], used: Allocation | Rejection) -> dict[str, list[int]]:
-    """Return what of an init container's devices the next container did not take over."""
-    if isinstance(used, Rejection):
-        return dict(devices)
-    return {
-        resource: [max(0, a - b) for a, b in zip(counts, used.devices.get(resource, [0] * len(counts)), strict=True)]
-        for resource, counts in devices.items()
-    }
+def _reuse(left: dict[str, list[str]], got: Sequence[Share], *, is_free: bool) -> None:
+    """Note what later containers may take over (`is_free`), or what one of them has taken over for good."""
+    for share in got:
+        held = left.setdefault(share.resource, [])
+        if is_free:
+            held += [device for device in share.ids if device not in held]
+        else:
+            left[share.resource] = [device for device in held if device not in share.ids]
 
 
 def _sum(parts: list[Allocation]) -> Allocation:
     if len(parts) <= 1:
         return parts[0] if parts else NO_ALLOCATION
     cpus: dict[int, None] = {}
-    devices: dict[str, list[int]] = {}
     for part in parts:
         cpus.update(dict.fromkeys(part.cpus))
-        for resource, counts in part.devices.items():
-            before = devices.get(resource, [0] * len(counts))
-            devices[resource] = [a + b for a, b in zip(before, counts, strict=True)]
-    return Allocation(tuple(sorted(cpus)), devices)
+    return Allocation(tuple(sorted(cpus)), tuple(share for part in parts for share in part.devices))

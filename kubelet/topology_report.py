@@ -24,9 +24,8 @@ def topology_document(definition: NodeDefinition, managers: ResourceManagers, co
         if definition.has_static_cpus:
             free, usable = managers.cpus.left(numa)
             resources.append(_resource("cpu", definition.numa[numa].cpus, usable, free))
-        for name, counts in managers.devices.total.items():
-            if any(counts[:-1]):
-                resources.append(_resource(name, counts[numa], counts[numa], managers.devices.free[name][numa]))
+        for name, (all_healthy, free_ones) in managers.devices.counts_by_numa().items():
+            resources.append(_resource(name, all_healthy[numa], all_healthy[numa], free_ones[numa]))
         zones.append({"name": f"node-{numa}", "type": "Node", "resources": resources})
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",

@@ -3,7 +3,8 @@
 import pytest
 
 from kubelet.cpu_manager import CpuManager
-from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.device_words import Share
+from kubelet.resource_managers import Allocation, DeviceRejection, Rejection, ResourceManagers
 from kubelet.topology import Hint, counted_hints, merge
 
 TWO_BY_EIGHT = {"numa": "2x8"}
@@ -116,16 +117,16 @@ def test_devices_and_cpus_of_a_pod_come_from_the_same_numa_node(a_node, a_pod):
 
     outcome = managers.admit(pod)
 
-    assert outcome == Allocation((8, 9), {"example.com/gpu": [0, 1, 0]})
+    assert outcome == Allocation((8, 9), (Share("c", "example.com/gpu", ("gpu-1-0",)),))
     managers.release(outcome)
-    assert managers.devices.free == managers.devices.total
+    assert managers.devices.counts_by_numa() == {"example.com/gpu": ([0, 2], [0, 2])}
 
 
 def test_too_few_devices_are_an_unexpected_admission_error_with_both_numbers(a_node, a_pod):
     managers = ResourceManagers(a_node(extended={"example.com/gpu": 1}))
     pod = a_pod(containers=[{"name": "c", "resources": {"limits": {"example.com/gpu": "2"}}}])
 
-    assert managers.admit(pod) == Rejection(
+    assert managers.admit(pod) == DeviceRejection(
         "UnexpectedAdmissionError",
         "Allocate failed due to requested number of devices unavailable for example.com/gpu. "
         "Requested: 2, Available: 1, which is unexpected",
@@ -140,3 +141,37 @@ def test_a_main_container_reuses_the_cpus_of_a_plain_init_container(a_node, a_po
     pod = a_pod(containers=[{"name": "c", "resources": resources}], spec={"initContainers": init})
 
     assert managers.admit(pod) == Allocation((0, 1, 2, 3))
+
+
+def _asking(**limits):
+    return {"limits": {"example.com/gpu": "1"} | limits}
+
+
+def test_a_main_container_takes_over_the_device_of_a_plain_init_container_and_a_sidecar_keeps_its_own(a_node, a_pod):
+    managers = ResourceManagers(a_node(extended={"example.com/gpu": 3}))
+    init = [
+        {"name": "i", "resources": _asking()},
+        {"name": "s", "restartPolicy": "Always", "resources": _asking()},
+    ]
+    pod = a_pod(containers=[{"name": "c", "resources": _asking()}], spec={"initContainers": init})
+
+    outcome = managers.admit(pod)
+
+    # The sidecar takes over what the init container had; the main container needs one of its own.
+    assert {share.container: share.ids for share in outcome.devices} == {
+        "i": ("gpu-0",), "s": ("gpu-0",), "c": ("gpu-1",)
+    }  # fmt: skip
+    managers.release(outcome)
+    assert managers.devices.room("example.com/gpu") == 3
+
+
+def test_with_scope_pod_every_container_has_devices_of_its_own_inside_the_pods_mask(a_node, a_pod):
+    numa = [{"cpus": 8, "devices": {"example.com/gpu": 1}}, {"cpus": 8, "devices": {"example.com/gpu": 2}}]
+    managers = ResourceManagers(a_node(numa=numa, topologyPolicy="single-numa-node", topologyScope="pod"))
+    pod = a_pod(containers=[{"name": name, "resources": _asking()} for name in "ab"])
+
+    outcome = managers.admit(pod)
+
+    assert outcome.devices == (
+        Share("a", "example.com/gpu", ("gpu-1-0",)), Share("b", "example.com/gpu", ("gpu-1-1",))
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""What kubelet and device plugins say to each other, as values. Pure.
+
+The names are those of the device plugin API v1beta1, in our spelling; `device_wire` knows the messages.
+Source: kubelet 5.5.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+VERSION = "v1beta1"
+SUPPORTED_VERSIONS = (VERSION,)
+KUBELET_SOCKET = "kubelet.sock"
+
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def is_extended(resource: str) -> bool:
+    """Whether this names an extended resource: DOMAIN/NAME outside of kubernetes.io, usable in a quota.
+
+    Source: upstream `v1helper.IsExtendedResourceName`.
+    """
+    domain, sign, name = resource.partition("/")
+    if not sign or "kubernetes.io/" in resource or resource.startswith("requests."):
+        return False
+    # What a quota calls it, `requests.` and the name, must be a qualified name too.
+    return len("requests." + domain) <= 253 and bool(_DOMAIN.fullmatch(domain) and _NAME.fullmatch(name))
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device as its plugin lists it. `numa`: the NUMA nodes it is near to; none: equally near to all."""
+
+    id: str
+    is_healthy: bool = True
+    numa: tuple[int, ...] = ()
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a plugin wants to be asked besides Allocate."""
+
+    pre_start: bool = False
+    prefers: bool = False
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """A plugin's request to be taken on. `endpoint`: the name of its socket, beside the kubelet's."""
+
+    version: str
+    endpoint: str
+    resource: str
+    options: Options = Options()
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A file or directory of the node that the container sees."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = False
+
+
+class DeviceNode(msgspec.Struct, frozen=True):
+    """A device file that the container sees. `permissions`: of r, w and m."""
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What Allocate returned for one container: all it needs to use its devices."""
+
+    envs: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
+    cdi: tuple[str, ...] = ()
+
+
+NOTHING_GIVEN = Given()
+
+
+class Share(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one container has of one resource: the devices by id, and what their plugin said about using them."""
+
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+    given: Given = NOTHING_GIVEN
+
+
+class Preference(msgspec.Struct, frozen=True):
+    """GetPreferredAllocation: which `size` of the available devices, `must` among them, go best together."""
+
+    resource: str
+    available: tuple[str, ...]
+    must: tuple[str, ...]
+    size: int
+
+
+class Allocate(msgspec.Struct, frozen=True):
+    """Allocate: make these devices ready for a container."""
+
+    resource: str
+    ids: tuple[str, ...]
+
+
+class PreStart(msgspec.Struct, frozen=True):
+    """PreStartContainer: a container that has these devices is about to begin."""
+
+    resource: str
+    ids: tuple[str, ...]
+
+
+Call = Preference | Allocate | PreStart
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A call that failed, as Go prints it."""
+
+    text: str
+
+
+Answer = tuple[str, ...] | Given | Failed | None
+"""The preferred ids, what Allocate gave, why there is none, or None: PreStartContainer is done."""
