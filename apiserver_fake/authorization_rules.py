@@ -213,6 +213,12 @@ RULES: tuple[Rule, ...] = (
         _c("persistentvolume-binder", "status", CHANGE, "persistentvolumes/status", "persistentvolumeclaims/status"),
     ),
     *_controller(
+        "resourcequota",
+        # Secrets are counted like everything else: their number, which says nothing of what is in them.
+        _c("resourcequota", "read", READ, "*"),
+        _c("resourcequota", "status", CHANGE, "resourcequotas/status"),
+    ),
+    *_controller(
         "volume-protection",
         _c("volume-protection", "read", READ, "persistentvolumes", "persistentvolumeclaims", "pods"),
         _c("volume-protection", "finalizers", CHANGE, "persistentvolumes", "persistentvolumeclaims",
@@ -246,7 +252,7 @@ RULES: tuple[Rule, ...] = (
     Rule("user/scale", "user:*", ("get", *CHANGE), ("deployments.apps/scale", "replicasets.apps/scale"), where="own"),
     Rule("user/resize", "user:*", ("get", *CHANGE), ("pods/resize",), where="own"),
     Rule("user/debug", "user:*", ("get", *CHANGE), ("pods/ephemeralcontainers",), where="own"),
-    Rule("user/look", "user:*", READ, ("events", "pods/log"), where="own"),
+    Rule("user/look", "user:*", READ, ("events", "pods/log", "resourcequotas", "limitranges"), where="own"),
     Rule("user/namespace", "user:*", ("get",), ("namespaces",), where="own"),
     Rule("user/evict", "user:*", ("evict",), ("pods/eviction",), where="own"),
 )  # fmt: skip

@@ -7,7 +7,8 @@ Everything behind this door is plain functions of documents and a `WriteContext`
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
 (strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
-`authorization.admit`; `validate`; commit. `validate` includes the rules of metadata.
+`authorization.admit`; `validate`; `check_bounds`; `quota_admission.charges`; commit. `validate` includes the
+rules of metadata.
 """
 
 from __future__ import annotations
@@ -231,19 +232,25 @@ def _nothing_to_validate(old: Document | None, new: Document, ctx: WriteContext)
     return []
 
 
+def _nothing_to_bound(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Strategy:
     """The rules of one kind; every part is optional.
 
     `prepare_*` change `new` in place by assigning its top-level members (what lies deeper may be
     shared with `old`): defaults, and fields that this writer may not change put back (S21, S22).
-    `validate` returns what is wrong, all of it. `before_delete` returns what remains: None, or the
+    `validate` returns what is wrong, all of it; `check_bounds` raises Forbidden for what is right in itself and too
+    much for its namespace. `before_delete` returns what remains: None, or the
     document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
     """
 
     prepare_create: Callable[[Document, WriteContext], None] = _nothing_to_prepare_create
     prepare_update: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
     validate: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    check_bounds: Callable[[Document | None, Document, WriteContext], None] = _nothing_to_bound
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
@@ -282,6 +289,8 @@ class Subresource:
     read: Callable[[Document], Document] = lambda stored: stored
     admits: bool = False
     """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
+    is_charged: bool = False
+    """Whether the object may use more of its namespace's quotas afterwards."""
 
 
 @cache

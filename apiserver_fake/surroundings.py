@@ -15,7 +15,7 @@ from services.api.seams import Clock, Random
 from services.api.switches import Switches
 from services.api.wire import Request
 
-SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io",))
+SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
 """Kinds of which rules ask for all objects on every creation of another; kept decoded."""
 DOCUMENTS_KEPT = 64
 
@@ -36,6 +36,8 @@ class Surroundings:
             return document_of(staged.get(resource, namespace, name))
 
         def documents(resource: str, namespace: str) -> Iterable[Document]:
+            if namespace and not staged.count_in(resource, namespace):
+                return
             for record in staged.select(resource, Selection(namespace)):
                 yield self._decoded(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
 

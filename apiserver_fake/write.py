@@ -14,6 +14,7 @@ import msgspec
 from apiserver_fake.authorization import admit
 from apiserver_fake.new_objects import check_room, choose_name, new_uid
 from apiserver_fake.patch import apply_patch
+from apiserver_fake.quota_admission import CHARGED_ON_UPDATE, charges
 from apiserver_fake.refusals import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.rules import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
 from apiserver_fake.schemas import check_fields, conform
@@ -27,7 +28,7 @@ from services.api.resources import Resource
 from services.api.times import format_time
 from services.api.wire import Request, Response
 
-NAMESPACES = "namespaces"
+NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
 
@@ -80,10 +81,18 @@ class Write:
         self.strategy.prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
         self._validate(self.strategy.validate(None, new, ctx), name)
+        self.strategy.check_bounds(None, new, ctx)
+        charged = charges(resource, None, new, ctx)
         if request.dry_run:
             return self._answer(msgspec.json.encode(new), staged.rv, ctx, 201)
         record = staged.put(resource, new, self.traceparent)
+        self._charge(staged, charged)
         return self._answer(record.body, record.rv, ctx, 201)
+
+    def _charge(self, staged: Staged, charged: list[Document]) -> None:
+        """Stage what quotas are used now: after the object, which the commit is named by."""
+        for quota in charged:
+            staged.put(find_resource(QUOTAS), quota, self.traceparent)
 
     def _own(self, body: Document) -> Document:
         """Return the document with right apiVersion and kind in front, and a metadata of its own.
@@ -174,9 +183,11 @@ class Write:
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
         self._validate([*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)], request.name)
+        self.strategy.check_bounds(old, new, ctx)
+        charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
-        return self._store(staged, stored, old, new, ctx)
+        return self._store(staged, stored, old, new, charged, ctx)
 
     def _stored(self, staged: Staged) -> Record:
         stored = staged.get(self.resource.name, self.request.namespace, self.request.name)
@@ -245,7 +256,9 @@ class Write:
         text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {added}"
         return [("metadata.finalizers", "FieldValueForbidden", text)]
 
-    def _store(self, staged: Staged, stored: Record, old: Document, new: Document, ctx: WriteContext) -> Response:
+    def _store(
+        self, staged: Staged, stored: Record, old: Document, new: Document, charged: list[Document], ctx: WriteContext
+    ) -> Response:
         """Stage the new document: nothing when it says nothing new, a removal when nothing holds it any more."""
         if new == old:
             return self._answer(stored.body, stored.rv, ctx, 200)
@@ -255,6 +268,7 @@ class Write:
             record = staged.remove(self.resource, new, self.traceparent)
         else:
             record = staged.put(self.resource, new, self.traceparent)
+            self._charge(staged, charged)
         return self._answer(record.body, record.rv, ctx, 200)
 
     def _answer(self, body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
@@ -295,6 +309,7 @@ class Write:
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
         remains, is_gone = result.document, False
+        charged = charges(resource, old, remains, ctx) if sub.is_charged and remains is not None else []
         if result.delete is not None:
             before = old if remains is None else remains
             left = self.strategy.before_delete(before, ctx, result.delete)
@@ -310,6 +325,7 @@ class Write:
                 record = staged.remove(resource, final, self.traceparent)
             else:
                 record = staged.put(resource, final, self.traceparent)
+                self._charge(staged, charged)
             body_bytes, rv = record.body, record.rv
         elif remains is not None and request.dry_run:
             body_bytes = msgspec.json.encode(remains)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apiserver_fake.limit_ranger import check_claim
 from apiserver_fake.rules import Cause, Strategy, WriteContext, keep_status
 from apiserver_fake.storage_rules import (
     STORAGE_CLASSES,
@@ -100,6 +101,6 @@ def _may_grow(spec: Document, ctx: WriteContext) -> bool:
 
 STRATEGIES = {
     "persistentvolumeclaims": Strategy(
-        prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate
+        prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate, check_bounds=check_claim
     )
 }

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake import label_keys, pod_defaults, pod_rules, pod_update_rules
+from apiserver_fake import label_keys, limit_ranger, pod_defaults, pod_rules, pod_update_rules
 from apiserver_fake.container_restart_rules import without_own_policies
 from apiserver_fake.rules import Cause, DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation import forbidden, invalid, metadata, plain_text, too_many, unsupported
@@ -31,6 +31,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = pod_defaults.with_defaults(new.get("spec") or {})
     spec = pod_defaults.requests_from_limits(spec)
+    spec = _with_default_limits(new, spec, ctx)
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
@@ -61,6 +62,18 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
             }
         ]
     new["status"] = status
+
+
+def _with_default_limits(new: Document, spec: Document, ctx: WriteContext) -> Document:
+    """Return the spec with what the namespace's limit ranges give; the pod is annotated with what that was."""
+    ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
+    if not ranges:
+        return spec
+    spec, note = limit_ranger.with_default_limits(spec, ranges)
+    if note:
+        annotations = {**(new["metadata"].get("annotations") or {}), limit_ranger.ANNOTATION: note}
+        new["metadata"] = {**new["metadata"], "annotations": annotations}
+    return spec
 
 
 def _is_mirror(pod: Document) -> bool:
@@ -161,6 +174,12 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     return causes + pod_update_rules.check_update(old.get("spec") or {}, spec) + _annotations(old, new)
 
 
+def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    # A plain update changes no size; `resize` asks for itself.
+    if old is None:
+        limit_ranger.check_pod(None, new, ctx)
+
+
 def _annotations(old: Document, new: Document) -> list[Cause]:
     before = (old["metadata"].get("annotations") or {}).get(MIRROR_ANNOTATION)
     after = (new["metadata"].get("annotations") or {}).get(MIRROR_ANNOTATION)
@@ -255,6 +274,7 @@ STRATEGIES = {
         prepare_create=_prepare_create,
         prepare_update=_prepare_update,
         validate=_validate,
+        check_bounds=_check_bounds,
         before_delete=_before_delete,
         prepare_status=_prepare_status,
         validate_status=_validate_status,

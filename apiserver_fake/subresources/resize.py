@@ -1,11 +1,13 @@
 """`pods/resize`: change what the containers of a pod ask for while it lives (KEP-1287).
 
 It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What
-becomes of the wish is the node's affair, told in the conditions PodResizePending and PodResizeInProgress.
+becomes of the wish is the node's affair, told in the conditions PodResizePending and PodResizeInProgress. A wish that
+its namespace's limit ranges or quotas do not allow is refused (3.2).
 """
 
 from __future__ import annotations
 
+from apiserver_fake import limit_ranger
 from apiserver_fake.pod_resize_rules import check_resize, resized_spec
 from apiserver_fake.rules import Subresource, SubresourceResult, WriteContext
 from services.api.errors import NotFound, invalid
@@ -18,12 +20,18 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
         raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
     before, wanted = stored.get("spec") or {}, body.get("spec") or {}
     spec = resized_spec(before, wanted)
+    ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
+    if ranges and spec != before:
+        spec, _ = limit_ranger.with_default_limits(spec, ranges)
     if causes := check_resize(stored, spec):
         raise invalid("Pod", name, [*causes])
     if spec == before:
         return SubresourceResult()
     meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
-    return SubresourceResult(document={**stored, "metadata": meta, "spec": spec})
+    resized = {**stored, "metadata": meta, "spec": spec}
+    if ranges:
+        limit_ranger.check_pod(stored, resized, ctx)
+    return SubresourceResult(document=resized)
 
 
-SUBRESOURCES = (Subresource("pods", "resize", ("get", "update", "patch"), _resize),)
+SUBRESOURCES = (Subresource("pods", "resize", ("get", "update", "patch"), _resize, is_charged=True),)

@@ -96,13 +96,38 @@ def as_in_use(pod: Pod) -> Pod:
     """
     if not _is_reported_otherwise(pod):
         return pod
-    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
-    is_infeasible = pending is not None and pending.reason == "Infeasible"
+    is_infeasible = has_infeasible_wish(pod)
 
     def of(desired: dict[str, str], allocated: dict[str, str], actual: dict[str, str]) -> dict[str, str]:
         return _most(allocated, actual) if is_infeasible else _most(desired, allocated, actual)
 
     return _reported(pod, of)
+
+
+def has_infeasible_wish(pod: Pod) -> bool:
+    """Whether the pod's node says that it could never give what is asked for."""
+    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def as_held(pod: Pod) -> Pod:
+    """Return the pod as one that asks for what it was promised or still has, whatever it wishes; else for its spec."""
+    if not _is_reported_otherwise(pod):
+        return pod
+    return _reported(pod, lambda desired, allocated, actual: _most(allocated, actual))
+
+
+def as_actual(pod: Pod) -> Pod:
+    """Return the pod as one that asks for what its runtime was told; as far as the node has not said, its spec."""
+    if not _is_reported_otherwise(pod):
+        return pod
+    return _reported(pod, lambda desired, allocated, actual: actual)
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Whether the pod's node says that it will never hold what the pod wishes."""
+    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
 
 
 def as_allocated(pod: Pod) -> Pod:

@@ -103,6 +103,8 @@ C:persistentvolume-binder     change                      persistentvolumes/stat
 C:volume-protection           read,change                 persistentvolumes persistentvolumeclaims
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
+C:resourcequota               read                        *
+C:resourcequota               change                      resourcequotas/status
 C:ephemeral-volume            create                      persistentvolumeclaims
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
@@ -119,7 +121,7 @@ podgroups.scheduling.k8s.io workloads.scheduling.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        get,change                  pods/resize                                     own-namespace
 user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
-user:*                        read                        events pods/log                                 own-namespace
+user:*                        read                        events pods/log resourcequotas limitranges      own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """
@@ -134,7 +136,8 @@ _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction"
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
     "podgroup-protection", "descheduler",
-    "persistentvolume-binder", "volume-protection", "ephemeral-volume",
+    "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
+    "resourcequota",
 )  # fmt: skip
 
 

@@ -9,10 +9,19 @@ from services.api.printing import AGE, NAME, age, labels_text
 from services.api.resources import Column, Resource
 
 
+class ServicePort(View, frozen=True):
+    """A port; only how many there are matters to anybody."""
+
+    port: int = 0
+
+
 class ServiceSpec(View, frozen=True):
     """`selector` empty: the service has no pods of its own."""
 
+    type: str = "ClusterIP"
     selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    allocate_load_balancer_node_ports: bool = True
 
 
 class Service(View, frozen=True):

@@ -15,6 +15,7 @@ COLUMNS = {
     "configmaps": "Name, Data, Age",
     "secrets": "Name, Type, Data, Age",
     "events": "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
+    "resourcequotas": "Name, Request, Limit, Age",
     "deployments.apps": "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
     "replicasets.apps": "Name, Desired, Current, Ready, Age, Containers*, Images*, Selector*",
     "poddisruptionbudgets.policy": "Name, Min Available, Max Unavailable, Allowed Disruptions, Age",
@@ -109,3 +110,12 @@ def test_a_scale_has_columns_of_its_own():
 
     assert [c["name"] for c in found["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
     assert found["rows"][0]["cells"][:3] == ["a", 3, 2]
+
+
+def test_a_quota_shows_what_is_used_of_requests_and_of_limits():
+    hard = {"requests.cpu": "2", "pods": "10", "limits.memory": "4Gi"}
+    quota = a_document(status={"hard": hard, "used": {"requests.cpu": "500m", "limits.memory": "1Gi"}})
+
+    found = tables.table_of(resources()["resourcequotas"], quota, NOW)
+
+    assert found["rows"][0]["cells"] == ["a", "pods: 0/10, requests.cpu: 500m/2", "limits.memory: 1Gi/4Gi", "2m"]

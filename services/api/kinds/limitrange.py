@@ -1,0 +1,37 @@
+"""LimitRange: how big or small single objects of a namespace may be, and what they get by default (core/v1)."""
+
+from __future__ import annotations
+
+from services.api.meta import ObjectMeta, View
+from services.api.resources import Resource
+
+CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
+
+
+class LimitRangeItem(View, frozen=True):
+    """The bounds of one type of object. `default`: limits given to containers without; `default_request`: requests."""
+
+    type: str = ""
+    max: dict[str, str] = {}
+    min: dict[str, str] = {}
+    default: dict[str, str] = {}
+    default_request: dict[str, str] = {}
+    max_limit_request_ratio: dict[str, str] = {}
+
+
+class LimitRangeSpec(View, frozen=True):
+    """One item a type."""
+
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(View, frozen=True):
+    """A limit range as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+RESOURCE = Resource(
+    kind="LimitRange", plural="limitranges", singular="limitrange", short_names=("limits",), view=LimitRange
+)

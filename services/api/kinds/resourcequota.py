@@ -1,0 +1,76 @@
+"""ResourceQuota: how much the objects of a namespace may ask for together (core/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+
+class ScopedResourceSelectorRequirement(View, frozen=True):
+    """`scopeName operator values`; operator In, NotIn, Exists, DoesNotExist."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(View, frozen=True):
+    """Requirements are ANDed."""
+
+    match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(View, frozen=True):
+    """The most of each name (`requests.cpu`, `pods`, `count/configmaps`), of the objects in all scopes."""
+
+    hard: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(View, frozen=True):
+    """What is enforced, and how much of it is used."""
+
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class ResourceQuota(View, frozen=True):
+    """A quota as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+    @property
+    def requirements(self) -> tuple[ScopedResourceSelectorRequirement, ...]:
+        """All an object must meet to count; a plain scope must exist."""
+        selector = self.spec.scope_selector
+        return (
+            *(ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in self.spec.scopes),
+            *(selector.match_expressions if selector is not None else ()),
+        )
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    status = document.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    asked = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
+    limited = [text for name, text in asked.items() if name.startswith("limits.")]
+    requested = [text for name, text in asked.items() if not name.startswith("limits.")]
+    return [document["metadata"].get("name", ""), ", ".join(requested), ", ".join(limited), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="ResourceQuota",
+    plural="resourcequotas",
+    singular="resourcequota",
+    short_names=("quota",),
+    subresources=("status",),
+    view=ResourceQuota,
+    columns=(NAME, Column("Request"), Column("Limit"), AGE),
+    cells=_cells,
+)

@@ -1,0 +1,196 @@
+"""What a ResourceQuota counts: which names concern which kind, what an object uses, and which objects are in scope.
+
+The API server charges by these rules when something is created or resized, the quota controller counts anew by the
+same ones. Amounts are integers: milli for cpu, whole units for all else. Source: KEP-1287 "Notes" (a resizing pod
+counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/evaluator/core` (v1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.pod import Container, Pod, PodAffinity
+from services.api.kinds.resourcequota import ResourceQuota, ScopedResourceSelectorRequirement
+from services.api.kinds.service import Service
+from services.api.meta import View
+from services.api.podlimits import limits_in_use
+from services.api.podresources import Amounts, amounts, as_in_use, pod_requests, qos_class
+from services.api.quantity import amount, format_amount
+from services.api.times import parse_time
+
+RESOURCE = "resourcequotas"
+PODS, CLAIMS, SERVICES = "pods", "persistentvolumeclaims", "services"
+COUNT = "count/"
+COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_POD_NAMES = frozenset((PODS, *COMPUTE, *(f"{part}.{name}" for part in ("requests", "limits") for name in COMPUTE)))
+_SERVICE_NAMES = frozenset((SERVICES, "services.nodeports", "services.loadbalancers"))
+_BY_CLASS = (".storageclass.storage.k8s.io/requests.storage", ".storageclass.storage.k8s.io/persistentvolumeclaims")
+_COUNTED_PLAINLY = frozenset(("configmaps", "replicationcontrollers", RESOURCE, "secrets"))
+STANDARD = _POD_NAMES | _SERVICE_NAMES | _COUNTED_PLAINLY | {CLAIMS, "requests.storage"}
+"""Names without a slash that a quota may have."""
+REQUIRED = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+"""Under a quota of one of these every container must say it; in alphabetical order. No others, as upstream regrets."""
+_BINARY = ("memory", "storage")
+
+
+def resource_of(name: str) -> str:
+    """Return the kind, by wire name, whose objects use up what a quota calls `name`; "" when no kind does."""
+    if name.startswith(COUNT):
+        return name[len(COUNT) :]
+    if name in _POD_NAMES or name.startswith(("hugepages-", "requests.hugepages-")):
+        return PODS
+    if name in _SERVICE_NAMES:
+        return SERVICES
+    if name in (CLAIMS, "requests.storage") or name.endswith(_BY_CLASS):
+        return CLAIMS
+    if name in _COUNTED_PLAINLY:
+        return name
+    if name.startswith("requests.") and _is_extended(name.removeprefix("requests.")):
+        return PODS
+    return ""
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name
+
+
+def amount_of(name: str, text: str) -> int:
+    """Return a quota's quantity as an integer. Raises: ValueError naming a malformed one."""
+    return amount("cpu" if name.rpartition(".")[2] == "cpu" else name, text)
+
+
+def text_of(name: str, value: int) -> str:
+    """Return a canonical quantity for what `amount_of` returned."""
+    what = name.rpartition(".")[2]
+    if what == "cpu" or what.startswith("hugepages-") or (what.endswith(_BINARY) and value % 1024 == 0):
+        return format_amount("cpu" if what == "cpu" else name, value)
+    for suffix, power in (("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3)):
+        if value and value % 10**power == 0:
+            return f"{value // 10**power}{suffix}"
+    return str(value)
+
+
+# --- use ---
+
+
+def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
+    """Return what one object uses, by all the names a quota may call it. Raises: ValueError for a bad quantity."""
+    used = {COUNT + resource: 1}
+    match view:
+        case Pod():
+            return used | (_of_pod(view) if is_counted(view, wall_s) else {})
+        case PersistentVolumeClaim():
+            return used | _of_claim(view)
+        case Service():
+            return used | _of_service(view)
+    return used | ({resource: 1} if resource in _COUNTED_PLAINLY else {})
+
+
+def is_counted(pod: Pod, wall_s: float) -> bool:
+    """Whether a pod still uses anything: it has not ended, and its time to end has not run out."""
+    meta = pod.metadata
+    if pod.is_terminal:
+        return False
+    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
+        return True
+    return wall_s <= parse_time(meta.deletion_timestamp) + meta.deletion_grace_period_seconds
+
+
+def _of_pod(pod: Pod) -> Amounts:
+    return {PODS: 1, **_compute(pod_requests(as_in_use(pod)), limits_in_use(pod))}
+
+
+def _compute(requests: Mapping[str, int], limits: Mapping[str, int]) -> Amounts:
+    used: Amounts = {}
+    for name, value in requests.items():
+        if name in COMPUTE or name.startswith("hugepages-"):
+            used[name] = used[f"requests.{name}"] = value
+        elif _is_extended(name):
+            used[f"requests.{name}"] = value
+    used.update({f"limits.{name}": limits[name] for name in COMPUTE if name in limits})
+    return used
+
+
+def _of_claim(claim: PersistentVolumeClaim) -> Amounts:
+    used = {CLAIMS: 1, "requests.storage": claim.requested_bytes}
+    if name := claim.storage_class:
+        used[name + _BY_CLASS[0]] = claim.requested_bytes
+        used[name + _BY_CLASS[1]] = 1
+    return used
+
+
+def _of_service(service: Service) -> Amounts:
+    spec, used = service.spec, {SERVICES: 1}
+    has_ports = spec.type == "NodePort"
+    if spec.type == "LoadBalancer":
+        used["services.loadbalancers"] = 1
+        has_ports = spec.allocate_load_balancer_node_ports
+    if has_ports:
+        used["services.nodeports"] = len(spec.ports)
+    return used
+
+
+# --- which objects ---
+
+
+def is_in_scope(quota: ResourceQuota, view: View) -> bool:
+    """Whether an object counts for a quota; scopes select pods only, so a quota with scopes counts nothing else."""
+    requirements = quota.requirements
+    return not requirements or (isinstance(view, Pod) and all(_meets(view, each) for each in requirements))
+
+
+def _meets(pod: Pod, requirement: ScopedResourceSelectorRequirement) -> bool:
+    match requirement.scope_name:
+        case "Terminating":
+            return pod.spec.active_deadline_seconds is not None
+        case "NotTerminating":
+            return pod.spec.active_deadline_seconds is None
+        case "BestEffort":
+            return qos_class(pod) == "BestEffort"
+        case "NotBestEffort":
+            return qos_class(pod) != "BestEffort"
+        case "PriorityClass":
+            return _has_class(pod.spec.priority_class_name, requirement)
+        case "CrossNamespacePodAffinity":
+            affinity = pod.spec.affinity
+            return affinity is not None and (
+                _looks_elsewhere(affinity.pod_affinity) or _looks_elsewhere(affinity.pod_anti_affinity)
+            )
+    return False
+
+
+def _has_class(name: str, requirement: ScopedResourceSelectorRequirement) -> bool:
+    match requirement.operator:
+        case "In":
+            return bool(name) and name in requirement.values
+        case "NotIn":
+            return not name or name not in requirement.values
+        case "DoesNotExist":
+            return not name
+    return bool(name)
+
+
+def _looks_elsewhere(affinity: PodAffinity | None) -> bool:
+    if affinity is None:
+        return False
+    terms = (*affinity.required, *(weighted.pod_affinity_term for weighted in affinity.preferred))
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)
+
+
+def unsaid(pod: Pod, names: Iterable[str]) -> str:
+    """Return which of the quota's names some containers do not say: `limits.cpu for: a,b; memory for: b`, or ""."""
+    level = pod.spec.resources
+    said = set() if level is None else set(_compute(amounts(level.requests), amounts(level.limits)))
+    wanted = set(names) - said
+    missing: list[str] = []
+    for name in REQUIRED:
+        if name in wanted:
+            silent = sorted(c.name for c in (*pod.spec.containers, *pod.spec.init_containers) if not _says(c, name))
+            if silent:
+                missing.append(f"{name} for: {','.join(silent)}")
+    return "; ".join(missing)
+
+
+def _says(container: Container, name: str) -> bool:
+    return name in _compute(amounts(container.resources.requests), amounts(container.resources.limits))

@@ -1,0 +1,97 @@
+"""A quota, its controller, and workloads that want more than it allows, in virtual time."""
+
+import asyncio
+
+from services.api.errors import Forbidden
+from services.api.meta import Key
+
+
+def a_quota(hard):
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": hard},
+            "metadata": {"name": "q", "namespace": "default"}}  # fmt: skip
+
+
+def a_set(replicas, cpu="100m"):
+    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec,
+            "metadata": {"name": "web", "namespace": "default"}}  # fmt: skip
+
+
+async def used(world):
+    return (await world.admin.get("resourcequotas", Key("default", "q")))["status"].get("used")
+
+
+async def enforced(world, hard):
+    await world.admin.create("resourcequotas", a_quota(hard))
+    await world.until(lambda: is_used(world, dict.fromkeys(hard, "0")))
+
+
+async def is_used(world, wanted):
+    return await used(world) == wanted
+
+
+def test_a_set_gets_as_many_pods_as_its_quota_has_room_for_and_more_when_some_go(world_of):
+    async def act(world):
+        await enforced(world, {"requests.cpu": "300m", "pods": "10"})
+        await world.admin.create("replicasets.apps", a_set(5))
+        await world.until(lambda: is_used(world, {"requests.cpu": "300m", "pods": "3"}))
+        await asyncio.sleep(5)
+        held = len(await world.pods())
+        told = await world.reasons()
+        await world.admin.patch("resourcequotas", Key("default", "q"), {"spec": {"hard": {"requests.cpu": "1"}}})
+        await world.until(lambda: is_used(world, {"requests.cpu": "500m", "pods": "5"}), 1200)
+        return held, told
+
+    held, told = world_of(act, nodes=2)
+
+    assert held == 3
+    assert "FailedCreate" in told
+
+
+def test_what_ends_or_goes_is_given_back(world_of):
+    async def act(world):
+        await enforced(world, {"pods": "2"})
+        await world.admin.create("replicasets.apps", a_set(2))
+        await world.until(lambda: is_used(world, {"pods": "2"}))
+        await world.admin.delete("replicasets.apps", Key("default", "web"))
+        await world.until(lambda: is_used(world, {"pods": "0"}))
+        return await world.pods()
+
+    assert world_of(act, nodes=1) == []
+
+
+def test_a_storm_of_creations_never_exceeds_the_quota_while_it_is_counted(world_of):
+    async def act(world):
+        await enforced(world, {"pods": "20"})
+        link = world.network.profile("controllers")
+        link.latency_min_s = link.latency_max_s = 0.02  # so that much happens between a count and its writing
+        most = 0
+
+        async def churn(number):
+            nonlocal most
+            own = []
+            for turn in range(40):
+                name = f"p{number}-{turn}"
+                pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+                       "spec": {"containers": [{"name": "c", "image": "i:1"}]}}  # fmt: skip
+                await asyncio.sleep(0.003 * (number + 1))
+                try:
+                    await world.admin.create("pods", pod)
+                except Forbidden:
+                    if own:
+                        await world.admin.delete("pods", Key("default", own.pop()))
+                else:
+                    own.append(name)
+                    most = max(most, len(await world.pods()))
+
+        await asyncio.gather(*(churn(number) for number in range(8)))
+        left = len(await world.pods())
+        await world.until(lambda: is_used(world, {"pods": str(left)}))
+        return most, left
+
+    most, left = world_of(act, nodes=0)
+
+    assert most == 20
+    assert left <= 20
