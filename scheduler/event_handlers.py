@@ -7,7 +7,7 @@ Whatever has to be told to the outside is returned as effects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,7 @@ from scheduler.framework.events import (
 from scheduler.group_membership import PodGroups
 from scheduler.node_info import PodInfo
 from scheduler.queue import QueuedPod, SchedulingQueue
+from scheduler.resize.accounting import Accounting
 from scheduler.resize.queueing import ResizeQueueing
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
@@ -84,7 +85,8 @@ class EventHandlers:
     """Only pods that name one of the profiles are queued; all bound pods are counted.
 
     `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups` follow
-    every pod; None when there are none. `resizes` follow pods that wait on their nodes for room to grow.
+    every pod; None when there are none. `resizes` follow pods that wait on their nodes for room to grow. `accounting`:
+    what pods on nodes count for, None for the usual.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class EventHandlers:
         unbind_backoff_max_s: float = 60.0,
         groups: PodGroups | None = None,
         resizes: ResizeQueueing | None = None,
+        accounting: Accounting | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -109,11 +112,25 @@ class EventHandlers:
         self._unbind_backoff_max_s = unbind_backoff_max_s
         self._groups = groups
         self._resizes = resizes
+        self._accounting = accounting
+        self._late: list[Callable[[], list[Effect]]] = []
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether queue or cache has not heard yet of a change that the other has (kep-5836 13.4)."""
+        return bool(self._late)
+
+    def catch_up(self) -> list[Effect]:
+        """Have queue and cache agree."""
+        late, self._late = self._late, []
+        return [effect for half in late for effect in half()]
 
     # -- pods ------------------------------------------------------------------------------------------
 
     def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> list[Effect]:
         """Take in an added, changed or deleted pod."""
+        if self._late:
+            return [*self.catch_up(), *self.on_pod(old, new, now, traceparent)]
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             # Deleted and created again between two events.
             return [*self.on_pod(old, None, now), *self.on_pod(None, new, now, traceparent)]
@@ -123,6 +140,8 @@ class EventHandlers:
             gone = new if new is not None else old
             return [] if gone is None else self._gone(gone, now)
         info = PodInfo(new)
+        if self._accounting is not None:
+            self._accounting.apply(info)
         state = self._cache.pods.get(info.uid)
         if new.spec.node_name:
             effects = self._assigned(info, state, now, traceparent)
@@ -152,21 +171,47 @@ class EventHandlers:
             self._queue.nominator.remove(info.uid)
             self._queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
             return self._resized(node, None, info, now, traceparent)
-        before = state.pod
-        if self._resizes is not None:
-            self._resizes.size(before, info)
+        before, resizes = state.pod, self._resizes
+        if resizes is not None:
+            resizes.size(before, info)
+            order = resizes.first_to_hear(before, info)
+            if order != "one_step":
+                return self._in_two_steps(resizes, order, before, info, now, traceparent)
+        self._recount(before, info, now)
+        return self._resized(node, before, info, now, traceparent)
+
+    def _recount(self, before: PodInfo, info: PodInfo, now: float) -> None:
+        """Count a pod on a node as it is now, and have the queue hear what changed."""
         self._cache.update_pod(info)
         for event in _pod_changes(ASSIGNED_POD, before, info):
             self._queue.move_all(event, before.pod, info.pod, now)
-        return self._resized(node, before, info, now, traceparent)
 
     def _resized(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
                  traceparent: str = "") -> list[Effect]:  # fmt: skip
         """Have those who wait for room on the node hear of the change."""
         if self._resizes is None:
             return []
-        has_ended = self._resizes.follow(node, before, after, now, traceparent)
-        return [ResizeEnded(after)] if has_ended and after is not None else []
+        self._resizes.follow(node, before, after, now, traceparent)
+        return [ResizeEnded(after)] if after is not None and self._resizes.has_ended(before, after) else []
+
+    def _in_two_steps(self, resizes: ResizeQueueing, order: str, before: PodInfo, info: PodInfo, now: float,
+                      traceparent: str) -> list[Effect]:  # fmt: skip
+        """Tell the one now, and the other when everybody else has had a turn."""
+        node = info.spec.node_name
+        ended: list[Effect] = [ResizeEnded(info)] if resizes.has_ended(before, info) else []
+
+        def cache() -> list[Effect]:
+            self._recount(before, info, now)
+            resizes.follow_others(node, before, info, now)
+            return []
+
+        def queue() -> list[Effect]:
+            resizes.follow_own(node, before, info, now, traceparent)
+            return ended
+
+        first, second = (queue, cache) if order == "queue_first" else (cache, queue)
+        self._late.append(second)
+        return first()
 
     def _unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
         """A pod the cache counts on a node is seen without one."""
@@ -262,6 +307,8 @@ class EventHandlers:
 
     def on_node(self, old: Node | None, new: Node | None, now: float) -> list[Effect]:
         """Take in an added, changed or deleted node."""
+        if self._late:
+            return [*self.catch_up(), *self.on_node(old, new, now)]
         if new is None:
             assert old is not None
             name = old.metadata.name

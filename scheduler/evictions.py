@@ -21,6 +21,7 @@ from scheduler.preemption.marking import disruption_patch
 from scheduler.preemption.progress import Eviction, Preempting
 from scheduler.queue import SchedulingQueue
 from scheduler.resize.deferral import waits
+from scheduler.resize.metrics import RESIZE
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
@@ -35,6 +36,7 @@ DELETED_MAX: Final = 1024
 IN_MEMORY: Final = " (in kube-scheduler memory)."
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 SECONDS_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
+EXECUTION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
 log = structlog.get_logger()
 
 
@@ -68,6 +70,9 @@ class Evictions:
         self._deleted: dict[str, PodInfo] = {}
         """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
+        self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
+        resizes = hearts.resizes
+        self._tells_resizes = resizes is not None and resizes.rules.has_own_labels
 
     @property
     def _queue(self) -> SchedulingQueue:
@@ -80,9 +85,23 @@ class Evictions:
         for result, seconds in self._seconds.items():
             label = f'result="{result}"'
             found.update(seconds.samples("scheduler_preemption_goroutines_duration_seconds", label))
-            found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count
+            of_resizes = self._of_resizes[result]
+            found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count - of_resizes.count
+            if self._tells_resizes:
+                label = f'operation="{RESIZE}",{label}'
+                found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = of_resizes.count
+                label = f'{label},preemptor="pod"'
+                found.update(of_resizes.samples("scheduler_preemption_execution_duration_seconds", label))
         found['scheduler_goroutines{operation="preemption"}'] = len(self._preempting)
         return found
+
+    def count_attempt(self) -> None:
+        """Note an attempt that no plugin made: one for a resize, before metrics told those apart."""
+        self._preempting.attempts += 1
+
+    def _count_victims(self, eviction: Eviction) -> None:
+        if not (eviction.preemptor.is_bound and self._tells_resizes):
+            self._victims.observe(len(eviction.victims))
 
     # -- beside the loop ---------------------------------------------------------------------------------
 
@@ -91,7 +110,7 @@ class Evictions:
         if not eviction.pending:
             group.create_task(self._only_clear(eviction, parent))
             return
-        self._victims.observe(len(eviction.victims))
+        self._count_victims(eviction)
         self._preempting.begin(eviction.preemptor.uid)
         group.create_task(self._run(eviction, parent))
 
@@ -114,7 +133,10 @@ class Evictions:
             fate = await self._evict(eviction, last, span)
         self._preempting.end(eviction.preemptor.uid)
         has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
-        self._seconds["error" if has_failed else "success"].observe(clock.now() - began)
+        result, took_s = "error" if has_failed else "success", clock.now() - began
+        self._seconds[result].observe(took_s)
+        if eviction.preemptor.is_bound and self._tells_resizes:
+            self._of_resizes[result].observe(took_s)
         if has_failed and self._reverts:
             await self._revert(eviction, span)
         if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
@@ -139,7 +161,7 @@ class Evictions:
 
     async def perform(self, eviction: Eviction, parent: str) -> str:
         """Evict while the caller waits; return "" or what went wrong."""
-        self._victims.observe(len(eviction.victims))
+        self._count_victims(eviction)
         span = self._start_span(eviction, parent)
         fates = await self._evict_all(eviction, eviction.pending, span)
         error = "" if _Fate.FAILED not in fates else f"not all victims on node {eviction.node} could be evicted"

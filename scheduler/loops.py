@@ -39,6 +39,7 @@ from scheduler.recording import Recording
 from scheduler.resize.deferral import waits
 from scheduler.resize_loop import ResizeLoop
 from scheduler.room import Hearts, Wires
+from scheduler.resize.metrics import apart
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
@@ -130,6 +131,9 @@ class Scheduler:
         """Return the configuration in force, under upstream's name."""
         return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles)}
 
+        resizes = hearts.resizes
+        if resizes is not None and resizes.rules.has_own_labels:
+            found = apart(found, resizes.pending())
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
         return self.explainer.routes()
@@ -219,6 +223,13 @@ class Scheduler:
         self._wake.set()
 
     def _on_other(self, view: type[View], change: Change[Any]) -> None:
+        if self._hearts.handlers.is_behind:
+            # Whoever waits to be woken goes first: that is the moment in which queue and cache disagree.
+            asyncio.get_running_loop().call_soon(self._catch_up, now, change.traceparent)
+
+    def _catch_up(self, now: float, traceparent: str) -> None:
+        self._perform(self._hearts.handlers.catch_up(), now, traceparent)
+        self._wake.set()
         event = world_event(view, change.old, change.new)
         if self._hearts.queue.move_all(event, change.old, change.new, self._seams.clock.now()):
             self._wake.set()
@@ -267,6 +278,8 @@ class Scheduler:
                 await self._sleep(now)
                 continue
             await self._schedule_one(queued, now, group)
+            if hearts.resizes is not None:
+                hearts.resizes.waking.flush(now)
             self._holding.release()
             in_a_row += 1
             if in_a_row >= CYCLES_IN_A_ROW:
@@ -276,9 +289,9 @@ class Scheduler:
     async def _sleep(self, now: float) -> None:
         """Return when something happened or is due."""
         self._wake.clear()
-        due = [
-            d for d in (self._hearts.queue.next_deadline(now), self._hearts.exclusions.next_expiry()) if d is not None
-        ]
+        hearts = self._hearts
+        clock = hearts.resizes.waking.next_deadline() if hearts.resizes is not None else None
+        due = [d for d in (hearts.queue.next_deadline(now), hearts.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):
                 await self._wake.wait()

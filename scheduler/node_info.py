@@ -100,11 +100,12 @@ class NodeInfo:
     (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
     not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
     another number, of no order in particular, after each change of the node or of a pod on it. `claims`: volume
-    claims in use here, with the number of pods that use each.
+    claims in use here, with the number of pods that use each. `wishing`: the pods of whom a part of what is
+    requested is known to be a wish only.
     """
 
     __slots__ = ("allocatable", "claims", "generation", "name", "node", "nonzero_cpu", "nonzero_memory", "pods",
-                 "requested", "slot", "used_ports")  # fmt: skip
+                 "requested", "slot", "used_ports", "wishing")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -117,6 +118,7 @@ class NodeInfo:
         self.nonzero_memory = 0
         self.used_ports: dict[HostPort, int] = {}
         self.claims: dict[Key, int] = {}
+        self.wishing: dict[str, PodInfo] = {}
         self.generation = next(_generations)
 
     @property
@@ -136,6 +138,17 @@ class NodeInfo:
             self._count(pod, -1)
         return pod
 
+    def requested_to(self, priority: int) -> dict[str, int]:
+        """Return what is requested here in the eyes of that priority, to whom wishes of lesser pods are nothing."""
+        lesser = [pod.requests.wished for pod in self.wishing.values() if pod.priority < priority]
+        requested = self.requested
+        if lesser:
+            requested = dict(requested)
+            for wished in lesser:
+                for name, amount in wished.items():
+                    requested[name] -= amount
+        return requested
+
     def touch(self) -> None:
         """Note a change that no count shows: of the node itself, or of a pod that costs what it did."""
         self.generation = next(_generations)
@@ -146,6 +159,11 @@ class NodeInfo:
         requested = self.requested
         for name, amount in need.wanted:
             requested[name] = requested.get(name, 0) + sign * amount
+        if need.wished:
+            if sign > 0:
+                self.wishing[pod.uid] = pod
+            else:
+                self.wishing.pop(pod.uid, None)
         self.nonzero_cpu += sign * need.nonzero_cpu
         self.nonzero_memory += sign * need.nonzero_memory
         for port in pod.ports:
@@ -168,6 +186,7 @@ class NodeInfo:
         copy.pods, copy.requested, copy.used_ports = dict(self.pods), dict(self.requested), dict(self.used_ports)
         copy.nonzero_cpu, copy.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
         copy.claims = dict(self.claims)
+        copy.wishing = dict(self.wishing)
         for pod in pods:
             copy.add(pod)
         return copy

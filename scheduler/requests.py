@@ -7,9 +7,10 @@ pods would all pile up on one node (section 6). An explicit `0` stays 0.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ class PodRequests:
 
     `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
     scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
+    `wished`: what of it a pod on a node has asked for and not been given, as far as anybody wants to know.
     """
 
     amounts: Amounts
@@ -39,6 +41,7 @@ class PodRequests:
     scoring_cpu: int
     scoring_memory: int
     is_malformed: bool = False
+    wished: Amounts = field(default_factory=dict)
 
 
 _templates: OrderedDict[Hashable, PodRequests] = OrderedDict()
@@ -66,6 +69,11 @@ def requests_of(pod: Pod) -> PodRequests:
     if pod.status.container_statuses and pod.spec.node_name:
         with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
             pod = as_in_use(pod)
+    return as_specified(pod)
+
+
+def as_specified(pod: Pod) -> PodRequests:
+    """Return what the pod's spec asks for, shared in the same way, whatever its status says of it."""
     signature = _signature(pod)
     found = _templates.get(signature)
     if found is None:
@@ -92,6 +100,21 @@ def _parse(pod: Pod) -> PodRequests:
         nonzero_memory=min(assumed.get("memory", 0), AMOUNT_MAX),
         scoring_cpu=incoming.get("cpu", 0),
         scoring_memory=min(incoming.get("memory", 0), AMOUNT_MAX),
+    )
+
+
+def most(one: PodRequests, other: PodRequests) -> PodRequests:
+    """Return what covers both, resource by resource; one of the two when that covers the other."""
+    names = list(dict.fromkeys((*one.amounts, *other.amounts)))
+    amounts = {name: max(one.amounts.get(name, 0), other.amounts.get(name, 0)) for name in names}
+    if amounts == one.amounts:
+        return one
+    return dataclasses.replace(
+        other,
+        amounts=amounts,
+        wanted=tuple((name, amounts[name]) for name in sorted(names, key=_resource_order) if amounts[name] > 0),
+        nonzero_cpu=max(one.nonzero_cpu, other.nonzero_cpu),
+        nonzero_memory=max(one.nonzero_memory, other.nonzero_memory),
     )
 
 

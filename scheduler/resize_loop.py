@@ -12,21 +12,23 @@ from typing import Final
 
 from scheduler.conditions import NOTE_MAX
 from scheduler.decisions import Decision
-from scheduler.dispatcher.calls import ClearCondition, SetCondition, StatusPatch, status_patch
+from scheduler.dispatcher.calls import ClearCondition, SetCondition, Wish, status_patch
 from scheduler.evictions import Evictions
 from scheduler.failing import FAILED
 from scheduler.metrics import Histogram
 from scheduler.node_info import PodInfo
 from scheduler.queued_pod import QueuedPod
 from scheduler.resize.cycle import Verdict
+from scheduler.resize.deferral import CONDITION
+from scheduler.resize.metrics import RESIZE, by_queue
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
-from services.api.meta import find_condition
+from services.api.quantity import format_amount
 from services.api.seams import Seams, Span
 
-CONDITION: Final = "ResizeUnschedulable"
 CONDITION_REASON: Final = "PreemptionFailed"
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
+EVALUATION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 
 
@@ -41,17 +43,24 @@ class ResizeLoop:
         self._evictions = evictions
         self._seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(VICTIM_BOUNDS)
+        self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
     def metrics(self) -> Iterator[tuple[str, float]]:
         """Yield the metrics of resizes under the names that the beta plans (kep-5836 12)."""
         resizes = self._hearts.resizes
         if resizes is None:
             return
-        for pool, count in sorted(resizes.pending().items()):
-            yield f'scheduler_pending_resize_pods{{queue="{pool}"}}', count
+        for queue, count in sorted(by_queue(resizes.pending()).items()):
+            yield f'scheduler_pending_resize_pods{{queue="{queue}"}}', count
         yield "scheduler_resize_preemption_attempts_total", resizes.cycle.attempts
         yield from self._victims.samples("scheduler_resize_preemption_victims")
         yield from self._seconds.samples("scheduler_resize_scheduling_algorithm_duration_seconds")
+        if resizes.rules.has_own_labels:
+            for result, seconds in self._evaluations.items():
+                labels = f'operation="{RESIZE}",preemptor="pod",result="{result}"'
+                yield from seconds.samples("scheduler_preemption_evaluation_duration_seconds", labels)
+            labels = f'operation="{RESIZE}",preemptor="pod"'
+            yield f"scheduler_preemption_pdb_violations_total{{{labels}}}", resizes.cycle.violations
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
@@ -60,14 +69,27 @@ class ResizeLoop:
         span = self._seams.tracer.start("make room to grow", parent=cause, links=(cause,) if cause else (),
                                         pod=info.key.name, namespace=info.key.namespace, uid=info.uid,
                                         attempt=queued.attempts)  # fmt: skip
-        verdict = resizes.cycle.decide(info.uid)
-        self._seconds.observe(self._seams.clock.now() - now)
+        verdict = resizes.cycle.decide(info)
+        self._count(info, verdict, self._seams.clock.now() - now)
         error = await self._evict(verdict, span, group) if verdict is not None else ""
         resizes.settle(queued, verdict, now)
         if verdict is not None:
             self._tell(queued, verdict, error, now, span)
-            await self._condition(queued.info, verdict, error, span)
+            await self._write(verdict, error, span)
         span.end(error)
+
+    def _count(self, info: PodInfo, verdict: Verdict | None, took_s: float) -> None:
+        """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
+        resizes = self._hearts.resizes
+        assert resizes is not None
+        self._seconds.observe(took_s)
+        if verdict is not None and verdict.has_tried:
+            self._evaluations["success" if verdict.eviction is not None else "failure"].observe(took_s)
+        if resizes.rules.has_own_labels:
+            return
+        self._hearts.metrics.attempted("unschedulable", took_s, info.spec.scheduler_name)
+        if verdict is not None and verdict.has_tried:
+            self._evictions.count_attempt()
 
     async def _evict(self, verdict: Verdict, span: Span, group: asyncio.TaskGroup) -> str:
         eviction = verdict.eviction
@@ -97,29 +119,48 @@ class ResizeLoop:
         if not verdict.fits:
             self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
 
-    async def _condition(self, info: PodInfo, verdict: Verdict, error: str, span: Span) -> None:
-        """Tell on the pod that preemption failed, in the generations that did; the later of them also takes it back."""
+    async def _write(self, verdict: Verdict, error: str, span: Span) -> None:
+        """Write on the pod what its generation writes there; nothing, in most."""
         resizes = self._hearts.resizes
-        mode = resizes.rules.conditions if resizes is not None else "none"
-        if mode == "none":
-            return
-        if verdict.fits or (verdict.eviction is not None and not error):
-            if mode == "resize_unschedulable_g1":
-                await self._wires.dispatcher.say(_cleared(info, span.traceparent))
-            return
-        short = ", ".join(reason.removeprefix("Insufficient ") for reason in verdict.reasons)
-        text = f"preemption on node '{verdict.node}' failed to free {short or 'room'} needed for the resize"
-        said = SetCondition(CONDITION_REASON, text, CONDITION, "True")
-        await self._wires.dispatcher.say(status_patch(info.pod, said, traceparent=span.traceparent))
+        assert resizes is not None
+        wish = _wish(verdict, error, resizes.rules.conditions)
+        nomination = _nomination(verdict, error) if resizes.rules.double_preemption == "nnn" else None
+        if wish is not None or nomination is not None:
+            patch = status_patch(verdict.pod.pod, *([wish] if wish is not None else []), nomination=nomination,
+                                 traceparent=span.traceparent)  # fmt: skip
+            await self._wires.dispatcher.say(patch)
 
     def ended(self, pod: PodInfo, traceparent: str) -> None:
-        """Take back what was told of failures, if this generation does: the pod waits no more."""
+        """Take back what was written of the wait: the pod waits no more."""
         resizes = self._hearts.resizes
-        if resizes is None or resizes.rules.conditions != "resize_unschedulable_g1":
+        if resizes is None:
             return
-        if find_condition(pod.pod.status.conditions, CONDITION) is not None:
-            self._wires.dispatcher.later(_cleared(pod, traceparent))
+        tells = resizes.rules.conditions == "resize_unschedulable_g1"
+        wishes = [ClearCondition(CONDITION_REASON, CONDITION)] if tells else []
+        nomination = "" if resizes.rules.double_preemption == "nnn" else None
+        patch = status_patch(pod.pod, *wishes, nomination=nomination, traceparent=traceparent)
+        if not patch.is_noop:
+            self._wires.dispatcher.later(patch)
 
 
-def _cleared(pod: PodInfo, traceparent: str) -> StatusPatch:
-    return status_patch(pod.pod, ClearCondition(CONDITION_REASON, CONDITION), traceparent=traceparent)
+def _wish(verdict: Verdict, error: str, mode: str) -> Wish | None:
+    """Return what becomes of the condition that tells of a failed preemption; None: it stays as it is.
+
+    Only the later of the two generations that had it takes it back.
+    """
+    if mode not in ("resize_unschedulable_g0", "resize_unschedulable_g1"):
+        return None
+    if verdict.fits or (verdict.eviction is not None and not error):
+        return ClearCondition(CONDITION_REASON, CONDITION) if mode == "resize_unschedulable_g1" else None
+    if not verdict.has_tried or verdict.is_guarded:
+        return None
+    short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in verdict.missing) or "room"
+    text = f"preemption on node '{verdict.node}' failed to free {short} needed for the resize"
+    return SetCondition(CONDITION_REASON, text, CONDITION, "True")
+
+
+def _nomination(verdict: Verdict, error: str) -> str | None:
+    """Return the nomination that an attempt leaves, as for a new pod: its node while victims leave, else none."""
+    if verdict.is_guarded or error:
+        return None
+    return verdict.node if verdict.eviction is not None else ""

@@ -37,6 +37,7 @@ from scheduler.preemption.progress import Preempting
 from scheduler.preenqueue_status import missing_gate
 from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
+from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
@@ -177,11 +178,12 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
         backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
     )
+    metrics = Metrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
         resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules), rules,
-                                 lambda pod: pod.spec.scheduler_name in profiles)  # fmt: skip
-    metrics = Metrics(profiles.names[0], now)
+                                 lambda pod: pod.spec.scheduler_name in profiles,
+                                 metrics if now is not None else None)  # fmt: skip
     if now is not None:
         profiles.watch(metrics)
         queue.watch(metrics)
@@ -200,6 +202,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
+            accounting=accounting_of(switches),
         ),
         decisions=Decisions(),
         metrics=metrics,

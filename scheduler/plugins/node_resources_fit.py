@@ -51,7 +51,10 @@ class ScoringStrategy:
 
 
 class NodeResourcesFit:
-    """`ignored`: extended resources that other parties manage; `ignored_groups`: their prefixes before `/`."""
+    """`ignored`: extended resources that other parties manage; `ignored_groups`: their prefixes before `/`.
+
+    `takes_wishes`: room that a lesser pod only wishes for is free to a pod of higher priority (kep-5836 13.3).
+    """
 
     name = "NodeResourcesFit"
 
@@ -61,15 +64,17 @@ class NodeResourcesFit:
         strategy: ScoringStrategy = ScoringStrategy(),
         ignored: tuple[str, ...] = (),
         ignored_groups: tuple[str, ...] = (),
+        takes_wishes: bool = False,
     ) -> None:
         self._strategy = strategy
         self._ignored = frozenset(ignored)
         self._ignored_groups = frozenset(ignored_groups)
+        self._takes_wishes = takes_wishes
         self._curve = np.array([broken_line(strategy.shape, u) for u in range(101)], np.float64)
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The parsed requests, shared by pods of one template."""
-        return pod.requests
+        return (pod.requests, pod.priority) if self._takes_wishes else pod.requests
 
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
         wanted = pod.requests.wanted
@@ -90,7 +95,8 @@ class NodeResourcesFit:
 
     def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
         """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
-        allocatable, requested = node.allocatable, node.requested
+        allocatable = node.allocatable
+        requested = node.requested_to(pod.priority) if self._takes_wishes else node.requested
         reasons: list[str] = []
         code = Code.UNSCHEDULABLE
         if len(node.pods) + 1 > allocatable.get("pods", 0):
@@ -111,10 +117,19 @@ class NodeResourcesFit:
             if have is None:
                 return columns.full(False)
             mask &= have - columns.requested[resource] >= need
+        return self._with_wishes(pod, columns, mask) if self._takes_wishes else mask
+
+    def _with_wishes(self, pod: PodInfo, columns: Columns, mask: Mask) -> Mask:
+        """Add the rows where nothing is short once lesser pods' wishes do not count."""
+        for row in np.flatnonzero(columns.valid & ~mask):
+            node = columns.nodes[row]
+            mask[row] = node is not None and bool(node.wishing) and self.filter(pod, node).is_success
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Several reasons a node; all of one node carry the gravest code."""
+        if self._takes_wishes:
+            return self._explain_each(pod, columns, refused)
         hopeless = np.zeros(columns.capacity, bool)
         short: list[tuple[str, Mask]] = []
         crowded: Mask = refused & (columns.pod_count >= columns.pod_limit)
@@ -136,6 +151,16 @@ class NodeResourcesFit:
             refusals.append(Refusal(reason, mask & ~hopeless, Code.UNSCHEDULABLE))
             refusals.append(Refusal(reason, mask & hopeless, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
+
+    def _explain_each(self, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """Ask node by node: what is short depends on who wishes for what there."""
+        found: dict[tuple[str, Code], Mask] = {}
+        for row in np.flatnonzero(refused):
+            node = columns.nodes[row]
+            status = self.filter(pod, node) if node is not None else SUCCESS
+            for reason in status.reasons:
+                found.setdefault((reason, status.code), np.zeros(columns.capacity, bool))[row] = True
+        return [Refusal(reason, mask, code) for (reason, code), mask in found.items()]
 
     # -- score ---------------------------------------------------------------------------------------
 
@@ -302,7 +327,10 @@ def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
         pod_level=handle.switches.flag("scheduler.pod_level_scoring"),
     )
     return NodeResourcesFit(
-        strategy=strategy, ignored=args.ignored_resources, ignored_groups=args.ignored_resource_groups
+        strategy=strategy,
+        ignored=args.ignored_resources,
+        ignored_groups=args.ignored_resource_groups,
+        takes_wishes=handle.switches.choice("resize.reserved_space") == "ignore_unactuated",
     )
 
 

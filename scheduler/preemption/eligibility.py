@@ -51,11 +51,13 @@ def refusal(
     is_grouped: bool = False,
     is_eligible: EligiblePod = anybody,
     priority_of: Priority = own_priority,
+    priority: int | None = None,
 ) -> str:
     """Return why the pod may not preempt now, or "".
 
     `nominated`: the node it waits for already, as this cycle sees it; `is_hopeless`: the filters just called that
-    node unresolvable, so waiting for it is in vain. `is_grouped`: group preemption speaks for this pod.
+    node unresolvable, so waiting for it is in vain. `is_grouped`: group preemption speaks for this pod. `priority`:
+    what the pod counts for, if not its own.
     """
     if is_grouped:
         return GROUPED
@@ -65,7 +67,7 @@ def refusal(
         return ""
     for other in nominated.pods.values():
         if (
-            priority_of(other) < pod.priority
+            priority_of(other) < (pod.priority if priority is None else priority)
             and is_terminating_by_preemption(other.pod)
             and is_eligible(other, nominated)
         ):

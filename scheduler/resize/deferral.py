@@ -12,10 +12,10 @@ from services.api.podresources import Amounts, as_allocated, pod_requests
 
 RESIZE_PENDING: Final = "PodResizePending"
 DEFERRED: Final = "Deferred"
+CONDITION: Final = "ResizeUnschedulable"
+"""What the scheduler told of a failed preemption, in the first two generations."""
 DISABLED_CONDITIONS: Final = ("PodResizePreemptionDisabled", "ResizePreemptionDisabled")
 """What kubelets of the second and the first generation tell of their node's policy."""
-DISABLED_ANNOTATION: Final = "disable-pod-resize-preemption"
-"""After the first generation's `scheduler.policy/`, or any owner's prefix."""
 
 
 def is_deferred(pod: Pod) -> bool:
@@ -44,14 +44,7 @@ def is_told_off(pod: Pod) -> bool:
     return any(c.type in DISABLED_CONDITIONS and c.status == "True" for c in pod.status.conditions)
 
 
-def opts_out(node: Node, source: str) -> bool:
-    """Whether the node does not want preemption for resizes. `source`: where it says so."""
-    if source == "node_field":
-        policy = node.spec.pod_preemption_policy
-        return policy is not None and bool(policy.disable_resize_preemption)
-    if source == "annotation":
-        return any(
-            name.partition("/")[2] == DISABLED_ANNOTATION and text == "true"
-            for name, text in node.metadata.annotations.items()
-        )
-    return False
+def opts_out(node: Node) -> bool:
+    """Whether the node's policy does not want preemption for resizes."""
+    policy = node.spec.pod_preemption_policy
+    return policy is not None and bool(policy.disable_resize_preemption)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 
 from scheduler.framework.interface import SUCCESS, Code, Status
 from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.plugins.node_resources_fit import TOO_MANY_PODS
+from scheduler.plugins.node_resources_fit import NATIVE, TOO_MANY_PODS
 from scheduler.preemption.units import Unit
 from services.api.podresources import Amounts
 
 Count = Callable[[PodInfo], Amounts]
-_ORDER = ("cpu", "memory", "ephemeral-storage")
 
 
 def counted(pod: PodInfo) -> Amounts:
@@ -28,7 +27,7 @@ class NodeRoom:
 
     `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
     every other pod counts for. `adjusts_pod_count` False is upstream's: the pod is counted twice where the number
-    of pods is limited.
+    of pods is limited. `without_self`: the node is looked at as if the pod were not there yet.
     """
 
     def __init__(
@@ -40,17 +39,21 @@ class NodeRoom:
         rivals: Sequence[PodInfo] = (),
         count: Count = counted,
         adjusts_pod_count: bool = False,
+        without_self: bool = False,
     ) -> None:
         self._allocatable = node.allocatable
         self._need = [(name, need[name]) for name in sorted(need, key=_rank) if need[name] > 0]
-        self._has = counted(pod)
+        mine = node.pods.get(pod.uid) if not without_self else None
+        self._has = counted(mine) if mine is not None else {}
         self._count = count
-        self._pods = set(node.pods)
+        self._pods = {uid for uid in node.pods if not (without_self and uid == pod.uid)}
         self._gone: set[str] = set()
-        self._newcomers = len(rivals) + (0 if adjusts_pod_count else 1)
+        self._newcomers = len(rivals) + (0 if adjusts_pod_count and mine is not None else 1)
         self._used: Amounts = {}
-        for other in node.pods.values():
-            self._charge(self._has if other.uid == pod.uid else count(other), 1)
+        for uid, other in node.pods.items():
+            if uid != pod.uid:
+                self._charge(count(other), 1)
+        self._charge(self._has, 1)
         for rival in rivals:
             self._charge(counted(rival), 1)
 
@@ -71,7 +74,10 @@ class NodeRoom:
                 self._charge(self._count(pod), 1)
 
     def fits(self) -> Status:
-        """Name everything that is short; what the node could never give, nobody's eviction can."""
+        """Name everything that is short; what the node could never give, nobody's eviction can.
+
+        Of an extended resource only what the pod asks for beyond what it counts for has to be there at all.
+        """
         reasons: list[str] = []
         code = Code.UNSCHEDULABLE
         if len(self._pods) + self._newcomers > self._allocatable.get("pods", 0):
@@ -79,12 +85,22 @@ class NodeRoom:
         for name, need in self._need:
             most = self._allocatable.get(name, 0)
             more = max(need - self._has.get(name, 0), 0)
-            if need > most:
+            if (need if name in NATIVE else more) > most:
                 code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
             elif more <= most - self._used.get(name, 0):
                 continue
             reasons.append(f"Insufficient {name}")
         return Status(code, tuple(reasons)) if reasons else SUCCESS
+
+    def shortage(self) -> Amounts:
+        """Return how much of what the pod asks for is missing, without resources of which there is enough."""
+        found: Amounts = {}
+        for name, need in self._need:
+            more = max(need - self._has.get(name, 0), 0)
+            missing = more + self._used.get(name, 0) - self._allocatable.get(name, 0)
+            if missing > 0:
+                found[name] = missing
+        return found
 
     def _charge(self, amounts: Amounts, sign: int) -> None:
         used = self._used
@@ -93,4 +109,4 @@ class NodeRoom:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+    return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)

@@ -22,7 +22,10 @@ class ResizeRules:
 
     `on_fit`: where a pod goes that fits. `parked_wakeup`: what another pod's growth does for one that was parked.
     `conditions`: who tells of failed attempts on the pod. `policy_source`: where a node opts out.
-    `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving.
+    `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving. `removes_self`:
+    whether victims are sought on the node as it would be without the pod. `retry_period_s`: how often the clock wakes
+    who waits, 0 when events do. `update_order`: whether queue and cache hear of a change at once, or one of them first.
+    `acts_for_group`: whether a group's member preempts as its group would.
     """
 
     generation: str
@@ -32,7 +35,11 @@ class ResizeRules:
     conditions: str
     policy_source: str
     double_preemption: str
+    removes_self: bool = False
     wakes_on_any_event: bool = False
+    retry_period_s: float = 0.0
+    update_order: str = "one_step"
+    acts_for_group: bool = False
     holds_most: bool = False
     counts_allocated: bool = False
     adjusts_pod_count: bool = False
@@ -42,13 +49,29 @@ class ResizeRules:
         """Whether metrics tell resizes from new pods (beta)."""
         return self.generation == "G4"
 
+    @property
+    def refreshes(self) -> bool:
+        """Whether an attempt begins with the pod as the cache has it, not as it was queued (beta)."""
+        return self.generation == "G4"
 
+    @property
+    def heeds_kubelet(self) -> bool:
+        """Whether a pod whose kubelet says that its node opts out is not queued."""
+        return self.policy_source in ("annotation", "pod_condition", "pod_condition_or_field")
+
+    @property
+    def reads_field(self) -> bool:
+        """Whether the scheduler looks at the Node's policy itself."""
+        return self.policy_source in ("node_field", "pod_condition_or_field")
+
+
+_COMMON: Final[Mapping[str, str]] = {"shortcut_fiterror": "off", "remove_self": "off"}
 _ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
     "G0": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g0",
-           "policy_source": "none", "double_preemption": "accept"},
+           "policy_source": "none", "double_preemption": "accept", "shortcut_fiterror": "on", "remove_self": "on"},
     "G1": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g1",
            "policy_source": "annotation", "double_preemption": "accept"},
-    "G2": {"on_fit": "park_filter", "parked_wakeup": "fit_scaleup_hint", "conditions": "none",
+    "G2": {"on_fit": "park_filter", "parked_wakeup": "fit_scaleup_hint", "conditions": "preemption_disabled_g2",
            "policy_source": "pod_condition", "double_preemption": "accept"},
     "G3": {"on_fit": "park_permit", "parked_wakeup": "none", "conditions": "none",
            "policy_source": "node_field", "double_preemption": "accept"},
@@ -62,16 +85,23 @@ def rules_of(switches: Switches) -> ResizeRules | None:
     if not switches.flag(GATE):
         return None
     generation = switches.choice("resize.generation")
-    answers = dict(_ANSWERS[generation])
+    answers = {**_COMMON, **_ANSWERS[generation]}
     for name in answers:
         chosen = switches.choice(f"resize.{name}")
         if chosen != BY_GENERATION:
             answers[name] = chosen
+    looks_first = answers.pop("shortcut_fiterror") == "off"
+    removes_self = answers.pop("remove_self") == "on"
+    scope = switches.choice("resize.retry_scope")
     return ResizeRules(
         generation=generation,
-        looks_first=generation != "G0",
+        looks_first=looks_first,
         **answers,
-        wakes_on_any_event=switches.choice("resize.retry_scope") == "any_event",
+        removes_self=removes_self,
+        wakes_on_any_event=scope == "any_event",
+        retry_period_s=switches.number("resize.retry_period_s") if scope == "periodic" else 0.0,
+        update_order=switches.choice("resize.update_order"),
+        acts_for_group=switches.choice("resize.group_member") == "group",
         holds_most=switches.choice("resize.supersede") == "hold_max_until_resolved",
         counts_allocated=switches.flag("resize.reprieve_uses_allocated"),
         adjusts_pod_count=switches.flag("resize.adjust_pod_count"),

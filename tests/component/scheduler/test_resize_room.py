@@ -159,7 +159,7 @@ def test_early_generations_tell_on_the_pod_that_preemption_failed_and_the_second
     condition = next(c for c in told["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
-    assert condition["message"] == "preemption on node 'n1' failed to free cpu needed for the resize"
+    assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
     assert ("ResizeUnschedulable" in conditions(after)) is is_kept
 
 

@@ -98,7 +98,7 @@ class Scene:
         queued = self.queue.pop(self.now)
         if queued is None:
             return None
-        verdict = self.cycle.decide(queued.uid)
+        verdict = self.cycle.decide(queued.info)
         self.hearts.resizes.settle(queued, verdict, self.now)
         return verdict
 
@@ -328,22 +328,28 @@ def test_kep_5836_11_a_node_opts_out_until_its_last_owner_takes_that_back(scene)
     assert s.later().victims() == ["v"]
 
 
-def test_the_second_generation_obeys_the_kubelets_condition(scene):
-    s = scene(resize__generation="G2").node(300).pod("v", 200)
-    told_off = (Condition(type="PodResizePreemptionDisabled", status="True", reason="PreemptionDisabledByNodePolicy"),)
+@pytest.mark.parametrize(("generation", "condition"), [("G1", "ResizePreemptionDisabled"),
+                                                       ("G2", "PodResizePreemptionDisabled")])  # fmt: skip
+def test_early_generations_obey_the_kubelets_condition_and_start_when_it_is_cleared(scene, generation, condition):
+    s = scene(resize__generation=generation).node(300).pod("v", 200)
+    told_off = (Condition(type=condition, status="True", reason="ByPolicy"),)
 
     s.deferred("h", 300, 100, conditions=told_off)
-    kept_out = s.pool("h")
+    at_start = s.pool("h")
     s.deferred("h", 300, 100)
+    cleared = s.pool("h")
+    s.deferred("h", 300, 100, conditions=told_off)
 
-    assert kept_out is Pool.NONE
+    assert (at_start, cleared, s.pool("h")) == (Pool.NONE, Pool.ACTIVE, Pool.NONE)
+    s.deferred("h", 300, 100)
     assert s.victims() == ["v"]
 
 
-def test_the_first_generations_read_an_annotation_of_any_owner(scene):
-    s = scene(resize__generation="G1").node(300, annotations={"ops.example/disable-pod-resize-preemption": "true"})
+@pytest.mark.parametrize(("source", "victims"), [("pod_condition", ["v"]), ("pod_condition_or_field", [])])
+def test_for_kubelets_that_do_not_tell_the_scheduler_may_read_the_field_itself(scene, source, victims):
+    s = scene(resize__generation="G2", resize__policy_source=source).node(300, owners=["ops/x"]).pod("v", 200)
 
-    assert "disabled" in s.pod("v", 200).deferred("h", 300, 100).attempt().message
+    assert s.deferred("h", 300, 100).victims() == victims
 
 
 # -- who wakes whom -------------------------------------------------------------------------------------
