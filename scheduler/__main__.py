@@ -5,9 +5,17 @@ import services.runtime.lean  # noqa: F401, I001  before the others
 from functools import partial
 
 from scheduler.config import SchedulerConfig
-from scheduler.extenders.http import HttpTransport
+from scheduler.extenders.transport import ExtenderTransport
 from scheduler.wiring import build
 from services.runtime.process import main
 
+
+def _to_extenders() -> ExtenderTransport:
+    """Return the way to extenders; only a scheduler that has some pays for an HTTP library."""
+    from scheduler.extenders.http import HttpTransport
+
+    return HttpTransport()
+
+
 if __name__ == "__main__":
-    main("scheduler", SchedulerConfig, partial(build, to_extenders=HttpTransport))
+    main("scheduler", SchedulerConfig, partial(build, to_extenders=_to_extenders))
