@@ -95,6 +95,11 @@ class NodeFiles:
         return common, own
 
 
+def path_of(node: str, name: str) -> str:
+    """Return where, on the disk of its process, a node looks for a file of its own."""
+    return f"{FOLDER}{node}/{name}"
+
+
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.iterdir()):
         if _is_manifest(path.name):

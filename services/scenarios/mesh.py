@@ -104,6 +104,10 @@ class Mesh(Protocol):
         """Set the faults of a component's link; without arguments, heal it. `cut`: requests, replies or both."""
         ...
 
+    async def put_file(self, node: str, name: str, data: bytes | None) -> None:
+        """Have the emulated node find this file (`kubelet/node_files.py`) from now on; None: not find it any more."""
+        ...
+
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
         ...

@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kubelet.node_files import path_of
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
 from services.api.wire import Api
 from services.client.informer import Informer
 from services.client.rpc import RpcTransport
-from services.runtime.real import RealClock, seeded_random
+from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.mesh import MeshPlan, NotPossible
 from services.scenarios.runlog import Tail
@@ -147,6 +148,17 @@ class ProcessMesh:
     ) -> None:
         """Refuse: links of real processes have no faults to set."""
         raise NotPossible("`link` needs the simulation; run this story without --processes")
+
+    async def put_file(self, node: str, name: str, data: bytes | None) -> None:
+        """Put a file into the directory of the node's process. Raises: ValueError."""
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        path = self.data_dir / "kubelet" / self._host_of[node] / path_of(node, name)
+        if data is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
 
     def lines(self) -> Sequence[Line]:
         """Return every line of every file so far, merged."""

@@ -15,6 +15,7 @@ from functools import partial
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.node_files import path_of
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
@@ -306,6 +307,16 @@ class SimMesh:
         profile.replies_cut = cut in ("replies", "both")
         profile.slow_s, profile.watch_delay_s = slow_s, watch_delay_s
         profile.loss, profile.duplicate = loss, duplicate
+
+    async def put_file(self, node: str, name: str, data: bytes | None) -> None:
+        """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""
+        files = self._process(f"kubelet/{node}").platter.files
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        if data is None:
+            files.pop(path_of(node, name), None)
+        else:
+            files[path_of(node, name)] = bytearray(data)
 
     def lines(self) -> Sequence[Line]:
         """Return the event log so far."""

@@ -22,7 +22,7 @@ from services.api.meta import Document, Key
 from services.api.resources import Resource, resource_of_kind, resources
 from services.api.wire import Request
 from services.client.client import Client
-from services.scenarios import workload
+from services.scenarios import tending, workload
 from services.scenarios.expectation import lookup
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import Mesh, identity_named
@@ -352,6 +352,7 @@ VERBS: dict[str, Verb] = {
     "kill": kill,
     "pause": pause,
     "link": link,
+    **tending.VERBS,
     "remember": remember,
     "as": as_identity,
     "settle": settle,
@@ -377,3 +378,4 @@ def check(step: Step) -> None:
         workload.check_resize(step.options)
     elif step.verb in ("kill", "wait") and len(step.args) != 1:
         raise ValueError(f"{step.verb} wants {'a duration' if step.verb == 'wait' else 'a component, or *'}")
+    tending.check(step)

@@ -2,8 +2,14 @@
 
 import asyncio
 
+import msgspec
+
+from kubelet.unbinding import unbind_body
+from kubelet.view import KubeletPod, WorkerKey
 from services.api.errors import ApiError
+from services.api.identity import Identity
 from services.api.meta import Key
+from services.client.client import encode
 
 FOLDER = "nodes/n1/static-pods/"
 
@@ -184,3 +190,19 @@ def test_a_mirror_without_a_manifest_is_removed(simulate):
         return world.lines("kubelet.start")
 
     assert simulate(story) == []
+
+
+def test_the_mirror_of_a_static_pod_is_not_given_back(simulate):
+    async def story(world):
+        put(world, "web.yaml", manifest(meta=", annotations: {keplab.dev/run: pull fails}"))
+        mirror = await world.until_pod("web-n1", lambda p: p is not None)
+        pod, key = msgspec.convert(mirror, KubeletPod), WorkerKey(mirror["metadata"]["uid"], 0)
+        body = unbind_body(pod, key, "n1", world.agent().session, "OutOfcpu", "", fence="session")
+        return await world.call(
+            Identity("system:node:n1", ("system:nodes",)), verb="create", resource="pods", namespace="default",
+            name="web-n1", subresource="unbind", uid=key.uid, body=encode(body),
+        )  # fmt: skip
+
+    response = simulate(story)
+
+    assert (response.code, response.error().reason) == (422, "Exempt")

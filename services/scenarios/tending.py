@@ -1,0 +1,49 @@
+"""What a story may do to the machines that its nodes are: one function a verb. A new verb is one more in `VERBS`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from kubelet.node_files import STATIC_PODS
+from services.scenarios.mesh import Mesh
+from services.scenarios.script import Step
+
+
+class Told(Protocol):
+    """The part of a story being told that these verbs need."""
+
+    mesh: Mesh
+    folder: Path
+
+
+async def static_pod(telling: Told, step: Step) -> None:
+    """`static-pod NODE FILE [as=NAME]`: put a manifest, a file beside the story, on the node; later ones replace it.
+
+    `static-pod NODE NAME gone`: take it away.
+    """
+    node, file, *rest = step.args
+    name = step.options.get("as") or Path(file).name
+    await telling.mesh.put_file(node, f"{STATIC_PODS}/{name}", None if rest else _beside(telling, file))
+
+
+def _beside(telling: Told, name: str) -> bytes:
+    """Return what is in a file beside the story. Raises: ValueError when it lies elsewhere or is not there."""
+    path = (telling.folder / name).resolve()
+    if not path.is_relative_to(telling.folder.resolve()):
+        raise ValueError(f"{name!r} lies outside the story's folder")
+    if not path.is_file():
+        raise ValueError(f"there is no file {name!r} beside the story")
+    return path.read_bytes()
+
+
+VERBS: Mapping[str, Callable[[Any, Step], Awaitable[None]]] = {"static-pod": static_pod}
+
+
+def check(step: Step) -> None:
+    """Raise ValueError for a mistake that can be seen before anything starts."""
+    if step.verb == "static-pod" and (
+        len(step.args) not in (2, 3) or step.args[2:] not in ((), ("gone",)) or step.options.keys() - {"as"}
+    ):
+        raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
