@@ -124,12 +124,6 @@ def as_actual(pod: Pod) -> Pod:
     return _reported(pod, lambda desired, allocated, actual: actual)
 
 
-def is_resize_infeasible(pod: Pod) -> bool:
-    """Whether the pod's node says that it will never hold what the pod wishes."""
-    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
-    return pending is not None and pending.reason == "Infeasible"
-
-
 def as_allocated(pod: Pod) -> Pod:
     """Return the pod as one that asks for what its node has promised it; as far as the node has not said, its spec."""
     if not _is_reported_otherwise(pod):

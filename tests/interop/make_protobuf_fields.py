@@ -25,9 +25,9 @@ PACKAGES = {
     "meta": "k8s.io/apimachinery/pkg/apis/meta/v1",
 }
 ROOTS = [
-    "core.Binding", "core.ConfigMap", "core.Event", "core.Namespace", "core.Node", "core.Pod", "core.Secret",
-    "core.Service", "core.ServiceAccount", "apps.Deployment", "apps.ReplicaSet", "policy.PodDisruptionBudget",
-    "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
+    "core.Binding", "core.ConfigMap", "core.Event", "core.LimitRange", "core.Namespace", "core.Node", "core.Pod",
+    "core.ResourceQuota", "core.Secret", "core.Service", "core.ServiceAccount", "apps.Deployment", "apps.ReplicaSet",
+    "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
     "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
 ]  # fmt: skip
