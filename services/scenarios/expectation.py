@@ -80,18 +80,44 @@ class Expectation:
 
     def judge(self, world: World) -> tuple[bool, str]:
         """Return whether it holds and what was seen."""
-        if self.what == "created":
-            names = [n for n in world.created(self.resource) if all(_name_matches(f, n) for f in self.filters)]
-            return _OPS[self.op](len(names), int(self.value)), f"{len(names)} created"
-        found = [d for d in world.documents(self.resource) if all(f.matches(d) for f in self.filters)]
-        if self.what == "count":
-            return _OPS[self.op](len(found), int(self.value)), f"{len(found)} found"
+        return Judging(self, world).judge()
+
+
+class Judging:
+    """One expectation judged over one world, again and again: an object that has not changed is not looked at again.
+
+    Invariant: of every uid, what `passed` says is of the very document it holds.
+    """
+
+    def __init__(self, expectation: Expectation, world: World) -> None:
+        self._expectation, self._world = expectation, world
+        self._passed: dict[str, tuple[Document, bool]] = {}
+
+    def judge(self) -> tuple[bool, str]:
+        """Return whether it holds now and what was seen."""
+        wanted = self._expectation
+        if wanted.what == "created":
+            names = self._world.created(wanted.resource)
+            count = sum(all(_name_matches(f, name) for f in wanted.filters) for name in names)
+            return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
+        found = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
+        if wanted.what == "count":
+            return _OPS[wanted.op](len(found), int(wanted.value)), f"{len(found)} found"
         if not found:
             return False, "none found"
-        seen = [(d["metadata"]["name"], _text(lookup(d, self.path))) for d in found]
-        wrong = [(name, value) for name, value in seen if not compare(value, self.op, self.value)]
+        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in found]
+        wrong = [(name, value) for name, value in seen if not compare(value, wanted.op, wanted.value)]
         shown = ", ".join(f"{name}: {value or '(empty)'}" for name, value in (wrong or seen)[:3])
         return not wrong, shown
+
+    def _passes(self, document: Document) -> bool:
+        uid = document["metadata"].get("uid", "")
+        held = self._passed.get(uid)
+        if held is not None and held[0] is document:
+            return held[1]
+        passes = all(f.matches(document) for f in self._expectation.filters)
+        self._passed[uid] = (document, passes)
+        return passes
 
 
 def _name_matches(wanted: Filter, name: str) -> bool:
@@ -178,6 +204,8 @@ def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectatio
         if not middle:
             raise ValueError("`each` wants a path before the comparison, such as spec.nodeName")
         path = middle.pop()
+    elif op not in _OPS:
+        raise ValueError(f"{op!r}: `{what}` compares numbers; want one of {' '.join(_OPS)}")
     elif not value.isdigit():
         raise ValueError(f"{value!r}: `{what}` compares with a whole number")
     filters = []

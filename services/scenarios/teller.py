@@ -15,7 +15,7 @@ from pathlib import Path
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client
-from services.scenarios.expectation import Expectation
+from services.scenarios.expectation import Expectation, Judging
 from services.scenarios.history import History
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
@@ -61,6 +61,7 @@ class _Monitor:
 
     def __init__(self, step: Step, expectation: Expectation, observer: Observer) -> None:
         self.step, self._expectation, self._observer = step, expectation, observer
+        self._judging = Judging(expectation, observer)
         self.failed_at: float | None = None
         self.seen = ""
         self._active = True
@@ -72,7 +73,7 @@ class _Monitor:
             self._judge()
 
     def _judge(self) -> None:
-        holds, seen = self._expectation.judge(self._observer)
+        holds, seen = self._judging.judge()
         if holds:
             self.seen = self.seen or seen
         else:
@@ -194,15 +195,16 @@ async def _expect(
 async def _within(observer: Observer, step: Step, expectation: Expectation, limit_s: float) -> Judgement:
     changed = asyncio.Event()
     observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
-    holds, seen = expectation.judge(observer)
+    judging = Judging(expectation, observer)
+    holds, seen = judging.judge()
     try:
         async with asyncio.timeout(limit_s):
             while not holds:
                 await changed.wait()
                 changed.clear()
-                holds, seen = expectation.judge(observer)
+                holds, seen = judging.judge()
     except TimeoutError:
-        holds, seen = expectation.judge(observer)
+        holds, seen = judging.judge()
     return Judgement(step.line, step.text, holds, seen, observer.now_s)
 
 
