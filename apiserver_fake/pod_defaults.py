@@ -105,6 +105,34 @@ def _requested(container: Document) -> Document:
     return {**container, "resources": {**resources, "requests": {**requests, **missing}}}
 
 
+def with_resize_policies(spec: Document) -> Document:
+    """Return the spec with NotRequired for cpu and memory that a container or sidecar asks for and says nothing about.
+
+    Pods only, as upstream; what comes in by a resize is defaulted too, so that a whole pod can be put back as read.
+    """
+    completed = dict(spec)
+    for kind in CONTAINER_LISTS[:2]:
+        if containers := spec.get(kind):
+            completed[kind] = [
+                each if kind == "initContainers" and each.get("restartPolicy") != "Always" else _with_policies(each)
+                for each in containers
+            ]
+    return completed
+
+
+def _with_policies(container: Document) -> Document:
+    requests = (container.get("resources") or {}).get("requests")
+    if not requests:
+        return container
+    stated: list[Document] = container.get("resizePolicy") or []
+    named = [each.get("resourceName") for each in stated]
+    missing = [name for name in ("cpu", "memory") if name in requests and name not in named]
+    if not missing:
+        return container
+    added = [{"resourceName": name, "restartPolicy": "NotRequired"} for name in missing]
+    return {**container, "resizePolicy": [*stated, *added]}
+
+
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 

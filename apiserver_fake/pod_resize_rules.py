@@ -36,7 +36,8 @@ def resized_spec(old: Document, wanted: Document) -> Document:
         spec["resources"] = wanted["resources"]
     else:
         spec.pop("resources", None)
-    return pod_defaults.requests_from_limits(spec)
+    spec = pod_defaults.requests_from_limits(spec)
+    return spec if spec == old else pod_defaults.with_resize_policies(spec)
 
 
 def _name(container: Any) -> str:
@@ -124,9 +125,9 @@ def _check_container(before: Document, after: Document, kind: str, at: str) -> l
         return []
     if kind == INIT_CONTAINERS and before.get("restartPolicy") != "Always":
         return [forbidden(at, "resources for non-sidecar init containers are immutable")]
-    if before.get("resizePolicy") == after.get("resizePolicy") and _without_resizable(
-        before.get("resources")
-    ) == _without_resizable(after.get("resources")):
+    if _policies(before) == _policies(after) and _without_resizable(before.get("resources")) == _without_resizable(
+        after.get("resources")
+    ):
         return []
     if kind == INIT_CONTAINERS:
         return [forbidden(at, "only cpu and memory resources for sidecar containers are mutable")]
@@ -152,4 +153,10 @@ def _quantities(resources: Any) -> Document:
 
 
 def _exact(container: Document) -> Document:
-    return {"resources": _quantities(container.get("resources")), "resizePolicy": container.get("resizePolicy") or []}
+    return {"resources": _quantities(container.get("resources")), "resizePolicy": _policies(container)}
+
+
+def _policies(container: Document) -> Document:
+    """Return what a container says besides the default: by resource, how it is resized."""
+    stated = {each.get("resourceName"): each.get("restartPolicy") for each in container.get("resizePolicy") or []}
+    return {name: policy for name, policy in stated.items() if policy != "NotRequired"}

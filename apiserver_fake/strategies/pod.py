@@ -31,7 +31,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = pod_defaults.with_defaults(new.get("spec") or {})
     spec = pod_defaults.requests_from_limits(spec)
-    spec = _with_default_limits(new, spec, ctx)
+    spec = pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx))
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
@@ -142,6 +142,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     before = old.get("spec") or {}
     if new.get("spec") is not before:
         spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(new.get("spec") or {}))
+        spec = pod_defaults.with_resize_policies(spec)
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]

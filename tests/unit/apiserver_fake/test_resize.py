@@ -145,7 +145,7 @@ def test_a_client_that_does_not_know_the_resize_policy_does_not_change_it(world:
         del body["spec"]["containers"][0]["resizePolicy"]
         to(requests={"cpu": "700m"})(body)
 
-    assert resize(world, change)["spec"]["containers"][0]["resizePolicy"] == policy
+    assert resize(world, change)["spec"]["containers"][0]["resizePolicy"][: len(policy)] == policy
 
 
 def test_containers_are_neither_reordered_nor_added(world: Any) -> None:
@@ -222,6 +222,41 @@ def test_the_plain_update_still_keeps_resources_as_they_are(world: Any) -> None:
     causes, _ = world.try_update("pods", old, new)
 
     assert [cause.path for cause in causes] == ["spec"]
+
+
+def test_what_is_asked_for_gets_the_default_resize_policy_at_creation_and_at_a_resize(world: Any) -> None:
+    restart = {"resourceName": "memory", "restartPolicy": "RestartContainer"}
+    spec = {
+        "containers": [
+            container("both", BURSTABLE, resizePolicy=[restart]),
+            container("limited", {"limits": {"memory": "1Gi"}}),
+            container("free"),
+        ],
+        "initContainers": [container("once", BURSTABLE), container("side", BURSTABLE, restartPolicy="Always")],
+    }
+    stored = world.create("pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    def policies(pod: Any) -> Any:
+        found = (*pod["spec"]["initContainers"], *pod["spec"]["containers"])
+        return {c["name"]: c.get("resizePolicy") for c in found}
+
+    default = {name: {"resourceName": name, "restartPolicy": "NotRequired"} for name in ("cpu", "memory")}
+    made = {
+        "once": None,
+        "side": [default["cpu"], default["memory"]],
+        "both": [restart, default["cpu"]],
+        "limited": [default["memory"]],
+        "free": None,
+    }
+    assert policies(stored) == made
+    causes, same = world.try_update("pods", stored, copy.deepcopy(stored))
+    assert (causes, same) == ([], stored)
+
+    after = resize(world, to(1, limits={"cpu": "1"}, requests={"cpu": "1"}))
+
+    assert policies(after) == {**made, "limited": [default["memory"], default["cpu"]]}
+    causes, _ = world.try_update("pods", after, copy.deepcopy(after))
+    assert causes == []
 
 
 @pytest.mark.parametrize(("policies", "restart", "message"), [
