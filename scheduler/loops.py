@@ -37,9 +37,9 @@ from scheduler.preenqueue_status import rules_of
 from scheduler.queue import QueuedPod
 from scheduler.recording import Recording
 from scheduler.resize.deferral import waits
+from scheduler.resize.metrics import apart
 from scheduler.resize_loop import ResizeLoop
 from scheduler.room import Hearts, Wires
-from scheduler.resize.metrics import apart
 from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
@@ -125,15 +125,15 @@ class Scheduler:
         found.update(wires.dispatcher.metrics())
         if wires.extenders is not None:
             found.update(wires.extenders.metrics())
+        resizes = hearts.resizes
+        if resizes is not None and resizes.rules.has_own_labels:
+            found = apart(found, resizes.pending())
         return found
 
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
         return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles)}
 
-        resizes = hearts.resizes
-        if resizes is not None and resizes.rules.has_own_labels:
-            found = apart(found, resizes.pending())
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
         return self.explainer.routes()
@@ -216,13 +216,6 @@ class Scheduler:
             self._wires.dispatcher.sync(change.new)
         self._perform(effects, now, change.traceparent)
         self._wake.set()
-
-    def _on_node(self, change: Change[Node]) -> None:
-        now = self._seams.clock.now()
-        self._perform(self._hearts.handlers.on_node(change.old, change.new, now), now, change.traceparent)
-        self._wake.set()
-
-    def _on_other(self, view: type[View], change: Change[Any]) -> None:
         if self._hearts.handlers.is_behind:
             # Whoever waits to be woken goes first: that is the moment in which queue and cache disagree.
             asyncio.get_running_loop().call_soon(self._catch_up, now, change.traceparent)
@@ -230,6 +223,13 @@ class Scheduler:
     def _catch_up(self, now: float, traceparent: str) -> None:
         self._perform(self._hearts.handlers.catch_up(), now, traceparent)
         self._wake.set()
+
+    def _on_node(self, change: Change[Node]) -> None:
+        now = self._seams.clock.now()
+        self._perform(self._hearts.handlers.on_node(change.old, change.new, now), now, change.traceparent)
+        self._wake.set()
+
+    def _on_other(self, view: type[View], change: Change[Any]) -> None:
         event = world_event(view, change.old, change.new)
         if self._hearts.queue.move_all(event, change.old, change.new, self._seams.clock.now()):
             self._wake.set()
@@ -269,6 +269,8 @@ class Scheduler:
                 raise StartError(self._crash, EXIT_UPSTREAM)
             now = clock.now()
             hearts.queue.flush(now)
+            if hearts.resizes is not None:
+                hearts.resizes.waking.flush(now)
             expiry = hearts.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 hearts.handlers.expire_exclusions(now)
@@ -278,8 +280,6 @@ class Scheduler:
                 await self._sleep(now)
                 continue
             await self._schedule_one(queued, now, group)
-            if hearts.resizes is not None:
-                hearts.resizes.waking.flush(now)
             self._holding.release()
             in_a_row += 1
             if in_a_row >= CYCLES_IN_A_ROW:
