@@ -152,6 +152,11 @@ RULES: tuple[Rule, ...] = (
         _c("job", "status", CHANGE, "jobs.batch/status"),
     ),
     *_controller(
+        "ttl-after-finished",
+        _c("ttl-after-finished", "read", READ, "jobs.batch"),
+        _c("ttl-after-finished", "delete", ("delete",), "jobs.batch", needs=("uid", "rv")),
+    ),
+    *_controller(
         "resourceclaim",
         _c("resourceclaim", "read", READ, "pods", "resourceclaims.resource.k8s.io",
            "resourceclaimtemplates.resource.k8s.io", "workloads.scheduling.k8s.io"),

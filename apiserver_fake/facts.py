@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Document
@@ -65,13 +66,14 @@ class _Lease(_Any):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
-_LEASES, _GROUPS = "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io"
+_LEASES, _GROUPS, _JOBS = "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"
 _ANY = msgspec.json.Decoder(_Any)
 _POD = msgspec.json.Decoder(_Pod)
 _NODE = msgspec.json.Decoder(_Node)
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {"pods": _POD, "nodes": _NODE, _LEASES: msgspec.json.Decoder(_Lease)}
 _WHOLE_POD = msgspec.json.Decoder(Pod)
 _GROUP = msgspec.json.Decoder(PodGroup)
+_JOB = msgspec.json.Decoder(Job)
 
 
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
@@ -105,6 +107,8 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     elif resource == _GROUPS:
         gang = _GROUP.decode(body).spec.scheduling_policy.gang
         found["min_count"] = gang.min_count if gang is not None else 0
+    elif resource == _JOBS:
+        found["job"] = _counts(_JOB.decode(body))
     elif isinstance(decoded, _Lease):
         found["transitions"] = decoded.spec.lease_transitions or 0
     elif isinstance(decoded, _Node):
@@ -113,6 +117,18 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         except ValueError:
             found["allocatable"] = {}
     return found
+
+
+def _counts(job: Job) -> Document:
+    """Return a Job's counters. `exact`: every end of a pod counts, whatever the pod was and how it ended."""
+    listed = job.status.uncounted_terminated_pods
+    return {
+        "succeeded": job.status.succeeded,
+        "failed": job.status.failed,
+        "uncounted": [*listed.succeeded, *listed.failed] if listed is not None else [],
+        "finished": job.is_finished,
+        "exact": not job.spec.is_indexed and job.spec.pod_failure_policy is None,
+    }
 
 
 def _requests(body: bytes) -> dict[str, int]:

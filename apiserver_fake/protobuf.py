@@ -39,6 +39,7 @@ _PACKAGES = {
     "apps": "apps",
     "authorization.k8s.io": "authorization",
     "autoscaling": "autoscaling",
+    "batch": "batch",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
     "resource.k8s.io": "resource",

@@ -30,8 +30,8 @@ REST_LIMIT_S = 60.0
 """I28: the desired state at the latest this long after the last heal."""
 QUIET_S = 10.0
 """I28: then only heartbeats for this long."""
-RESTLESS = ("Pod", "ReplicaSet", "Deployment")
-RESOURCES = ("pods", "replicasets.apps", "deployments.apps")
+RESTLESS = ("Pod", "ReplicaSet", "Deployment", "Job")
+RESOURCES = ("pods", "replicasets.apps", "deployments.apps", "jobs.batch")
 PATIENCE = 8.0
 
 _UNDISTURBED: dict[tuple[str, tuple[tuple[str, Value], ...]], Mapping[str, int]] = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from services.api.kinds.deployment import Deployment
+from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
@@ -18,6 +19,7 @@ from services.api.selectors import Selector, from_label_selector
 from services.reconcile.actions import Patch
 
 V = TypeVar("V", bound="_Owned")
+Workload = ReplicaSet | Deployment | Job
 
 
 class _Owned(Protocol):
@@ -50,7 +52,7 @@ def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     return Key(metadata.namespace, reference.name)
 
 
-def controller_reference(owner: ReplicaSet | Deployment) -> Document:
+def controller_reference(owner: Workload) -> Document:
     """Return the owner reference that makes `owner` an object's controller."""
     resource = resource_of_view(type(owner))
     return {
@@ -63,7 +65,7 @@ def controller_reference(owner: ReplicaSet | Deployment) -> Document:
     }
 
 
-def selector_of(owner: ReplicaSet | Deployment) -> Selector | None:
+def selector_of(owner: Workload) -> Selector | None:
     """Return the matcher; None when there is none, it is empty (it would take every pod) or it is broken."""
     wanted = owner.spec.selector
     if wanted is None or not (wanted.match_labels or wanted.match_expressions):
@@ -75,7 +77,7 @@ def selector_of(owner: ReplicaSet | Deployment) -> Selector | None:
 
 
 def claim(
-    owned: Iterable[V], orphans: Iterable[V], owner: ReplicaSet | Deployment, selector: Selector, *, can_adopt: bool
+    owned: Iterable[V], orphans: Iterable[V], owner: Workload, selector: Selector, *, can_adopt: bool
 ) -> Claim[V]:
     """Return what to keep, adopt and release.
 
@@ -102,7 +104,7 @@ def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
     return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
 
 
-def changes_of(resource: str, found: Claim[V], owner: ReplicaSet | Deployment) -> list[Patch]:
+def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
     """Return the patches that make a claim true; each carries the object's uid."""
     patches = [
         Patch(

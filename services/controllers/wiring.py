@@ -14,6 +14,7 @@ from services.controllers import (
     disruption,
     ephemeral_volume,
     garbage_collector,
+    job,
     namespace,
     node_lifecycle,
     persistentvolume_binder,
@@ -23,6 +24,7 @@ from services.controllers import (
     replicaset,
     resourcequota,
     taint_eviction,
+    ttl_after_finished,
     unbind_storm,
     volume_protection,
 )
@@ -34,6 +36,8 @@ from services.runtime.manager import run_controllers
 CONTROLLERS: dict[str, BuildController] = {
     "replicaset": replicaset.controller,
     "deployment": deployment.controller,
+    "job": job.controller,
+    "ttl-after-finished": ttl_after_finished.controller,
     "gc": garbage_collector.controller,
     "node-lifecycle": node_lifecycle.controller,
     "taint-eviction": taint_eviction.controller,

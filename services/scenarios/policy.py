@@ -77,6 +77,12 @@ C:deployment                  read                        deployments.apps repli
 C:deployment                  create,change               replicasets.apps
 C:deployment                  delete                      replicasets.apps                                uid
 C:deployment                  change                      deployments.apps deployments.apps/status
+C:job                         read                        jobs.batch pods
+C:job                         create,change               pods
+C:job                         delete                      pods                                            uid
+C:job                         change                      jobs.batch/status
+C:ttl-after-finished          read                        jobs.batch
+C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
 C:node-lifecycle              change                      nodes nodes/status pods/status
 C:node-lifecycle              delete                      pods                                            uid
@@ -116,7 +122,7 @@ C:gc                          change                      all-but-secrets
 C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
-persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy \
+persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy jobs.batch \
 podgroups.scheduling.k8s.io workloads.scheduling.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        get,change                  pods/resize                                     own-namespace
@@ -135,7 +141,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection", "descheduler",
+    "podgroup-protection", "descheduler", "job", "ttl-after-finished",
     "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
     "resourcequota",
 )  # fmt: skip

@@ -43,7 +43,7 @@ class Telling:
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
 
-WORKLOADS = ("replicasets.apps", "deployments.apps")
+WORKLOADS = ("replicasets.apps", "deployments.apps", "jobs.batch")
 Verb = Callable[[Telling, Step], Awaitable[None]]
 
 
@@ -99,6 +99,11 @@ async def replicaset(telling: Telling, step: Step) -> None:
 async def deployment(telling: Telling, step: Step) -> None:
     """`deployment NAME replicas=… …`: create a Deployment."""
     await _create(telling, workload.deployment(_one(step, "a name"), step.options))
+
+
+async def job(telling: Telling, step: Step) -> None:
+    """`job NAME [completions=N] [parallelism=N] [backoff-limit=N] …`: create a Job."""
+    await _create(telling, workload.job(_one(step, "a name"), step.options))
 
 
 async def podgroup(telling: Telling, step: Step) -> None:
@@ -337,6 +342,7 @@ VERBS: dict[str, Verb] = {
     "pod": pod,
     "replicaset": replicaset,
     "deployment": deployment,
+    "job": job,
     "podgroup": podgroup,
     "priorityclass": priorityclass,
     "apply": apply,
@@ -363,6 +369,7 @@ MAKERS = {
     "pod": workload.pod,
     "replicaset": workload.replica_set,
     "deployment": workload.deployment,
+    "job": workload.job,
     "podgroup": workload.pod_group,
     "priorityclass": workload.priority_class,
 }

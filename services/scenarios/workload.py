@@ -224,6 +224,44 @@ def _number_or_percent(text: str) -> int | str:
     return text if text.endswith("%") else int(text)
 
 
+_JOB_OPTIONS = _POD_OPTIONS | {
+    "completions", "parallelism", "backoff-limit", "deadline", "ttl", "indexed", "suspend", "replacement",
+    "backoff-limit-per-index", "max-failed-indexes", "on-failure", "on-exit",
+}  # fmt: skip
+_JOB_NUMBERS = {
+    "completions": "completions", "parallelism": "parallelism", "backoff-limit": "backoffLimit",
+    "deadline": "activeDeadlineSeconds", "ttl": "ttlSecondsAfterFinished",
+    "backoff-limit-per-index": "backoffLimitPerIndex", "max-failed-indexes": "maxFailedIndexes",
+}  # fmt: skip
+
+
+def job(name: str, options: Mapping[str, str]) -> Document:
+    """Return a Job whose pods carry `app: <name>`; they never restart unless `restart` says so.
+
+    `on-failure=Ignore:DisruptionTarget,…` and `on-exit=FailJob:42,…` are rules of a podFailurePolicy.
+    Raises: ValueError for an unknown option.
+    """
+    _check(options, _JOB_OPTIONS, "a job")
+    spec: Document = {"template": pod_template({"restart": "Never", **options}, {"app": name})}
+    spec |= {field: int(options[option]) for option, field in _JOB_NUMBERS.items() if option in options}
+    if options.get("indexed") == "true":
+        spec["completionMode"] = "Indexed"
+    if "suspend" in options:
+        spec["suspend"] = options["suspend"] == "true"
+    if "replacement" in options:
+        spec["podReplacementPolicy"] = options["replacement"]
+    rules: list[Document] = [
+        {"action": action, "onPodConditions": [{"type": kind}]}
+        for action, kind in pairs(options.get("on-failure", "")).items()
+    ]
+    for action, code in pairs(options.get("on-exit", "")).items():
+        rules.append({"action": action, "onExitCodes": {"operator": "In", "values": [int(code)]}})
+    if rules:
+        spec["podFailurePolicy"] = {"rules": rules}
+    metadata = {"name": name, "namespace": options.get("namespace", "default"), "labels": {"app": name}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
 _NODE_OPTIONS = frozenset(
     (
         "cpu",

@@ -27,7 +27,6 @@ ELSEWHERE: dict[str, str] = {
     "I8": "there are no resource claims",
     "I9": "there are no resource claims",
     "I10": "there are no resource claims",
-    "I19": "there is no Job controller",
     "I20": "judged at rest, by chaos runs",
     "I28": "judged at rest, by chaos runs",
     "I30": "there are no device drivers",

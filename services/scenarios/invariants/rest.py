@@ -21,10 +21,23 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
                 found.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
+    for document in documents.get("jobs.batch", ()):
+        if why := _idle(document):
+            found.append((_name(document), why))
     for document in documents.get("pods", ()):
         if why := _undecided(document):
             found.append((_name(document), why))
     return found
+
+
+def _idle(job: Document) -> str:
+    """Return why a job that is neither over nor suspended does nothing, "" when it does something."""
+    status = job.get("status", {})
+    over = {c.get("type") for c in status.get("conditions", ()) if c.get("status") == "True"}
+    if over & {"Complete", "Failed"} or job["spec"].get("suspend") or status.get("active"):
+        return ""
+    succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
+    return f"no pod is active, {succeeded} have succeeded and {failed} failed, and it is not over"
 
 
 def _undecided(pod: Document) -> str:

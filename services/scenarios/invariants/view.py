@@ -20,6 +20,16 @@ WINDOW = 20_000
 Key = tuple[str, str]
 
 
+class JobCounts(msgspec.Struct, frozen=True, gc=False):
+    """What a Job has counted. `exact`: nothing that ends may be left out."""
+
+    succeeded: int = 0
+    failed: int = 0
+    uncounted: tuple[str, ...] = ()
+    finished: bool = False
+    exact: bool = False
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told.
 
@@ -45,6 +55,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     observed: int = 0
     group: str = ""
     min_count: int = 0
+    job: JobCounts | None = None
 
     @property
     def is_over(self) -> bool:
@@ -251,4 +262,5 @@ def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
         int(data.get("observed", 0)),
         str(data.get("group") or (same.group if same else "")),
         int(data.get("min_count", 0)),
+        msgspec.convert(data["job"], JobCounts) if "job" in data else None,
     )

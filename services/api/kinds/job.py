@@ -1,0 +1,170 @@
+"""Job: run pods until enough of them have succeeded (batch/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS, template_cells
+from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age, duration
+from services.api.resources import Column, Resource
+from services.api.times import parse_time
+
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+"""Holds a pod until its end is counted (KEP-2307)."""
+JOB_NAME, CONTROLLER_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+"""How often the pod's index had failed before it, as far as that counts (KEP-3850)."""
+INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+
+class OnExitCodes(View, frozen=True):
+    """A container ended with one of these codes, or with none of them. `operator`: In or NotIn."""
+
+    container_name: str | None = None
+    operator: str = ""
+    values: tuple[int, ...] = ()
+
+
+class OnPodCondition(View, frozen=True):
+    """The pod has a condition of that type and status."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailurePolicyRule(View, frozen=True):
+    """What a failed pod means that meets the requirement. `action`: FailJob, FailIndex, Ignore or Count."""
+
+    action: str = ""
+    on_exit_codes: OnExitCodes | None = None
+    on_pod_conditions: tuple[OnPodCondition, ...] = ()
+
+
+class PodFailurePolicy(View, frozen=True):
+    """The first rule that matches counts (KEP-3329)."""
+
+    rules: tuple[PodFailurePolicyRule, ...] = ()
+
+
+class SuccessPolicyRule(View, frozen=True):
+    """Met when so many of these indexes have succeeded; without a count all of them, without indexes any."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(View, frozen=True):
+    """The job has succeeded once one rule is met (KEP-3998)."""
+
+    rules: tuple[SuccessPolicyRule, ...] = ()
+
+
+class JobSpec(View, frozen=True):
+    """`template` stays in the document. `completions` None: one success is enough, and nothing new starts after it."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    selector: LabelSelector | None = None
+    ttl_seconds_after_finished: int | None = None
+    completion_mode: str = "NonIndexed"
+    suspend: bool = False
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    managed_by: str | None = None
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether every pod has an index, and each index must succeed once."""
+        return self.completion_mode == "Indexed"
+
+    @property
+    def replaces_failed_only(self) -> bool:
+        """Whether a pod that is leaving is replaced only when it has ended (KEP-3939)."""
+        return self.pod_replacement_policy == "Failed"
+
+
+class UncountedTerminatedPods(View, frozen=True):
+    """Uids of pods that have ended and are not in the counters yet (KEP-2307)."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(View, frozen=True):
+    """Counters and conditions of the controller."""
+
+    conditions: tuple[Condition, ...] = ()
+    start_time: str | None = None
+    completion_time: str | None = None
+    active: int = 0
+    ready: int | None = None
+    terminating: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
+    uncounted_terminated_pods: UncountedTerminatedPods | None = None
+
+
+class Job(View, frozen=True):
+    """A Job as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is Complete or Failed; both are final."""
+        return any(c.type in ("Complete", "Failed") and c.status == "True" for c in self.status.conditions)
+
+
+_STATES = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+
+
+def _status_text(document: Document) -> str:
+    found = {c.get("type") for c in document.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
+    if document["metadata"].get("deletionTimestamp"):
+        found.add("Terminating")
+    return next((state for state in _STATES if state in found), "Running")
+
+
+def _completions_text(spec: Document, status: Document) -> str:
+    succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism") or 0
+    if spec.get("completions") is not None:
+        return f"{succeeded}/{spec['completions']}"
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    lasted = ""
+    if start := status.get("startTime"):
+        end = status.get("completionTime")
+        lasted = duration((parse_time(end) if end else now) - parse_time(start))
+    return [
+        document["metadata"].get("name", ""), _status_text(document), _completions_text(spec, status), lasted,
+        age(document, now), *template_cells(document),
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="Job",
+    plural="jobs",
+    singular="job",
+    group="batch",
+    categories=("all",),
+    subresources=("status",),
+    view=Job,
+    has_spec=True,
+    columns=(NAME, Column("Status"), Column("Completions"), Column("Duration"), AGE, *TEMPLATE_COLUMNS),
+    cells=_cells,
+    selectable_fields={"status.successful": lambda d: str(d.get("status", {}).get("succeeded", 0))},
+)
