@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.latency import LatencyModel
+from kubelet.resize_policy_forms import Form, form_of
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
@@ -271,6 +272,7 @@ class Settings(msgspec.Struct, frozen=True):
     managers_first: bool = True
     writes_at_once: bool = False
     evicts_for_resizes: bool = True
+    resize_policy: Form | None = None
 
     @classmethod
     def of(cls, switches: Switches) -> Settings:
@@ -292,6 +294,7 @@ class Settings(msgspec.Struct, frozen=True):
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
             evicts_for_resizes=_evicts_for_resizes(switches),
+            resize_policy=form_of(switches),
         )
 
 

@@ -14,7 +14,7 @@ from kubelet.admission import Admitted, Ledger, NodeFacts
 from kubelet.admission_desk import AdmissionDesk
 from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
 from kubelet.config import NodeDefinition, Settings
-from kubelet.effects import Save, SetTimer
+from kubelet.effects import ReadNode, Save, SetTimer
 from kubelet.eviction import Victim
 from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.latency import LatencyModel
@@ -23,6 +23,7 @@ from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
 from kubelet.pressure import NodePressure
+from kubelet.resize_policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.resizing import Resizing
 from kubelet.resource_managers import Allocation, ResourceManagers
 from kubelet.staging import Staging
@@ -32,6 +33,7 @@ from kubelet.status_desk import WRITE_STATUSES, StatusDesk
 from kubelet.status_manager import StatusManager
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_key
 from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Resized, Told
+from services.api.kinds.node import Node
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
 
@@ -70,6 +72,7 @@ class Kubelet:
         self.workers: dict[WorkerKey, PodWorker] = {}
         rules = NodeRules(has_static_cpus=definition.has_static_cpus, evicts=settings.evicts_for_resizes)
         self.resizing = Resizing(self.ledger, rules, self.out)
+        self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
         self.staging: Staging | None = None
         self.statics = StaticDesk(definition.name, self, self.desk, self.out)
         self.pressure = NodePressure(definition, self.out)
@@ -432,6 +435,8 @@ class Kubelet:
             case "pressure":
                 if (short := self.pressure.look(self.workers, now)) is not None:
                     self._relieve(short, now)
+            case "policy":
+                self.out.effects += [ReadNode(key, False), SetTimer(now + LOOK_S, "policy", key)]
             case "resizes":
                 if self.resizing.retry_at_s <= now + 1e-6:
                     self._retry_resizes("periodic_retry", now)
@@ -454,7 +459,7 @@ class Kubelet:
         """Return the status of a pod as this kubelet sees it."""
         worker = self.workers.get(key)
         if worker is not None:
-            return worker.render()
+            return self.resize_policy.tell(worker, worker.render())
         return self.desk.finals.get(key) or self.admission.rendered(key)
 
     def is_over(self, key: WorkerKey) -> bool:
@@ -530,7 +535,7 @@ class Kubelet:
         self._release(key)
         self._release_name(worker.pod.metadata.key)
         self._held.pop(key, None)
-        self.resizing.forget(key)
+        self.resizing.forget(key, now)
         is_removed = key in self._gone or worker.pod.metadata.deletion_timestamp is not None
         if key in self._gone:
             self._drop(key, worker)
@@ -569,7 +574,7 @@ class Kubelet:
             for key in resizing.queue.in_order():
                 worker = self.workers.get(key)
                 if worker is None or not resizing.is_live(worker):
-                    resizing.forget(key)
+                    resizing.forget(key, now)
                     continue
                 self._judge_resize(worker, trigger, now)
         self._is_resizing = False
@@ -583,11 +588,21 @@ class Kubelet:
             case Fits():
                 self._act(worker, worker.allocate(worker.pod, now), now)
             case Deferred(victims=victims):
-                for victim in victims:
+                for victim in () if self.resize_policy.forbids else victims:
                     self.evict(victim, now)
                 self.desk.poke(worker.key, now)
             case _:
                 self.desk.poke(worker.key, now)
+
+    def node_seen(self, node: Node, now: float) -> None:
+        """Take what the Node says of resizes, and tell the pods that wait for one."""
+        policy = self.resize_policy
+        if policy.form is not None and not policy.is_looking:
+            policy.is_looking = True
+            self.out.effects.append(SetTimer(now + LOOK_S, "policy", _NODE_KEY))
+        if policy.take(node, now):
+            for key in deferred_of(self.workers.values()):
+                self.desk.poke(key, now)
 
     def _release_name(self, name: Key) -> None:
         left = self._names.get(name, 0) - 1

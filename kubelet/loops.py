@@ -245,6 +245,7 @@ class Agent:
     def take_node(self, node: Node) -> None:
         """Take the Node as the API server has it."""
         self.kubelet.admission.node = facts(node)
+        self.kubelet.node_seen(node, self.host.clock.now())
         self.node_uid = node.metadata.uid or self.node_uid
         self.kubelet.statics.registered(self.node_uid)
 

@@ -176,6 +176,8 @@ class PodCalls:
         admission, now = caller.kubelet.admission, self._now()
         if not read.for_session:
             admission.node_read(None if node is None else facts(node), now)
+            if node is not None:
+                caller.kubelet.node_seen(node, now)
         elif node is None:
             await asyncio.sleep(1.0)
             self._host.spawn(self.read_node(read))

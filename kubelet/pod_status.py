@@ -211,23 +211,24 @@ class PodStatus:
     def _render_conditions(self, phase: str) -> list[Document]:
         listed: list[Document] = []
         for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-            listed.append(self._one_condition(kind, self.conditions[kind]))
+            listed.append(self.condition_document(kind, self.conditions[kind]))
         for kind in (RESIZE_PENDING, RESIZE_IN_PROGRESS):
             if kind in self.conditions:
-                listed.append(self._one_condition(kind, self.conditions[kind]))
+                listed.append(self.condition_document(kind, self.conditions[kind]))
         if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
             since = self._times.text(self.started_s)
-            listed.append(self._one_condition("PodScheduled", Condition("True", since)))
+            listed.append(self.condition_document("PodScheduled", Condition("True", since)))
         if self.termination is not None and self.termination.is_disruption and phase in ("Succeeded", "Failed"):
             since = self.conditions["Ready"].since
             listed.append(
-                self._one_condition(
+                self.condition_document(
                     "DisruptionTarget", Condition("True", since, "TerminationByKubelet", self.termination.message)
                 )
             )
         return listed
 
-    def _one_condition(self, kind: str, condition: Condition) -> Document:
+    def condition_document(self, kind: str, condition: Condition) -> Document:
+        """Return a condition as it is written."""
         made: Document = {
             "type": kind,
             "status": condition.status,

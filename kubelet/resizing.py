@@ -9,6 +9,7 @@ Source: kep-1287-in-place-resize 4 to 6, 11, 12; upstream `pkg/kubelet/allocatio
 from __future__ import annotations
 
 from kubelet.actuation import size_text
+from kubelet.actuation_metrics import actuated
 from kubelet.admission import Ledger, NodeFacts
 from kubelet.allocation import (
     Deferred,
@@ -25,8 +26,10 @@ from kubelet.allocation import (
 from kubelet.outbox import Outbox
 from kubelet.pod_status import RESIZE_PENDING
 from kubelet.pod_worker import PodWorker
+from kubelet.resize_metrics import DeferredTimes
 from kubelet.resize_queue import RETRY_S, UNREADY_RETRY_S, Rank, ResizeQueue
 from kubelet.view import KubeletPod, WorkerKey
+from kubelet.worker_actions import Resized
 from services.api.podresources import Amounts, amounts, qos_class
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
@@ -43,6 +46,7 @@ class Resizing:
         self.retry_at_s = float("inf")
         self._ledger, self._rules, self._out = ledger, rules, out
         self._shrinking: dict[WorkerKey, None] = {}
+        self._times = DeferredTimes(out)
 
     def wished(self, worker: PodWorker, pod: KubeletPod, workers: dict[WorkerKey, PodWorker]) -> bool:
         """The spec of a pod changed, or its kubelet is new: queue it when there is something to decide."""
@@ -87,6 +91,7 @@ class Resizing:
         key, pod = worker.key, worker.pod
         if is_same(resources_of(pod), worker.allocated):
             self.queue.discard(key)
+            self._times.ended(key, "reverted", now)
             worker.conditions.pop(RESIZE_PENDING, None)
             return None
         entry = self._ledger.remove(key)
@@ -96,6 +101,7 @@ class Resizing:
             self._ledger.add(key, pod, found.requests, entry.allocation)
             if shrinks(found.requests, entry.requests):
                 self._shrinking[key] = None
+            self._times.ended(key, "accepted", now)
             self._accepted(worker, found.requests, trigger)
         else:
             self._ledger.add(key, entry.pod, entry.requests, entry.allocation)
@@ -124,21 +130,24 @@ class Resizing:
     def _pending(self, worker: PodWorker, found: Deferred | Infeasible, now: float) -> None:
         pod, generation = worker.pod, worker.pod.metadata.generation
         reason = DEFERRED if isinstance(found, Deferred) else INFEASIBLE
-        if isinstance(found, Infeasible):
+        if isinstance(found, Deferred):
+            self._times.began(worker.key, pod.spec.priority, now)
+        else:
+            self._times.ended(worker.key, "reverted", now)
             self._out.count(f'kubelet_pod_infeasible_resizes_total{{reason_detail="{found.detail}"}}')
         if worker.set_resize_condition(now, RESIZE_PENDING, reason, found.message, generation):
             text = size_text(pod, resources_of(pod), generation, found.message)
             self._out.tell(pod, f"Resize{reason}", f"Pod resize {reason}: {text}", "Warning")
 
-    def completed(self, key: WorkerKey, took_s: float) -> bool:
-        """The runtime has a new size; return whether others may have found room."""
-        self._out.add("kubelet_pod_resize_duration_seconds_sum", took_s)
-        self._out.count("kubelet_pod_resize_duration_seconds_count")
-        return self._shrinking.pop(key, 0) is None
+    def attempted(self, key: WorkerKey, attempt: Resized) -> bool:
+        """The runtime has a new size, or not; return whether others may have found room."""
+        actuated(self._out, attempt.took_s, succeeded=attempt.succeeded)
+        return attempt.succeeded and self._shrinking.pop(key, 0) is None
 
-    def forget(self, key: WorkerKey) -> None:
+    def forget(self, key: WorkerKey, now: float) -> None:
         """The pod is over."""
         self.queue.discard(key)
+        self._times.ended(key, "terminated", now)
         self._shrinking.pop(key, None)
 
     def count_wish(self, old: KubeletPod, new: KubeletPod) -> None:

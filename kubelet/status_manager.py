@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kubelet.resize_policy_forms import TYPES
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
@@ -23,7 +24,7 @@ FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
 """First wait after a write that nobody answered; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
-TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", REQUESTED, BLOCKED)
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOCKED)
 """Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must be told so."""
 
 

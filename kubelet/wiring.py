@@ -9,6 +9,7 @@ from kubelet.config import KubeletConfig
 from kubelet.host import Host
 from kubelet.loops import Agent
 from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.resize_metrics import PENDING, by_priority
 from services.api.seams import Seams
 from services.runtime.health import HttpRequest, HttpResponse
 
@@ -34,6 +35,7 @@ class KubeletRoom:
         states: dict[str, int] = {"running": 0, "waiting": 0, "exited": 0}
         running = waiting_statuses = 0
         resizes = {"deferred": 0, "infeasible": 0, "in progress": 0}
+        priorities: list[tuple[str, int]] = []
         for agent in self.agents:
             for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
@@ -42,6 +44,7 @@ class KubeletRoom:
             for worker in agent.kubelet.workers.values():
                 if (pending := worker.conditions.get(RESIZE_PENDING)) is not None:
                     resizes[pending.reason.lower()] += 1
+                    priorities.append((pending.reason.lower(), worker.pod.spec.priority))
                 resizes["in progress"] += RESIZE_IN_PROGRESS in worker.conditions
                 for container in worker.containers:
                     state = container.state if container.state in states else "waiting"
@@ -68,8 +71,10 @@ class KubeletRoom:
             "kubelet_timers": len(self.host.timers),
         }
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
-        for reason, count in resizes.items():
-            found[f'kubelet_pod_pending_resizes{{reason="{reason}"}}'] = count
+        if self.host.seams.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
+            found.update(by_priority(priorities))
+        else:
+            found.update({f'{PENDING}{{reason="{reason}"}}': count for reason, count in resizes.items()})
         for state, count in states.items():
             found[f'kubelet_running_containers{{container_state="{state}"}}'] = count
         return found

@@ -1,0 +1,59 @@
+"""How long resizes wait for room, and how many do, by how much their pods matter. Pure.
+
+Source: kep-5836 11. Deviates: upstream's names are known from a digest of its change only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
+from kubelet.outbox import Outbox
+from kubelet.view import WorkerKey
+
+BOUNDS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)
+PRIORITIES: Final = (
+    (2_000_000_000, "system-critical"), (100_000, "high"), (1, "medium"), (0, "normal"), (-999, "low"),
+)  # fmt: skip
+WAITED: Final = "kubelet_pod_deferred_resize_duration_seconds"
+PENDING: Final = "kubelet_pod_pending_resizes"
+
+
+def priority_bucket(priority: int) -> str:
+    """Return the class of a priority: the first whose least priority it reaches."""
+    return next((name for least, name in PRIORITIES if priority >= least), "very-low")
+
+
+def by_priority(pending: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """Return how many resizes are pending for which reason, given the reason and the pod's priority of each."""
+    found: dict[str, float] = {}
+    for reason, priority in pending:
+        name = f'{PENDING}{{priority_bucket="{priority_bucket(priority)}",reason="{reason}"}}'
+        found[name] = found.get(name, 0.0) + 1
+    return found
+
+
+class DeferredTimes:
+    """Since when each resize is deferred. A wish that replaces a deferred one goes on waiting."""
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        self._since: dict[WorkerKey, tuple[float, str]] = {}
+
+    def began(self, key: WorkerKey, priority: int, now: float) -> None:
+        """The resize is deferred, newly or still."""
+        if key not in self._since:
+            self._since[key] = (now, priority_bucket(priority))
+
+    def ended(self, key: WorkerKey, resolution: str, now: float) -> None:
+        """It is not deferred any more: accepted, reverted or terminated."""
+        if not self._since or (found := self._since.pop(key, None)) is None:
+            return
+        since_s, bucket = found
+        took_s = now - since_s
+        labels = f'priority_bucket="{bucket}",resolution="{resolution}"'
+        for bound in (*BOUNDS[bisect_left(BOUNDS, took_s) :], "+Inf"):
+            self._out.count(f'{WAITED}_bucket{{{labels},le="{bound}"}}')
+        self._out.add(f"{WAITED}_sum{{{labels}}}", took_s)
+        self._out.count(f"{WAITED}_count{{{labels}}}")
