@@ -18,7 +18,7 @@ LEASES = "leases.coordination.k8s.io"
 WORKLOADS = ("deployments.apps", "replicasets.apps", "services", "poddisruptionbudgets.policy", "jobs.batch",
              "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")  # fmt: skip
 CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io",
-           "persistentvolumeclaims")  # fmt: skip
+           "resourceclaimtemplates.resource.k8s.io", "persistentvolumeclaims")  # fmt: skip
 VOLUMES = ("persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io",
            "csidrivers.storage.k8s.io", "csistoragecapacities.storage.k8s.io")  # fmt: skip
 

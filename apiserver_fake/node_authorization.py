@@ -68,7 +68,38 @@ def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing | No
             )
         case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
+        case "resourceclaims.resource.k8s.io":
+            return sub == "" and verb == "get" and _uses_devices(node, request, listing)
+        case "resourceslices.resource.k8s.io":
+            return sub == "" and _may_node_slices(node, request, lookup)
     return False
+
+
+def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
+    """Slices of its own devices: a driver on the node acts as the node (dra-core 1.1)."""
+    match request.verb:
+        case "list" | "watch" | "deletecollection":
+            return request.field_selector == f"spec.nodeName={node}"
+        case "create":
+            return True  # whose it is, the body says
+        case "get" | "update" | "patch" | "delete":
+            return is_bound_to(lookup(request.resource, "", request.name), node)
+    return False
+
+
+def _uses_devices(node: str, request: Request, listing: Listing | None) -> bool:
+    """X-NR12: a claim that a pod bound to the node uses."""
+    if not request.name or not request.namespace or listing is None:
+        return False
+    pods = listing("pods", request.namespace)
+    return any(is_bound_to(pod, node) and request.name in device_claims(pod) for pod in pods)
+
+
+def device_claims(pod: Document) -> list[str]:
+    """Return the names of the claims for devices that the pod uses, generated ones included."""
+    named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
+    made = [each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
+    return [str(name) for name in (*named, *made) if name]
 
 
 def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:
@@ -155,6 +186,10 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
             is_allowed = new is not None and _admit_event(node, old, new, ctx)
         case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
             is_allowed = new is not None and _admit_own_object(node, new, ctx)
+        case "resourceslices.resource.k8s.io":
+            is_allowed = all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
+                new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
+            )
         case _:
             is_allowed = False
     if not is_allowed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_fake.container_restart_rules import check_restarts
+from apiserver_fake.pod_claim_rules import check_claims
 from apiserver_fake.pod_defaults import CONTAINER_LISTS
 from apiserver_fake.pod_placement_rules import check_affinity, check_spread, check_tolerations
 from apiserver_fake.resize_policy_rules import check_resize_policy
@@ -33,7 +34,7 @@ from apiserver_fake.validation import (
 from services.api.meta import Document
 from services.api.quantity import amount
 
-CONTAINERS_MAX, CLAIMS_MAX, GATES_MAX = 100, 32, 32
+CONTAINERS_MAX, GATES_MAX = 100, 32
 
 
 def check(spec: Document, at: str, *, comparing: bool = False) -> list[Cause]:
@@ -77,8 +78,7 @@ def check(spec: Document, at: str, *, comparing: bool = False) -> list[Cause]:
     if (group := spec.get("schedulingGroup")) is not None:
         name, here = group.get("podGroupName") or "", f"{at}.schedulingGroup.podGroupName"
         causes += subdomain(here, name) if name else [required(here)]
-    claims = spec.get("resourceClaims") or []
-    causes += too_many(f"{at}.resourceClaims", len(claims), CLAIMS_MAX)
+    causes += check_claims(spec, at)
     for name, text in (spec.get("overhead") or {}).items():
         causes += quantity(f"{at}.overhead[{name}]", name, text)
     _check_resources(spec.get("resources") or {}, f"{at}.resources", causes)

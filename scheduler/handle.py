@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache import Cache
+from scheduler.devices.ledger import ClaimLedger
 from scheduler.exclusions import Exclusions
 from scheduler.framework.interface import WaitingRoom
 from scheduler.group_membership import PodGroups
@@ -48,5 +49,6 @@ class Handle:
     profile: str = DEFAULT_SCHEDULER
     preempting: Preempting = field(default_factory=Preempting)
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    claims: ClaimLedger = field(default_factory=ClaimLedger)
     groups: PodGroups = field(default_factory=PodGroups)
     waiting: WaitingRoom = field(default_factory=EmptyRoom)

@@ -19,6 +19,8 @@ from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
 from scheduler.decisions import Decision
+from scheduler.devices.giving_back import give_back
+from scheduler.devices.releasing import ClaimReleaser
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
 from scheduler.evictions import Evictions
@@ -47,6 +49,7 @@ from scheduler.world import world_event
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import View
 from services.api.seams import Seams, Span
 from services.reconcile.controller import Change
@@ -90,6 +93,9 @@ class Scheduler:
         self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
                                  self._permit_and_bind, handle)  # fmt: skip
         self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions)
+        self._claims = handle.claims
+        self._releaser = ClaimReleaser(handle.claims, wires.client)
+        self._releases_claims = seams.switches.choice("unbind.claim_release") == "scheduler"
         wants_record = seams.switches.choice("scheduler.record") == "annotations"
         self._recording = Recording(hearts, wires.client) if wants_record else None
         self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
@@ -175,6 +181,7 @@ class Scheduler:
         await self._leading.begin(group)
         group.create_task(wires.recorder.run())
         group.create_task(wires.dispatcher.run())
+        group.create_task(self._releaser.run())
         if self._recording is not None:
             group.create_task(self._recording.run())
         group.create_task(self._clear_nominations())
@@ -243,6 +250,8 @@ class Scheduler:
                     continue  # the leader saw the same and acts on it
                 case Unbound():
                     self._wires.dispatcher.drop(effect.pod.uid)
+                    if self._releases_claims and effect.pod.spec.resource_claims:
+                        give_back(effect.pod.pod, self._claims, self._wires.others[ResourceClaim].lister.get)
                     self._hearts.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
                     self._telling.event(
                         effect.pod,

@@ -172,6 +172,8 @@ class SchedulingCycle:
         rejection = found.rejection
         if rejection is not None and rejection.code is Code.ERROR:
             return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
+        if state.error:
+            return CycleError(state.error)
         own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
         return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
 

@@ -14,6 +14,7 @@ from scheduler.framework.events import Action, ClusterEvent
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
+from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.namespace import Namespace
 from services.api.kinds.noderesourcetopology import NodeResourceTopology
 from services.api.kinds.persistentvolume import PersistentVolume
@@ -22,6 +23,7 @@ from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
 from services.api.kinds.service import Service
 from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Key, View
@@ -35,6 +37,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    DeviceClass,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -42,6 +45,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     PodGroup,
     ReplicaSet,
     ResourceClaim,
+    ResourceSlice,
     Service,
     StorageClass,
 )

@@ -12,10 +12,10 @@ class CycleState:
     """A dictionary by plugin name, plus what the runner itself notes.
 
     `skip_filter` and `skip_score` name plugins that bowed out at PreFilter and PreScore. `alive` is,
-    during Filter, the nodes that passed all earlier filters.
+    during Filter, the nodes that passed all earlier filters. `error`: why Filter could not be finished.
     """
 
-    __slots__ = ("alive", "data", "now", "skip_filter", "skip_score")
+    __slots__ = ("alive", "data", "error", "now", "skip_filter", "skip_score")
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -23,6 +23,7 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.alive: NDArray[np.bool_] | None = None
+        self.error = ""
 
     def clone(self) -> CycleState:
         """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.columns import Columns
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Mask, Scores, Status, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.interface import Code, Mask, Scores, Status, VectorFilterPlugin, VectorScorePlugin
 from scheduler.node_info import NodeInfo, PodInfo
 
 
@@ -27,14 +27,22 @@ class Forms:
                 self._vector_scores.add(plugin.name)
 
     def passed(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
-        """Return which of the living rows pass; None when the plugin has nothing against any."""
+        """Return which of the living rows pass; None when the plugin has nothing against any.
+
+        An error ends the asking: it is noted in the state, and no row passes.
+        """
         if plugin.name in self.vector_filters:
             passed: Mask | None = plugin.filter_all(state, pod, columns)
             return passed
         mask = alive.copy()
         for row in np.flatnonzero(alive):
             node = columns.nodes[row]
-            if node is None or not filter_one(plugin, state, pod, node).is_success:
+            status = filter_one(plugin, state, pod, node) if node is not None else None
+            if status is not None and status.code is Code.ERROR:
+                state.error = f'running "{plugin.name}" filter plugin: {status.message}'
+                mask[:] = False
+                break
+            if status is None or not status.is_success:
                 mask[row] = False
         return mask
 

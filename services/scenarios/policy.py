@@ -58,8 +58,11 @@ system:pod-unbinder           create,change               events
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
 poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
 persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
-csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io noderesourcetopologies.topology.node.k8s.io
+csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io noderesourcetopologies.topology.node.k8s.io \
+resourceclaims.resource.k8s.io resourceslices.resource.k8s.io deviceclasses.resource.k8s.io
 system:kube-scheduler         change                      persistentvolumes persistentvolumeclaims
+system:kube-scheduler         change                      resourceclaims.resource.k8s.io \
+resourceclaims.resource.k8s.io/status
 system:kube-scheduler         change                      podgroups.scheduling.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
 system:kube-scheduler         change                      pods pods/status
@@ -106,12 +109,17 @@ C:persistentvolume-binder     create,change               persistentvolumes
 C:persistentvolume-binder     delete                      persistentvolumes                               uid
 C:persistentvolume-binder     change                      persistentvolumeclaims persistentvolumeclaims/status
 C:persistentvolume-binder     change                      persistentvolumes/status
+C:resourcequota               read                        *
+C:resourcequota               change                      resourcequotas/status
 C:volume-protection           read,change                 persistentvolumes persistentvolumeclaims
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
-C:resourcequota               read                        *
-C:resourcequota               change                      resourcequotas/status
 C:ephemeral-volume            create                      persistentvolumeclaims
+C:resourceclaim               read                        pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
+C:resourceclaim               create,delete               resourceclaims.resource.k8s.io
+C:resourceclaim               change                      resourceclaims.resource.k8s.io \
+resourceclaims.resource.k8s.io/status pods/status
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -123,7 +131,8 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy jobs.batch \
-podgroups.scheduling.k8s.io workloads.scheduling.k8s.io own-namespace
+podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
 user:*                        get,change                  pods/resize                                     own-namespace
 user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
@@ -242,6 +251,12 @@ def _node_may(call: Call, node: str) -> bool:
             return verb in ("create", "patch")
         case (("csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io"), ""):
             return call.name == node and verb in ("get", "create", "update", "patch")
+        case "resourceclaims.resource.k8s.io", "":
+            return verb == "get" and bool(call.name) and call.referenced
+        case "resourceslices.resource.k8s.io", "":
+            if verb in ("list", "watch", "deletecollection"):
+                return call.field_selector == f"spec.nodeName={node}"
+            return verb == "create" or (verb in ("get", "update", "patch", "delete") and is_mine)
     return False
 
 

@@ -42,6 +42,7 @@ SHELLS = {
         "resize_loop",
         "waiting",
     },
+    "scheduler.devices": {"granting", "releasing"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
     "scheduler.volumes": {"binding"},
     "scheduler.extenders": {"asking", "http"},

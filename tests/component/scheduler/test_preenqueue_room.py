@@ -9,7 +9,9 @@ import pytest
 from services.api.meta import Key
 from services.api.wire import Response
 
-GATES = {"SchedulerAsyncAPICalls": True, "SchedulerPreEnqueuePodStatus": True}
+# A pod with claims has work before its bind; that this is announced is another matter (KEP-5278).
+GATES = {"SchedulerAsyncAPICalls": True, "SchedulerPreEnqueuePodStatus": True,
+         "NominatedNodeNameForExpectation": False}  # fmt: skip
 CLAIMS = "resourceclaims.resource.k8s.io"
 MISSING = 'could not find ResourceClaim "default/c"'
 READY = "NotReadyForScheduling"

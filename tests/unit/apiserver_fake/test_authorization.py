@@ -84,6 +84,11 @@ RESOURCES = (
     ("csinodes.storage.k8s.io", ""),
     ("noderesourcetopologies.topology.node.k8s.io", ""),
     ("csistoragecapacities.storage.k8s.io", ""),
+    ("resourceclaims.resource.k8s.io", ""),
+    ("resourceclaims.resource.k8s.io", "status"),
+    ("resourceclaimtemplates.resource.k8s.io", ""),
+    ("deviceclasses.resource.k8s.io", ""),
+    ("resourceslices.resource.k8s.io", ""),
     ("nodetokens", ""),
     ("statehash", ""),
 )
@@ -101,6 +106,8 @@ PLACES = {
     "persistentvolumeclaims": [("default", "used"), ("default", "unused")],
     "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
     "noderesourcetopologies.topology.node.k8s.io": [("", "n1"), ("", "n9")],
+    "resourceclaims.resource.k8s.io": [("default", "used"), ("default", "unused")],
+    "resourceslices.resource.k8s.io": [("", "mine"), ("", "theirs"), ("", "everybodys")],
     "pods": [
         ("default", "mine"),
         ("default", "theirs"),
@@ -115,6 +122,7 @@ UNOWNED = {
     "priorityclasses.scheduling.k8s.io",
     "persistentvolumes",
     "storageclasses.storage.k8s.io",
+    "deviceclasses.resource.k8s.io",
 }
 
 
@@ -125,11 +133,18 @@ def cluster(world: Any) -> Any:
             {"name": "v", "secret": {"secretName": "used"}},
             {"name": "w", "configMap": {"name": "used"}},
             {"name": "x", "persistentVolumeClaim": {"claimName": "used"}},
-        ]
+        ],
+        "resourceClaims": [{"name": "d", "resourceClaimName": "used"}],
     }
     for name, node in (("mine", "n1"), ("theirs", "n2")):
         world.pod(name, spec={"nodeName": node, **(reach if name == "mine" else {})})
     world.pod("free")
+    for name, where in (
+        ("mine", {"nodeName": "n1"}),
+        ("theirs", {"nodeName": "n2"}),
+        ("everybodys", {"allNodes": True}),
+    ):
+        world.put("resourceslices.resource.k8s.io", {"metadata": {"name": name}, "spec": where})
     return world
 
 
@@ -140,7 +155,8 @@ def cells() -> Any:
         ):
             selectors = (
                 ("", "spec.nodeName=n1", "spec.nodeName!=n1")
-                if (resource, verb) in (("pods", "list"), ("pods", "watch"))
+                if resource in ("pods", "resourceslices.resource.k8s.io")
+                and verb in ("list", "watch", "deletecollection")
                 else ("",)
             )
             for selector in selectors:
@@ -162,7 +178,8 @@ def test_guarantees_as_34_the_table_and_the_independent_evaluator_agree_on_every
         request = Request(
             verb=verb, resource=resource, subresource=sub, namespace=namespace, name=name, field_selector=selector
         )
-        stored = cluster.lookup(resource, namespace, name) if resource == "pods" else None
+        has_node = resource in ("pods", "resourceslices.resource.k8s.io")
+        stored = cluster.lookup(resource, namespace, name) if has_node else None
         call = Call(
             identity.user,
             identity.groups,

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from scheduler.framework.events import Action, ClusterEvent, Hint
 from scheduler.node_info import PodInfo
 from scheduler.plugins.dynamic_resources import DynamicResources
-from scheduler.world import FixedWorld
 from services.api.kinds.pod import PodResourceClaim, PodResourceClaimStatus
-from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimStatus
+from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimStatus
 from services.api.meta import ObjectMeta, OwnerReference
+from tests.unit.scheduler.conftest import new_handle
 
 DIRECT = PodResourceClaim(name="gpu", resource_claim_name="c")
 MADE = PodResourceClaim(name="gpu", resource_claim_template_name="t")
@@ -46,14 +46,14 @@ def pod(a, *wanted, made=None):
     ],
 )  # fmt: skip
 def test_a_pod_is_held_back_in_upstreams_words(a, wanted, made, there, message):
-    status = DynamicResources(FixedWorld(*there)).pre_enqueue(pod(a, wanted, made=made))
+    status = DynamicResources(new_handle(None, *there)).pre_enqueue(pod(a, wanted, made=made))
 
     assert status.message == message
     assert status.is_success is (message == "")
 
 
 def test_users_are_told_of_a_missing_claim_but_not_of_one_on_its_way(a):
-    plugin = DynamicResources(FixedWorld())
+    plugin = DynamicResources(new_handle())
     direct, made = pod(a, DIRECT), pod(a, MADE)
 
     assert plugin.gate_message(direct, plugin.pre_enqueue(direct)) == 'could not find ResourceClaim "default/c"'
@@ -61,8 +61,8 @@ def test_users_are_told_of_a_missing_claim_but_not_of_one_on_its_way(a):
 
 
 def test_only_the_claim_the_pod_waits_for_wakes_it(a):
-    world = FixedWorld()
-    plugin = DynamicResources(world)
+    handle = new_handle()
+    world, plugin = handle.world, DynamicResources(handle)
     after_claim = plugin.events_to_register()[1].hint
     waiting, other, own = pod(a, DIRECT), claim("d"), claim("c")
     world.put(other)
@@ -73,7 +73,7 @@ def test_only_the_claim_the_pod_waits_for_wakes_it(a):
     assert after_claim(waiting, None, own) is Hint.QUEUE
     assert after_claim(waiting, None, other) is Hint.SKIP
     assert after_claim(waiting, own, own) is Hint.SKIP
-    allocated = replace(own, status=ResourceClaimStatus(allocation={}))
+    allocated = replace(own, status=ResourceClaimStatus(allocation=AllocationResult()))
     assert after_claim(waiting, own, allocated) is Hint.QUEUE
 
 

@@ -1,0 +1,43 @@
+"""DeviceClass: devices that claims ask for by one name, and how their drivers are configured (KEP-4381)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.kinds.resourceclaim import DeviceSelector
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Resource
+
+CLASSES = "deviceclasses.resource.k8s.io"
+
+
+class DeviceClassSpec(View, frozen=True):
+    """A device belongs to the class when all selectors say so. `config` is for drivers, as documents."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[dict[str, Any], ...] = ()
+
+
+class DeviceClass(View, frozen=True):
+    """A class as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    return [document["metadata"].get("name", ""), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="DeviceClass",
+    plural="deviceclasses",
+    singular="deviceclass",
+    group="resource.k8s.io",
+    namespaced=False,
+    view=DeviceClass,
+    has_spec=True,
+    columns=(NAME, AGE),
+    cells=_cells,
+)

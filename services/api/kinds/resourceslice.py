@@ -1,0 +1,112 @@
+"""ResourceSlice: devices of one pool that a driver offers on the same nodes (resource.k8s.io/v1, KEP-4381)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.api.kinds.pod import NodeSelector
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+SLICES = "resourceslices.resource.k8s.io"
+
+
+class DeviceAttribute(View, frozen=True):
+    """Exactly one of the four; `version` by semver 2.0.0."""
+
+    int_value: int | None = msgspec.field(name="int", default=None)
+    bool_value: bool | None = msgspec.field(name="bool", default=None)
+    string: str | None = None
+    version: str | None = None
+
+    @property
+    def typed(self) -> tuple[str, int | bool | str] | None:
+        """What kind of value it is, and the value; versions are compared as text."""
+        for kind, value in (
+            ("int", self.int_value), ("bool", self.bool_value), ("string", self.string), ("version", self.version),
+        ):  # fmt: skip
+            if value is not None:
+                return kind, value
+        return None
+
+
+class DeviceCapacity(View, frozen=True):
+    """How much of something a device has, as a quantity."""
+
+    value: str = "0"
+
+
+class Device(View, frozen=True):
+    """One device; its name is unique in the pool."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+
+
+class ResourcePool(View, frozen=True):
+    """A pool is complete when there are `resource_slice_count` slices of its newest generation."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class ResourceSliceSpec(View, frozen=True):
+    """What a driver offers: on one node, on those the selector names, or on all."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(View, frozen=True):
+    """A slice as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec = document.get("spec", {})
+    return [
+        document["metadata"].get("name", ""),
+        spec.get("nodeName") or "",
+        spec.get("driver", ""),
+        (spec.get("pool") or {}).get("name", ""),
+        age(document, now),
+    ]
+
+
+def _spec_field(*path: str) -> Any:
+    def value(document: Document) -> str:
+        found: Any = document.get("spec") or {}
+        for name in path:
+            found = (found or {}).get(name)
+        return str(found or "")
+
+    return value
+
+
+RESOURCE = Resource(
+    kind="ResourceSlice",
+    plural="resourceslices",
+    singular="resourceslice",
+    group="resource.k8s.io",
+    namespaced=False,
+    view=ResourceSlice,
+    has_spec=True,
+    columns=(NAME, Column("Node"), Column("Driver"), Column("Pool"), AGE),
+    cells=_cells,
+    selectable_fields={
+        "spec.nodeName": _spec_field("nodeName"),
+        "spec.driver": _spec_field("driver"),
+        "spec.pool.name": _spec_field("pool", "name"),
+    },
+)
