@@ -118,6 +118,7 @@ class NodeRules(msgspec.Struct, frozen=True):
     """What of the node's definition bears on resizes."""
 
     has_static_cpus: bool = False
+    has_static_memory: bool = False
     evicts: bool = True
     """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
 
@@ -137,11 +138,18 @@ def judge(
     """
     if is_static(desired):
         return Infeasible("In-place resize of static-pods is not supported", "static_pod")
-    if rules.has_static_cpus and qos_class(desired) == "Guaranteed" and _changes_cpu(resources_of(desired), allocated):
-        return Infeasible(
-            'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
-            "guaranteed_pod_cpu_manager_static_policy",
-        )
+    if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
+        wished = resources_of(desired)
+        if rules.has_static_cpus and _changes("cpu", wished, allocated):
+            return Infeasible(
+                'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+                "guaranteed_pod_cpu_manager_static_policy",
+            )
+        if rules.has_static_memory and _changes("memory", wished, allocated):
+            return Infeasible(
+                'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+                "guaranteed_pod_memory_manager_static_policy",
+            )
     requests = others.needs(desired)
     for name in ("memory", "cpu"):
         capacity = others.allocatable.get(name, 0)
@@ -160,9 +168,9 @@ def judge(
             return Deferred(refused.message)
 
 
-def _changes_cpu(desired: PodResources, allocated: PodResources) -> bool:
+def _changes(resource: str, desired: PodResources, allocated: PodResources) -> bool:
     return any(
-        amounts(desired.of(name).requests).get("cpu") != amounts(allocated.of(name).requests).get("cpu")
+        amounts(desired.of(name).requests).get(resource) != amounts(allocated.of(name).requests).get(resource)
         for name in desired.containers
     )
 

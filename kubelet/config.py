@@ -10,36 +10,20 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.latency import LatencyModel
+from kubelet.node_machine import Definition, MachineDefinition
 from kubelet.resize_policy_forms import Form, form_of
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
 from kubelet.static_pods import ManifestError, read_manifest
 from kubelet.usage import NODE_RESOURCES, parse_curves
-from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
 from services.api.unbinding import nodes_may
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
-TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-NUMA_NODES_MAX = 8
-"""More NUMA nodes than this and a kubelet with a topology policy refuses to start (kubelet 5.3)."""
 
-
-class _Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base: camelCase on the wire, unknown fields are an error that names them."""
-
-
-class NumaNode(_Definition, frozen=True):
-    """One NUMA node: hardware threads, memory (quantity; "" shares the node's evenly), devices by resource."""
-
-    cpus: int = 0
-    memory: str = ""
-    devices: dict[str, int] = {}
-
-
-class Eviction(_Definition, frozen=True):
+class Eviction(Definition, frozen=True):
     """When a node evicts pods (KubeletConfiguration's names, seconds instead of durations).
 
     Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period.
@@ -52,33 +36,17 @@ class Eviction(_Definition, frozen=True):
     pressure_transition_period: float = 300.0
 
 
-class NodeDefinition(_Definition, frozen=True):
-    """One emulated node. Quantities as text; `numa` may be written `2x8` (two NUMA nodes of eight CPUs).
+class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
+    """One emulated node.
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
-    `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA
-    distances as ACPI gives them; empty means 10 to itself and 20 to every other.
     """
 
     name: str
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
-    cpu: str = ""
-    memory: str = "32Gi"
-    ephemeral_storage: str = "100Gi"
-    pods: int = 110
-    extended: dict[str, int] = {}
-    numa: tuple[NumaNode, ...] = ()
-    topology_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
-    topology_scope: Literal["container", "pod"] = "container"
-    prefer_closest_numa: bool = False
-    distances: tuple[tuple[int, ...], ...] = ()
-    cpu_policy: Literal["", "none", "static"] = ""
-    threads_per_core: int = 1
-    full_pcpus_only: bool = False
-    reserved_cpus: int = 0
     zone: str = ""
     region: str = ""
     max_container_restart_period: float = 0.0
@@ -103,15 +71,7 @@ class NodeDefinition(_Definition, frozen=True):
 
     def check(self) -> None:
         """Raise ValueError when the definition cannot be a node."""
-        amount("cpu", self.cpu_text)
-        amount("memory", self.memory)
-        amount("ephemeral-storage", self.ephemeral_storage)
-        if len(self.numa) > NUMA_NODES_MAX and self.topology_policy != "none":
-            raise ValueError(f"numa: {len(self.numa)} NUMA nodes, a topology policy allows {NUMA_NODES_MAX}")
-        if self.threads_per_core < 1:
-            raise ValueError(f"threadsPerCore: {self.threads_per_core}, want at least 1")
-        if not 0 <= self.reserved_cpus <= max(self.cpus, 0):
-            raise ValueError(f"reservedCpus: {self.reserved_cpus} of {self.cpus} CPUs")
+        self.check_machine()
         parse_curves(self.usage, NODE_RESOURCES)
         for index, document in enumerate(self.static_pods):
             try:
@@ -123,42 +83,6 @@ class NodeDefinition(_Definition, frozen=True):
         thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, sizes)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
-        if self.distances and len(self.distances) != len(self.numa):
-            raise ValueError(f"distances: {len(self.distances)} rows for {len(self.numa)} NUMA nodes")
-
-    @property
-    def cpus(self) -> int:
-        """Hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
-        return sum(n.cpus for n in self.numa) or amount("cpu", self.cpu or "8") // 1000
-
-    @property
-    def cpu_text(self) -> str:
-        """The capacity as a quantity."""
-        return self.cpu or str(self.cpus)
-
-    @property
-    def has_static_cpus(self) -> bool:
-        """Whether Guaranteed pods with whole CPUs get exclusive ones."""
-        return self.cpu_policy == "static" or (self.cpu_policy == "" and self.topology_policy != "none")
-
-    def capacity(self) -> dict[str, str]:
-        """Return all resources as quantities."""
-        found = {
-            "cpu": self.cpu_text,
-            "memory": self.memory,
-            "ephemeral-storage": self.ephemeral_storage,
-            "pods": str(self.pods),
-        }
-        extended = dict(self.extended)
-        for numa in self.numa:
-            for resource, count in numa.devices.items():
-                extended[resource] = extended.get(resource, 0) + count
-        return found | {name: str(count) for name, count in sorted(extended.items())}
-
-    def allocatable(self) -> dict[str, str]:
-        """Return the capacity less what is reserved for the system."""
-        milli = amount("cpu", self.cpu_text) - 1000 * self.reserved_cpus
-        return self.capacity() | {"cpu": str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"}
 
 
 def _numa(text: str) -> list[dict[str, int]]:

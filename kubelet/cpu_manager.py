@@ -1,14 +1,17 @@
 """The CPU manager's static policy: which hardware threads a Guaranteed pod has to itself. Pure.
 
-CPUs are numbered NUMA node by NUMA node, the threads of one core next to each other. The lowest ids are
-reserved for the system and never exclusive. Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only).
+All others share what is left; the reserved CPUs are in that pool (not with strict-cpu-reservation) and never exclusive.
+Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only), KEP-3327 (align-by-socket), KEP-4540 (strict reservation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from kubelet.topology import Hint, bits, counted_hints
+from kubelet.cpu_assignment import Taking, choose
+from kubelet.cpu_topology import CpuTopology, format_cpus
+from kubelet.manager_options import NO_CPU_OPTIONS, CpuOptions
+from kubelet.topology import Hint, bits, counted_hints, smallest_count
 
 
 class CpuManager:
@@ -17,22 +20,47 @@ class CpuManager:
     Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU.
     """
 
-    def __init__(self, cpus_by_numa: Sequence[int], *, threads_per_core: int = 1, reserved: int = 0) -> None:
-        self.threads_per_core = threads_per_core
-        self._numa_of: dict[int, int] = {}
-        next_id = 0
-        for numa, count in enumerate(cpus_by_numa):
-            for _ in range(count):
-                self._numa_of[next_id] = numa
-                next_id += 1
-        self._numa_count = len(cpus_by_numa)
-        self.usable = set(range(reserved, next_id))
+    def __init__(
+        self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
+    ) -> None:
+        """`reserved`: which CPUs, or how many; then those are taken that a container would get first.
+
+        Raises: ValueError when a reserved CPU does not exist.
+        """
+        self.machine = machine
+        self._options = options
+        self._how = Taking(
+            over_numas=options.distribute_cpus_across_numa,
+            over_cores=options.distribute_cpus_across_cores,
+            by_cache=options.prefer_align_cpus_by_uncorecache,
+            group=machine.threads if options.full_pcpus_only else 1,
+        )
+        self._numa_count = max(machine.numas, default=0) + 1
+        everything = frozenset(machine.cpus)
+        self.reserved = self._reserved(everything, reserved)
+        self._reserved_cores = machine.siblings(self.reserved)
+        self.usable = everything - self.reserved
         self.free = set(self.usable)
 
-    def _count(self, cpus: set[int]) -> list[int]:
+    def _reserved(self, everything: frozenset[int], wanted: int | Sequence[int]) -> frozenset[int]:
+        if isinstance(wanted, int):
+            chosen = choose(self.machine, everything, wanted, self._how)
+            if isinstance(chosen, str):
+                raise ValueError(f"unable to reserve the required amount of CPUs: {wanted} of {len(everything)}")
+            return chosen
+        if unknown := set(wanted) - everything:
+            raise ValueError(f"reserved CPUs {format_cpus(unknown)} do not exist, there are {format_cpus(everything)}")
+        return frozenset(wanted)
+
+    @property
+    def shared(self) -> frozenset[int]:
+        """Where containers run that have no CPUs of their own."""
+        return frozenset(self.free) | (frozenset() if self._options.strict_cpu_reservation else self.reserved)
+
+    def _count(self, cpus: Iterable[int]) -> list[int]:
         counts = [0] * self._numa_count
         for cpu in cpus:
-            counts[self._numa_of[cpu]] += 1
+            counts[self.machine.cpus[cpu].numa] += 1
         return counts
 
     def left(self, numa: int) -> tuple[int, int]:
@@ -40,51 +68,63 @@ class CpuManager:
         return self._count(self.free)[numa], self._count(self.usable)[numa]
 
     def hints(self, requested: int, reusable: frozenset[int] = frozenset()) -> list[Hint]:
-        """Return NUMA hints for that many exclusive CPUs; `reusable` ones count as free."""
-        return counted_hints(requested, self._count(self.free | reusable), self._count(self.usable))
+        """Return NUMA hints for that many exclusive CPUs; `reusable` ones count as free, and must be among them.
+
+        What a request would need on an empty machine is reckoned with the reserved CPUs, as upstream does.
+        """
+        total = self._count(self.machine.cpus)
+        needed = sum(1 << numa for numa in self.machine.numas_of(reusable))
+        found = counted_hints(requested, self._count(self.free | reusable), total, needed)
+        if not self._options.align_by_socket:
+            return found
+        smallest = smallest_count(requested, total)
+        return [Hint(h.mask, h.is_preferred or self._is_socket_aligned(h.mask, smallest)) for h in found]
+
+    def _is_socket_aligned(self, mask: int | None, smallest: int) -> bool:
+        """Whether the NUMA nodes are on no more sockets than `smallest` of them would be."""
+        machine = self.machine
+        per_socket = len(machine.numas) // len(machine.sockets)
+        return len(machine.sockets_of(bits(mask or 0))) == -(-smallest // per_socket)
+
+    def misaligned(self, requested: int) -> str:
+        """Return why the request cannot have whole cores, with full-pcpus-only; "" when it can, or need not.
+
+        Cores of reserved CPUs are not whole. What a container could use again is not counted, as upstream.
+        """
+        if not self._options.full_pcpus_only:
+            return ""
+        threads = self.machine.threads
+        if requested % threads:
+            return f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {threads}"
+        available = len(self.free - self._reserved_cores)
+        if requested > available:
+            return (
+                "SMT Alignment Error: not enough free physical CPUs: "
+                f"available physical CPUs = {available}, requested CPUs = {requested}, CPUs per core = {threads}"
+            )
+        return ""
 
     def allocate(
         self, requested: int, mask: int | None, reusable: frozenset[int] = frozenset()
     ) -> tuple[int, ...] | str:
-        """Take that many CPUs, inside `mask` first; return them sorted, or why it cannot be done.
+        """Take that many CPUs, inside `mask` first; return them sorted, or why it cannot be done."""
+        pool = frozenset(self.free) | reusable
+        inside = pool & self._aligned(mask) if mask is not None else frozenset()
+        first = choose(self.machine, inside, min(requested, len(inside)), self._how)
+        if isinstance(first, str):
+            return first
+        rest = choose(self.machine, pool - first, requested - len(first), self._how)
+        if isinstance(rest, str):
+            return rest
+        self.free -= first | rest
+        return tuple(sorted(first | rest))
 
-        Packs whole NUMA nodes, then whole cores, then single threads, always the lowest ids.
-        """
-        pool = self.free | reusable
-        if len(pool) < requested:
-            return f"not enough cpus available to satisfy request: requested={requested}, available={len(pool)}"
-        chosen: list[int] = []
-        preferred = bits(mask) if mask is not None else list(range(self._numa_count))
-        others = [i for i in range(self._numa_count) if i not in preferred]
-        for group in (preferred, others):
-            chosen += self._pack(pool - set(chosen), group, requested - len(chosen))
-        self.free -= set(chosen)
-        return tuple(sorted(chosen))
-
-    def _pack(self, pool: set[int], numa_ids: Sequence[int], wanted: int) -> list[int]:
-        """Return up to `wanted` CPUs of those NUMA nodes, whole nodes and cores before threads."""
-        chosen: list[int] = []
-        by_numa = {i: sorted(c for c in pool if self._numa_of[c] == i) for i in numa_ids}
-        for i in numa_ids:
-            whole = sum(1 for c in self.usable if self._numa_of[c] == i)
-            if 0 < whole == len(by_numa[i]) <= wanted - len(chosen):
-                chosen += by_numa.pop(i)
-        # What is left of the request goes to the fullest NUMA nodes first, so that empty ones stay whole.
-        rest = sorted(by_numa, key=lambda i: (len(by_numa[i]) < wanted - len(chosen), len(by_numa[i]), i))
-        threads = self.threads_per_core
-        for whole_cores in (True, False):
-            for i in rest:
-                cores: dict[int, list[int]] = {}
-                for cpu in by_numa[i]:
-                    cores.setdefault(cpu // threads, []).append(cpu)
-                for cpus in cores.values():
-                    if whole_cores and (len(cpus) < threads or wanted - len(chosen) < threads):
-                        continue
-                    take = [c for c in cpus if c not in chosen][: wanted - len(chosen)]
-                    chosen += take
-                if len(chosen) == wanted:
-                    return chosen
-        return chosen
+    def _aligned(self, mask: int) -> frozenset[int]:
+        """Return the CPUs of these NUMA nodes; with align-by-socket, of their sockets."""
+        machine = self.machine
+        if self._options.align_by_socket:
+            return frozenset(cpu for s in machine.sockets_of(bits(mask)) for cpu in machine.sockets[s])
+        return frozenset(cpu for numa in bits(mask) for cpu in machine.numas.get(numa, ()))
 
     def take(self, cpus: Sequence[int]) -> None:
         """Take exactly these, as a checkpoint says; they need not be free."""

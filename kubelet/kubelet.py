@@ -70,7 +70,11 @@ class Kubelet:
         self.desk = StatusDesk(self, StatusManager(is_immediate=settings.writes_at_once), self.out)
         self.pods: dict[str, KubeletPod] = {}
         self.workers: dict[WorkerKey, PodWorker] = {}
-        rules = NodeRules(has_static_cpus=definition.has_static_cpus, evicts=settings.evicts_for_resizes)
+        rules = NodeRules(
+            has_static_cpus=definition.has_static_cpus,
+            has_static_memory=definition.memory_policy == "Static",
+            evicts=settings.evicts_for_resizes,
+        )
         self.resizing = Resizing(self.ledger, rules, self.out)
         self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
         self.staging: Staging | None = None

@@ -82,6 +82,7 @@ class Agent:
             host_ip=config.address,
             pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
         )
+        self.kubelet.managers.stopwatch = host.clock.now
         self.topology: TopologyReporting | None = None
         if TopologyReporting.is_wanted(host, definition):
             self.topology = TopologyReporting(host, self, definition, self.kubelet)

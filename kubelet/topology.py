@@ -2,18 +2,20 @@
 
 A hint says "these NUMA nodes could serve me", preferred or not; merging takes one hint of each provider
 in every combination and keeps the best AND of their masks. A mask is an int with one bit a NUMA node.
-Source: KEP-693; kubelet 5.3.
+A combination is preferred only if all its hints are, and name the same NUMA nodes. Where none is, the best one has as
+many NUMA nodes as the provider that needs most of them, or else fewer, as near to that as may be.
+Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes); kubelet 5.3; upstream `cm/topologymanager/policy.go`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 
 class Hint(NamedTuple):
-    """`mask` None: no NUMA node can serve (merged result only)."""
+    """`mask` None: any NUMA node, and after a merge: the managers may choose themselves."""
 
     mask: int | None
     is_preferred: bool
@@ -23,9 +25,10 @@ ProviderHints = Mapping[str, Sequence[Hint] | None]
 """Resource to hints. None: no opinion. An empty list: cannot be satisfied."""
 
 
-def masks(numa_count: int) -> list[int]:
+@cache
+def masks(numa_count: int) -> tuple[int, ...]:
     """Return all non-empty sets of NUMA nodes, smallest first, then by value."""
-    return sorted(range(1, 1 << numa_count), key=lambda mask: (mask.bit_count(), mask))
+    return tuple(sorted(range(1, 1 << numa_count), key=lambda mask: (mask.bit_count(), mask)))
 
 
 def bits(mask: int) -> list[int]:
@@ -33,21 +36,25 @@ def bits(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
-def counted_hints(requested: int, free: Sequence[int], total: Sequence[int]) -> list[Hint]:
+def smallest_count(requested: int, total: Sequence[int]) -> int:
+    """Return how many NUMA nodes the request would need on an empty machine; all of them when it never fits."""
+    left = requested
+    for count, units in enumerate(sorted(total, reverse=True), start=1):
+        left -= units
+        if left <= 0:
+            return count
+    return len(total)
+
+
+def counted_hints(requested: int, free: Sequence[int], total: Sequence[int], needed: int = 0) -> list[Hint]:
     """Return the hints for `requested` units where `free[i]` of `total[i]` are on NUMA node i.
 
     Every set with enough free units is a hint; it is preferred iff no smaller set could hold the
     request on an *empty* machine. That is the source of rejections: 6 CPUs on 2x8 want one node, and
-    with 4+4 free only both will do.
+    with 4+4 free only both will do. Sets without the NUMA nodes `needed` are left out: there is what can be used again.
     """
-    smallest = len(total) + 1
-    found: list[int] = []
-    for mask in masks(len(total)):
-        ids = bits(mask)
-        if sum(total[i] for i in ids) >= requested:
-            smallest = min(smallest, len(ids))
-        if sum(free[i] for i in ids) >= requested:
-            found.append(mask)
+    smallest = smallest_count(requested, total)
+    found = (m for m in masks(len(total)) if m & needed == needed and sum(free[i] for i in bits(m)) >= requested)
     return [Hint(mask, mask.bit_count() == smallest) for mask in found]
 
 
@@ -55,16 +62,6 @@ def average_distance(mask: int, distances: Sequence[Sequence[int]]) -> float:
     """Return the mean NUMA distance within a mask, both directions and self included."""
     ids = bits(mask)
     return sum(distances[i][j] for i in ids for j in ids) / (len(ids) ** 2)
-
-
-def _better(a: Hint, b: Hint | None, narrowness: Callable[[int], float]) -> bool:
-    """Whether `a` beats `b`: preferred first, then narrower, then the smaller mask."""
-    if b is None or b.mask is None:
-        return True
-    assert a.mask is not None
-    if a.is_preferred != b.is_preferred:
-        return a.is_preferred
-    return (narrowness(a.mask), a.mask) < (narrowness(b.mask), b.mask)
 
 
 def merge(
@@ -76,44 +73,74 @@ def merge(
 ) -> tuple[Hint, bool]:
     """Return the merged hint and whether the policy admits.
 
-    `policy`: none, best-effort, restricted or single-numa-node. With `distances`, sets are compared by
-    average distance instead of size (prefer-closest-numa-nodes).
+    `policy`: none, best-effort, restricted or single-numa-node. With `distances`, of equally many NUMA nodes
+    those nearest to each other are best (prefer-closest-numa-nodes).
     """
-    everything = (1 << numa_count) - 1
     if policy == "none":
-        return Hint(everything, True), True
-    anywhere = Hint(everything, True)
-    lists: list[Sequence[Hint]] = []
-    for provider in providers:
-        for resource in sorted(provider):
-            hints = provider[resource]
-            if hints is None:
-                lists.append((anywhere,))
-            elif not hints:
-                lists.append((Hint(None, False),))
-            else:
-                lists.append(hints)
+        return Hint(None, False), True
+    lists = [_opinions(provider[resource]) for provider in providers for resource in sorted(provider)]
+    everything = (1 << numa_count) - 1
     if policy == "single-numa-node":
-        lists = [
-            [h for h in hints if h is anywhere or (h.mask is not None and h.mask.bit_count() == 1 and h.is_preferred)]
-            for hints in lists
+        single = [
+            [h for h in hints if h.is_preferred and (h.mask is None or h.mask.bit_count() == 1)] for hints in lists
         ]
-        if any(not hints for hints in lists):
-            return Hint(None, False), False
-    narrowness: Callable[[int], float] = (
-        (lambda mask: average_distance(mask, distances)) if distances else (lambda mask: float(mask.bit_count()))
-    )
-    best: Hint | None = None
-    for combination in itertools.product(*lists):
-        mask = everything
-        for hint in combination:
-            mask &= everything if hint.mask is None else hint.mask
-        if mask == 0:
-            continue
-        is_preferred = all(hint.is_preferred for hint in combination)
-        merged = Hint(mask, is_preferred)
-        if _better(merged, best, narrowness):
-            best = merged
-    if best is None:
-        best = Hint(everything, False)
+        best = _best(single, everything, ())
+        if best.mask == everything:
+            best = Hint(None, best.is_preferred)
+    else:
+        best = _best(lists, everything, distances)
     return best, policy == "best-effort" or best.is_preferred
+
+
+def _opinions(hints: Sequence[Hint] | None) -> Sequence[Hint]:
+    if hints is None:
+        return (Hint(None, True),)
+    return hints or (Hint(None, False),)
+
+
+def _best(lists: Sequence[Sequence[Hint]], everything: int, distances: Sequence[Sequence[int]]) -> Hint:
+    """Return the best combination; every NUMA node, not preferred, when none has a NUMA node at all."""
+
+    def fitness(mask: int) -> tuple[int, float, int]:
+        return mask.bit_count(), average_distance(mask, distances) if distances else 0.0, mask
+
+    if not all(lists):
+        return Hint(everything, False)
+    if common := _common(lists, everything):
+        return Hint(min(common, key=fitness), True)
+    met = _met(lists, everything)
+    if not met:
+        return Hint(everything, False)
+    most = max((_narrowest(hints) for hints in lists), default=0)
+    near = [mask for mask in met if mask.bit_count() <= most]
+    widest = max((mask.bit_count() for mask in near), default=0)
+    best = min((mask for mask in near if mask.bit_count() == widest) if near else met, key=fitness)
+    return Hint(best, False)
+
+
+def _common(lists: Sequence[Sequence[Hint]], everything: int) -> set[int]:
+    """Return the masks that all providers prefer."""
+    common: set[int] = set()
+    is_free = True  # nobody has named a mask yet
+    for hints in lists:
+        preferred = [hint.mask for hint in hints if hint.is_preferred]
+        named = {mask & everything for mask in preferred if mask is not None}
+        has_any = None in preferred
+        common = (common & named) | (common if has_any else set()) | (named if is_free else set())
+        is_free = is_free and has_any
+    if is_free:
+        common.add(everything)
+    return common - {0}
+
+
+def _met(lists: Sequence[Sequence[Hint]], everything: int) -> Collection[int]:
+    """Return what the combinations' masks have in common, whether preferred or not."""
+    met = {everything}
+    for hints in lists:
+        wanted = {everything if hint.mask is None else hint.mask for hint in hints}
+        met = {mask & other for mask in met for other in wanted} - {0}
+    return met
+
+
+def _narrowest(hints: Sequence[Hint]) -> int:
+    return min((hint.mask.bit_count() for hint in hints if hint.mask is not None), default=0)

@@ -21,9 +21,13 @@ def topology_document(definition: NodeDefinition, managers: ResourceManagers, co
     zones = []
     for numa in range(len(definition.numa)):
         resources = []
-        if definition.has_static_cpus:
+        if managers.cpus is not None:
             free, usable = managers.cpus.left(numa)
             resources.append(_resource("cpu", definition.numa[numa].cpus, usable, free))
+        if managers.memory is not None:
+            total, left = definition.memory_by_numa().total[numa], managers.memory.free[numa]
+            usable_now = managers.memory.allocatable[numa]
+            resources += [_resource(kind, total[kind], usable_now[kind], left[kind]) for kind in sorted(left)]
         for name, (all_healthy, free_ones) in managers.devices.counts_by_numa().items():
             resources.append(_resource(name, all_healthy[numa], all_healthy[numa], free_ones[numa]))
         zones.append({"name": f"node-{numa}", "type": "Node", "resources": resources})

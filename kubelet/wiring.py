@@ -8,6 +8,7 @@ from typing import Any
 from kubelet.config import KubeletConfig
 from kubelet.host import Host
 from kubelet.loops import Agent
+from kubelet.manager_metrics import manager_metrics
 from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize_metrics import PENDING, by_priority
 from services.api.seams import Seams
@@ -62,14 +63,13 @@ class KubeletRoom:
                 a.kubelet.desk.statuses.sync_seconds_sum for a in agents
             ),
             "kubelet_pod_status_sync_duration_seconds_count": sum(s.syncs for s in statuses),
-            "kubelet_topology_manager_admission_requests_total": sum(a.kubelet.managers.admissions for a in agents),
-            "kubelet_topology_manager_admission_errors_total": sum(a.kubelet.managers.topology_errors for a in agents),
             "kubelet_lease_renewals_total": sum(a.heartbeats.lease_renewals for a in agents),
             "kubelet_node_status_writes_total": sum(a.node_writes for a in agents),
             "kubelet_checkpoint_batches_total": self.host.journal.batches,
             "kubelet_checkpoint_useless_lines": self.host.journal.useless_lines,
             "kubelet_timers": len(self.host.timers),
         }
+        found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
         if self.host.seams.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
             found.update(by_priority(priorities))

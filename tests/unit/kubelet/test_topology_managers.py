@@ -2,39 +2,15 @@
 
 import pytest
 
-from kubelet.cpu_manager import CpuManager
 from kubelet.device_words import Share
 from kubelet.resource_managers import Allocation, DeviceRejection, Rejection, ResourceManagers
-from kubelet.topology import Hint, counted_hints, merge
+from kubelet.topology import Hint, counted_hints
 
 TWO_BY_EIGHT = {"numa": "2x8"}
 
 
 def test_six_cpus_with_four_free_on_each_node_prefer_one_node_and_get_none():
     assert counted_hints(6, [4, 4], [8, 8]) == [Hint(0b11, False)]
-
-
-def test_merging_ands_the_masks_and_keeps_the_narrowest_preferred_one():
-    cpu = [Hint(0b01, True), Hint(0b10, True), Hint(0b11, False)]
-    gpu = [Hint(0b10, True), Hint(0b11, False)]
-
-    assert merge([{"cpu": cpu}, {"gpu": gpu}], 2, policy="restricted") == (Hint(0b10, True), True)
-
-
-def test_a_resource_that_cannot_be_satisfied_is_admitted_by_best_effort_only():
-    providers = [{"gpu": []}]
-
-    assert merge(providers, 2, policy="best-effort")[1]
-    assert not merge(providers, 2, policy="restricted")[1]
-    assert not merge(providers, 2, policy="single-numa-node")[1]
-
-
-def test_with_prefer_closest_the_nearer_pair_of_nodes_wins():
-    distances = ((10, 40, 20), (40, 10, 40), (20, 40, 10))
-    pairs = [{"cpu": [Hint(0b011, True), Hint(0b101, True), Hint(0b110, True)]}]
-
-    assert merge(pairs, 3, policy="best-effort")[0].mask == 0b011
-    assert merge(pairs, 3, policy="best-effort", distances=distances)[0].mask == 0b101
 
 
 @pytest.mark.parametrize(
@@ -93,22 +69,6 @@ def test_only_guaranteed_pods_with_whole_cpus_get_exclusive_ones(a_node, guarant
     assert managers.admit(guaranteed("c", "2")).cpus == (0, 1)
 
 
-def test_packing_takes_whole_nodes_then_whole_cores_then_threads():
-    manager = CpuManager([4, 4, 4], threads_per_core=2)
-    manager.take((0,))
-
-    assert manager.allocate(4, None) == (4, 5, 6, 7)
-    assert manager.allocate(2, None) == (2, 3)
-    assert manager.allocate(1, None) == (1,)
-
-
-def test_reserved_cpus_are_never_exclusive_and_a_shortage_names_both_numbers():
-    manager = CpuManager([4], reserved=2)
-
-    assert manager.allocate(3, None) == ("not enough cpus available to satisfy request: requested=3, available=2")
-    assert manager.allocate(2, None) == (2, 3)
-
-
 def test_devices_and_cpus_of_a_pod_come_from_the_same_numa_node(a_node, a_pod):
     numa = [{"cpus": 8}, {"cpus": 8, "devices": {"example.com/gpu": 2}}]
     managers = ResourceManagers(a_node(numa=numa, topologyPolicy="single-numa-node"))
@@ -117,7 +77,7 @@ def test_devices_and_cpus_of_a_pod_come_from_the_same_numa_node(a_node, a_pod):
 
     outcome = managers.admit(pod)
 
-    assert outcome == Allocation((8, 9), (Share("c", "example.com/gpu", ("gpu-1-0",)),))
+    assert (outcome.cpus, outcome.devices) == ((8, 9), (Share("c", "example.com/gpu", ("gpu-1-0",)),))
     managers.release(outcome)
     assert managers.devices.counts_by_numa() == {"example.com/gpu": ([0, 2], [0, 2])}
 
@@ -140,7 +100,7 @@ def test_a_main_container_reuses_the_cpus_of_a_plain_init_container(a_node, a_po
     init = [{"name": "i", "resources": resources}]
     pod = a_pod(containers=[{"name": "c", "resources": resources}], spec={"initContainers": init})
 
-    assert managers.admit(pod) == Allocation((0, 1, 2, 3))
+    assert managers.admit(pod).cpus == (0, 1, 2, 3)
 
 
 def _asking(**limits):
