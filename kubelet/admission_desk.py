@@ -192,9 +192,7 @@ class AdmissionDesk:
             self.parked[key] = Parked(pod, "defer", rejection)
             return
         if self.giving_back.may_begin(pod, rejection.reason, now):
-            self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
-            if key in self.giving_back.asking:
-                self._desk.poke(key, now)
+            self.give_back(pod, key, rejection, now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
             # The deletion is confirmed when the watch shows it.
@@ -202,6 +200,12 @@ class AdmissionDesk:
             self._desk.recreate(key, pod)
             return
         self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
+
+    def give_back(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        """Nothing of the pod is here any more: have it unbound."""
+        self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
+        if key in self.giving_back.asking:
+            self._desk.poke(key, now)
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Reject as Kubernetes does today."""
@@ -271,6 +275,9 @@ class AdmissionDesk:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
                 self._out.count("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
+                self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
+            case unbinding.Absent() if state.reason in unbinding.OPT_IN_REASONS:
+                # Today's kubelet goes on trying to start it.
                 self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
             case unbinding.Absent():
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)

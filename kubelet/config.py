@@ -15,6 +15,7 @@ from kubelet.resize_policy_forms import Form, form_of
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
+from kubelet.start_faults import parse_faults
 from kubelet.static_pods import ManifestError, read_manifest
 from kubelet.usage import NODE_RESOURCES, parse_curves
 from services.api.switches import Switches
@@ -41,6 +42,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
+    `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
     """
 
@@ -53,6 +55,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     usage: str = ""
     eviction: Eviction = Eviction()
     static_pods: tuple[dict[str, Any], ...] = ()
+    start_faults: str = ""
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
@@ -73,6 +76,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         """Raise ValueError when the definition cannot be a node."""
         self.check_machine()
         parse_curves(self.usage, NODE_RESOURCES)
+        parse_faults(self.start_faults)
         for index, document in enumerate(self.static_pods):
             try:
                 read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)

@@ -15,6 +15,7 @@ from kubelet.allocation import NO_RESOURCES, PodResources
 from kubelet.probing import Probes
 from kubelet.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.script import Script
+from kubelet.start_faults import CONTAINER_STAGES, StartFaults
 from kubelet.view import RestartRule, WorkerKey
 from services.api.times import format_micro_time
 
@@ -122,13 +123,13 @@ _PRESENT = Pull()
 class Container:
     """One container of one pod over all its restarts.
 
-    `state`: waiting, image, pulling, unpulled, create, recording, running, backoff, exited. `due_s` is when the next
+    `state`: waiting, image, pulling, stuck, create, recording, running, backoff, exited. `due_s` is when the next
     thing happens by itself; None: nothing will.
     Invariant: `started_s` is set while recording and running; `ended` is set while exited and backoff.
     """
 
     __slots__ = (
-        "backoff_s", "created_total", "due_s", "ended", "exit_code", "finished_s", "former_end_s", "image",
+        "backoff_s", "created_total", "due_s", "ended", "exit_code", "faults", "finished_s", "former_end_s", "image",
         "is_ready", "kind", "last", "name", "oom_at_s", "policy", "probes", "pull", "record_seq", "restarts",
         "rules", "script", "started_s", "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message",
         "waiting_reason",
@@ -154,6 +155,8 @@ class Container:
         self.last: Ended | None = None
         self.record_seq = 0
         self.pull = _PRESENT if not script.must_pull else Pull()
+        own = [fault for fault in script.start_faults if fault.stage in CONTAINER_STAGES]
+        self.faults = StartFaults(own) if own else None
         self.oom_at_s: float | None = None
         """When it will use more memory than it may."""
         self.stop_at_s: float | None = None

@@ -57,6 +57,9 @@ class Tenant(Protocol):
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
 
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on."""
+
     def disk_changed(self, *, has_trouble: bool) -> None:
         """The disk began or ceased to make trouble."""
 

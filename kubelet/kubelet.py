@@ -7,7 +7,7 @@ here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubelet.admission import Admitted, Ledger, NodeFacts
@@ -25,14 +25,26 @@ from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
 from kubelet.pressure import NodePressure
 from kubelet.resize_policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.resizing import Resizing
-from kubelet.resource_managers import Allocation, ResourceManagers
+from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.staging import Staging
+from kubelet.start_faults import StartFault, StartFaults, parse_faults
 from kubelet.static_pods import is_mirror
 from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import WRITE_STATUSES, StatusDesk
 from kubelet.status_manager import StatusManager
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_key
-from kubelet.worker_actions import Action, Finished, LogStart, LogStop, Persist, Poke, Reached, Resized, Told
+from kubelet.worker_actions import (
+    Action,
+    Finished,
+    LogStart,
+    LogStop,
+    Persist,
+    Poke,
+    Reached,
+    Resized,
+    StartFailed,
+    Told,
+)
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
@@ -86,11 +98,13 @@ class Kubelet:
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
+        self.faults = StartFaults(parse_faults(definition.start_faults), 0.0)
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._gone: dict[WorkerKey, None] = {}
+        self._returned: dict[WorkerKey, Rejection] = {}
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
@@ -313,7 +327,15 @@ class Kubelet:
             policy=self._policy,
             times=self._times,
             now=now,
+            node_faults=self.faults,
         )
+
+    def faults_changed(self, faults: Iterable[StartFault], now: float) -> None:
+        """What goes wrong on this node when pods start is another from now on."""
+        self.faults = StartFaults(faults, now)
+        for worker in list(self.workers.values()):
+            if worker.state == "starting":
+                self._act(worker, worker.faults_changed(self.faults, now), now)
 
     def new_ip(self, pod: KubeletPod) -> str:
         """Return an address for a pod of this node; the node's own when the pod shares its network."""
@@ -521,6 +543,8 @@ class Kubelet:
                 case Resized(took_s=took_s):
                     if self.resizing.completed(key, took_s):
                         self._retry_resizes("pod_resized", now)
+                case StartFailed(reason=reason, message=message):
+                    self._start_failed(worker, Rejection(reason, message), now)
                 case Finished():
                     self._finished(key, worker, now)
         if self.out.has_span(key) and worker.state in ("running", "terminated"):
@@ -534,6 +558,15 @@ class Kubelet:
             self._timers[key] = due
             self.out.effects.append(SetTimer(due, "worker", key))
 
+    def _start_failed(self, worker: PodWorker, rejection: Rejection, now: float) -> None:
+        """The start fails over and over: give the pod back if that is wanted, torn down first."""
+        key = worker.key
+        if not worker.may_be_returned or not self.admission.giving_back.may_begin(worker.pod, rejection.reason, now):
+            return
+        self.desk.statuses.suppress(key)
+        self._returned[key] = rejection
+        self._act(worker, worker.terminate(now, REMOVED_GRACE_S, "unbound"), now)
+
     def _finished(self, key: WorkerKey, worker: PodWorker, now: float) -> None:
         """Nothing of the pod runs any more: its room is free for those who wait."""
         self._release(key)
@@ -541,8 +574,12 @@ class Kubelet:
         self._held.pop(key, None)
         self.resizing.forget(key, now)
         is_removed = key in self._gone or worker.pod.metadata.deletion_timestamp is not None
+        returned = self._returned.pop(key, None)
         if key in self._gone:
             self._drop(key, worker)
+        elif returned is not None:
+            self._forget(key)
+            self.admission.give_back(worker.pod, key, returned, now)
         else:
             self.desk.poke(key, now)
         for waiting in [k for k, predecessor in self._held.items() if predecessor == key]:
@@ -617,14 +654,17 @@ class Kubelet:
 
     def _drop(self, key: WorkerKey, worker: PodWorker) -> None:
         """Forget a worker whose pod is gone."""
-        self.workers.pop(key, None)
+        self._forget(key)
         self._gone.pop(key, None)
-        self._timers.pop(key, None)
-        self._admitted_s.pop(key, None)
         self.desk.statuses.forget(key)
         self.out.end_span(key, "")
         if self._saved_once.pop(key, 0) is None:
             self._erase(worker.record(), key)
+
+    def _forget(self, key: WorkerKey) -> None:
+        self.workers.pop(key, None)
+        self._timers.pop(key, None)
+        self._admitted_s.pop(key, None)
 
     def _erase(self, record: PodRecord, key: WorkerKey) -> None:
         gone = PodRecord(self.name, record.uid, record.generation, is_gone=True)

@@ -144,6 +144,12 @@ class PodLatency:
         self._stages, self._seed, self._node, self._uid = stages, seed, node, uid
         self._start: int | None = None
 
+    def share(self, what: str, nth: int) -> float:
+        """Return a number in (0, 1) for the `nth` time something is left to chance."""
+        if self._start is None:
+            self._start = pod_seed(self._seed, self._node, self._uid)
+        return _unit(pod_seed(self._start, what, str(nth)))
+
     def of(self, stage: str, nth: int = 0) -> float:
         """Return the seconds the `nth` occurrence of a stage takes."""
         distribution = self._stages[stage]

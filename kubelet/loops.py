@@ -40,6 +40,7 @@ from kubelet.node_status import NodeReport, node_document
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
 from kubelet.stage_playing import StagePlayer
+from kubelet.start_faults import parse_faults
 from kubelet.static_pods_calls import MirrorCalls
 from kubelet.topology_reporting import TopologyReporting
 from kubelet.view import KubeletPod, WorkerKey, worker_key
@@ -181,6 +182,16 @@ class Agent:
         clock = self.host.clock
         for file, why in self.kubelet.files_changed(files, clock.wall(), clock.now()).items():
             log.warning("static_pod.unreadable", node=self.name, file=file, reason=why)
+        self.drain()
+
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on, in the words of `kubelet/start_faults.py`."""
+        try:
+            faults = parse_faults(text or self.definition.start_faults)
+        except ValueError as error:
+            log.warning("node.faults_unreadable", node=self.name, reason=str(error))
+            return
+        self.kubelet.faults_changed(faults, self.host.clock.now())
         self.drain()
 
     @property

@@ -1,8 +1,9 @@
-"""What people put on the disks of emulated nodes while they run: manifests of static pods.
+"""What people put on the disks of emulated nodes while they run: manifests of static pods, and what is wrong with them.
 
-Looked for once a second: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
-`--static-pods`, where a file is for every node of the process and a folder of a node's name for that node. A node
-definition's `staticPods` are there from the beginning. Source: kubelet 3.1; upstream `pkg/kubelet/config/file.go`.
+Looked for once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
+`--static-pods`, where a file is for every node of the process and a folder of a node's name for that node; a node
+definition's `staticPods` are there from the beginning. Faults: the file `nodes/NODE/faults`; none: as defined.
+Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from services.api.seams import Disk
 LOOK_PERIOD_S = 1.0
 FOLDER = "nodes/"
 STATIC_PODS = "static-pods"
+FAULTS = "faults"
 
 log = structlog.get_logger()
 
@@ -35,6 +37,9 @@ class Owner(Protocol):
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
+
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on."""
 
 
 class NodeFiles:
@@ -50,6 +55,7 @@ class NodeFiles:
                     for index, document in enumerate(definition.static_pods)
                 }
         self._known: dict[str, dict[str, bytes]] = {}
+        self._faults: dict[str, str] = {}
         self._trouble = ""
 
     async def run(self, nodes: Sequence[Owner]) -> None:
@@ -61,15 +67,21 @@ class NodeFiles:
     def look(self, nodes: Sequence[Owner]) -> None:
         """Tell each node what its files are, if they are others than last time."""
         common, own = self._directory_files()
+        faults: dict[str, str] = {}
         for name in self._disk.names():
             if name.startswith(FOLDER):
                 node, _, rest = name.removeprefix(FOLDER).partition("/")
                 folder, _, file = rest.partition("/")
                 if folder == STATIC_PODS and _is_manifest(file) and (data := self._disk.read(name)) is not None:
                     own.setdefault(node, {})[file] = data
-        if not (common or own or self._defined or self._known):
+                elif rest == FAULTS:
+                    faults[node] = (self._disk.read(name) or b"").decode(errors="replace")
+        if not (common or own or faults or self._defined or self._known or self._faults):
             return
         for owner in nodes:
+            if faults.get(owner.name, "") != self._faults.get(owner.name, ""):
+                self._faults[owner.name] = faults.get(owner.name, "")
+                owner.faults_changed(self._faults[owner.name])
             files = {**self._defined.get(owner.name, {}), **common, **own.get(owner.name, {})}
             if files != self._known.get(owner.name, {}):
                 self._known[owner.name] = files

@@ -34,7 +34,7 @@ class PullingPod(ProbedPod):
             return True
         if container.state == "pulling":
             return self._pulled(container, t)
-        if container.state == "unpulled" and t < pull.failed_s + pull.backoff_s:
+        if container.state == "stuck" and t < pull.failed_s + pull.backoff_s:
             text = f'Back-off pulling image "{image}"'
             self._tell("BackOff", text)
             self._without_image(container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
@@ -70,7 +70,7 @@ class PullingPod(ProbedPod):
         """Wait for the next sync."""
         self._tell("Failed", f"Error: {reason}", "Warning")
         container.waiting_reason, container.waiting_message = reason, message
-        container.state, container.due_s = "unpulled", t + SYNC_RETRY_S
+        container.state, container.due_s = "stuck", t + SYNC_RETRY_S
 
     def _spec_of(self, container: Container) -> KubeletContainer:
         spec = self.pod.spec

@@ -18,7 +18,7 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 STATUS_UNKNOWN = "ContainerStatusUnknown"
-_BETWEEN_RUNS = ("backoff", "image", "pulling", "unpulled", "create")
+_BETWEEN_RUNS = ("backoff", "image", "pulling", "stuck", "create")
 
 
 class WallTimes:
@@ -248,7 +248,7 @@ class PodStatus:
                 state = {"running": {"startedAt": self._times.text(container.started_s)}}
             case "exited" if container.ended is not None:
                 state = {"terminated": _ended(container.ended)}
-            case "backoff" | "unpulled":
+            case "backoff" | "stuck":
                 state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
             case _:
                 state = {"waiting": {"reason": self._waiting_reason(container)}}

@@ -12,12 +12,13 @@ import msgspec
 
 from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
 from kubelet.latency import PodLatency
-from kubelet.pod_memory import MeasuredPod
+from kubelet.pod_starting import NO_FAULTS, StartingPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
 from kubelet.probing import probes_of
 from kubelet.resource_managers import Allocation
 from kubelet.restarts import back_off, must_restart
 from kubelet.script import script_of
+from kubelet.start_faults import StartFaults
 from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
@@ -39,14 +40,14 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(MeasuredPod):
+class PodWorker(StartingPod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
     """
 
     __slots__ = (
-        "_cursor", "_policy", "_stage", "_stage_due", "_start_acked", "allocation", "ever_started", "node",
+        "_cursor", "_policy", "_start_acked", "allocation", "ever_started", "node",
     )  # fmt: skip
 
     def __init__(
@@ -62,14 +63,13 @@ class PodWorker(MeasuredPod):
         policy: Policy,
         times: WallTimes,
         now: float,
+        node_faults: StartFaults = NO_FAULTS,
     ) -> None:
         super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, latency=latency, times=times, now=now)
         self.node = node
         self.allocation = allocation
         self.ever_started = False
         self._policy = policy
-        self._stage = "worker"
-        self._stage_due: float | None = now + latency.of("worker")
         self._start_acked = not policy.start_fence
         self._cursor = 0
         self._measured_for = None
@@ -80,6 +80,7 @@ class PodWorker(MeasuredPod):
             self._add(spec, MAIN)
         for spec in pod.spec.ephemeral_containers:
             self._add(spec, EPHEMERAL)
+        self._begin_start(now, node_faults)
         self.refresh(now)
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
@@ -150,6 +151,12 @@ class PodWorker(MeasuredPod):
             self.actuation.due_s = now
         return self.advance(now)
 
+    def faults_changed(self, faults: StartFaults, now: float) -> list[Action]:
+        """What goes wrong on the node when pods start is another from now on."""
+        self.advance_quietly(now)
+        self._take_faults(faults, now)
+        return self.advance(now)
+
     def allocate(self, pod: KubeletPod, now: float) -> list[Action]:
         """The node has promised the pod the size it asks for now: see to it (kep-1287 5)."""
         self.advance_quietly(now)
@@ -185,7 +192,7 @@ class PodWorker(MeasuredPod):
         self._stage_due = None
         for container in self.containers:
             match container.state:
-                case "image" | "pulling" | "unpulled" | "create" | "waiting":
+                case "image" | "pulling" | "stuck" | "create" | "waiting":
                     container.due_s = None
                     if container.ended is not None:
                         container.state = "exited"
@@ -229,7 +236,10 @@ class PodWorker(MeasuredPod):
             self._end(Termination("deadline", t + grace_s, "DeadlineExceeded", TOO_LONG), t)
             return
         if self._stage_due is not None and self._stage_due <= t:
-            self._next_stage(t)
+            if self._stage_step(t):
+                self.refresh(t)
+                self._begin_guests(t)
+                self._next_container(t)
             return
         if self.actuation.due_s is not None and self.actuation.due_s <= t:
             self._resize_step(t)
@@ -238,32 +248,22 @@ class PodWorker(MeasuredPod):
             (c for c in self.containers if c.due_s is not None), key=lambda c: c.due_s if c.due_s is not None else t
         )
         match container.state:
-            case "image" | "pulling" | "unpulled":
+            case "image" | "pulling" | "stuck":
                 if self._image_step(container, t):
                     self.refresh(t)
                     self._next_container(t)
             case "create":
-                self._created(container, t)
+                if self._cannot_start(container, t):
+                    self.refresh(t)
+                    self._next_container(t)
+                else:
+                    self._created(container, t)
             case "running":
                 self._running_step(container, t)
             case "backoff":
                 self._begin(container, t)
             case _:
                 container.due_s = None
-
-    def _next_stage(self, t: float) -> None:
-        self._reached(self._stage)
-        match self._stage:
-            case "worker":
-                self._stage, self._stage_due = "mount", t + self._latency.of("mount")
-            case "mount":
-                self._stage, self._stage_due = "sandbox", t + self._latency.of("sandbox")
-            case _:
-                self._stage, self._stage_due = "containers", None
-                self.has_ip = True
-                self.refresh(t)
-                self._begin_guests(t)
-                self._next_container(t)
 
     def _begin_guests(self, t: float) -> None:
         """Ephemeral containers wait for nobody but the sandbox, and nobody waits for them."""
@@ -287,7 +287,7 @@ class PodWorker(MeasuredPod):
                     return
                 case "exited" if container.kind != INIT or container.exit_code == 0:
                     self._cursor += 1
-                case "unpulled" if container.kind == MAIN:
+                case "stuck" if container.kind == MAIN:
                     self._cursor += 1
                 case "running" | "backoff" if container.kind == MAIN or (
                     container.kind == SIDECAR and (container.probes is None or container.probes.is_started)
@@ -395,7 +395,7 @@ class PodWorker(MeasuredPod):
         self._abandon_resize()
         self._settle_probes()
         for container in self.containers:
-            if container.state in ("image", "pulling", "unpulled", "create", "backoff"):
+            if container.state in ("image", "pulling", "stuck", "create", "backoff"):
                 container.due_s = None
                 container.state = "exited" if container.ended is not None else "waiting"
         self._stop_next(t)

@@ -15,6 +15,9 @@ seconds:
     prestop D                       the preStop hook takes D
     pull D                          the image is not on the node yet, and takes D to pull
     pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
+    STAGE fails [N times] [for D] [chance P]
+                                    a stage of the start fails: attach, mount, sandbox (of the whole pod), config,
+                                    create, start (of the container); see kubelet/start_faults.py
     answer after D                  until D after the start every probe's connection is refused
     fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
                                     is answered with a failure, for so long (default: for ever)
@@ -32,13 +35,13 @@ from functools import lru_cache
 
 import msgspec
 
+from kubelet.durations import ScriptError, duration_s, is_duration
+from kubelet.start_faults import STAGES, StartFault, parse_fault
 from kubelet.view import KubeletContainer
 from services.api.kinds.pod import Pod
 
 ANNOTATION = "keplab.dev/run"
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
 _EPS_S = 1e-6
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 PROBES = ("startup", "readiness", "liveness")
@@ -72,6 +75,7 @@ class Script(msgspec.Struct, frozen=True):
     must_pull: bool = False
     pull_s: float = 1.0
     pull_fails_s: float = 0.0
+    start_faults: tuple[StartFault, ...] = ()
 
     def is_ready(self, age_s: float) -> bool:
         """Return whether the container is ready so long after its start, as `ready` and `flap` tell it."""
@@ -109,18 +113,6 @@ class Script(msgspec.Struct, frozen=True):
 
 FOREVER = Script()
 DONE = Script(exit_after_s=0.0)
-
-
-class ScriptError(ValueError):
-    """A clause that cannot be read; the message names it."""
-
-
-def duration_s(text: str) -> float:
-    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number. Raises: ScriptError."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ScriptError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
-    return float(match[1]) * _UNIT_S[match[2]]
 
 
 def _code(text: str) -> int:
@@ -172,6 +164,8 @@ def _clause(script: Script, clause: str) -> Script:
             return msgspec.structs.replace(script, must_pull=True, pull_fails_s=duration_s(length))
         case ["pull", length]:
             return msgspec.structs.replace(script, must_pull=True, pull_s=duration_s(length))
+        case [stage, "fails", *_] if stage in STAGES:
+            return msgspec.structs.replace(script, start_faults=(*script.start_faults, parse_fault(clause.split())))
         case ["answer", "after", delay]:
             return _with_outage(script, Outage("", REFUSES, 0.0, duration_s(delay)))
         case [("fail" | "hang") as how, *rest]:
@@ -207,7 +201,7 @@ def _of_command(words: tuple[str, ...], default: Script) -> Script:
         match part.split():
             case ["sleep", "infinity" | "inf"]:
                 return FOREVER
-            case [("sleep" | "/bin/sleep"), length] if _DURATION.fullmatch(length):
+            case [("sleep" | "/bin/sleep"), length] if is_duration(length):
                 total, seen = total + duration_s(length), True
             case ["exit", text] if text.isdigit():
                 return Script(exit_after_s=total, exit_code=int(text) & 255)

@@ -32,6 +32,9 @@ EXCLUDE_MAX_REASONS = frozenset(
 )  # fmt: skip
 """The node will never be able to run such a pod."""
 
+OPT_IN_REASONS = frozenset({"FailedCreatePodSandBox", "FailedMount", "RunContainerError"})
+"""Stages of a start that fail over and over: for these a pod is given back only where the switch names them."""
+
 _ENABLED = EXCLUDE_MAX_REASONS | {
     "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity", "NodeName",
     "NodePorts", "TaintToleration", "NodeShutdown", "Evicted",
@@ -41,9 +44,11 @@ _ENABLED = EXCLUDE_MAX_REASONS | {
 def is_enabled(reason: str, reasons: tuple[str, ...] = ()) -> bool:
     """Whether a rejection for this reason may lead to an unbind (kubelet-unbinding 6.1).
 
-    `reasons`: patterns that narrow it (switch unbind.reasons); none of them: all of 6.1.
+    `reasons`: patterns (switch unbind.reasons); none of them, or `all` among them: all of 6.1 that are on by default.
     """
-    if reasons and not any(fnmatchcase(reason, each) for each in reasons):
+    if reason in OPT_IN_REASONS:
+        return any(fnmatchcase(reason, each) for each in reasons)
+    if reasons and "all" not in reasons and not any(fnmatchcase(reason, each) for each in reasons):
         return False
     return reason.startswith("OutOf") or reason in _ENABLED
 

@@ -45,10 +45,17 @@ class Finished(msgspec.Struct, frozen=True):
     """Nothing of the pod runs or is held any more."""
 
 
+class StartFailed(msgspec.Struct, frozen=True):
+    """The start has failed so often, for this reason, that the pod may be given back if that is wanted."""
+
+    reason: str
+    message: str
+
+
 class Resized(msgspec.Struct, frozen=True):
     """The runtime has what was allocated; it took so long. Others may have found room meanwhile."""
 
     took_s: float
 
 
-Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized
+Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed

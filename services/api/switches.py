@@ -79,7 +79,7 @@ REGISTER: tuple[Switch, ...] = (
            minimum=0.1),
     Switch("defer.reasons", "UnexpectedAdmissionError",
            "rejections that defer-then-unbind takes for transient: A+B, globs allowed", f"{_UNBIND} 6.1"),
-    Switch("unbind.reasons", "all", "rejections for which a pod is given back: A+B, globs allowed; all of 6.1",
+    Switch("unbind.reasons", "all", "reasons for which a pod is given back: A+B, globs allowed; all: what 6.1 has on",
            f"{_UNBIND} 11"),
     Switch("kubelet.unbind_teardown", "before", "tear down before or after the unbind call", f"{_UNBIND} 6.2",
            ("before", "after")),

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubelet.node_files import STATIC_PODS
+from kubelet.node_files import FAULTS, STATIC_PODS
+from kubelet.start_faults import FORM, parse_faults
 from services.scenarios.mesh import Mesh
 from services.scenarios.script import Step
 
@@ -28,6 +29,17 @@ async def static_pod(telling: Told, step: Step) -> None:
     await telling.mesh.put_file(node, f"{STATIC_PODS}/{name}", None if rest else _beside(telling, file))
 
 
+async def fault(telling: Told, step: Step) -> None:
+    """`fault NODE CLAUSES`: pods start badly there, from now on and until `heal NODE` (`kubelet/start_faults.py`)."""
+    node, _, clauses = step.rest.partition(" ")
+    await telling.mesh.put_file(node, FAULTS, clauses.encode())
+
+
+async def heal(telling: Told, step: Step) -> None:
+    """`heal NODE`: nothing is wrong with it any more, apart from what its definition says."""
+    await telling.mesh.put_file(step.args[0], FAULTS, None)
+
+
 def _beside(telling: Told, name: str) -> bytes:
     """Return what is in a file beside the story. Raises: ValueError when it lies elsewhere or is not there."""
     path = (telling.folder / name).resolve()
@@ -38,7 +50,7 @@ def _beside(telling: Told, name: str) -> bytes:
     return path.read_bytes()
 
 
-VERBS: Mapping[str, Callable[[Any, Step], Awaitable[None]]] = {"static-pod": static_pod}
+VERBS: Mapping[str, Callable[[Any, Step], Awaitable[None]]] = {"static-pod": static_pod, "fault": fault, "heal": heal}
 
 
 def check(step: Step) -> None:
@@ -47,3 +59,9 @@ def check(step: Step) -> None:
         len(step.args) not in (2, 3) or step.args[2:] not in ((), ("gone",)) or step.options.keys() - {"as"}
     ):
         raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
+    if step.verb == "fault":
+        node, _, clauses = step.rest.partition(" ")
+        if not parse_faults(clauses):
+            raise ValueError(f"fault {node}: {FORM}")
+    if step.verb == "heal" and len(step.args) != 1:
+        raise ValueError("heal wants a node")

@@ -280,6 +280,7 @@ _NODE_OPTIONS = frozenset(
         "threads",
         "full-pcpus",
         "cpu-policy",
+        "faults",
     )
 )
 
@@ -319,6 +320,8 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
         if option in options:
             made[field] = int(options[option])
+    if "faults" in options:
+        made["startFaults"] = options["faults"]
     if "full-pcpus" in options:
         made["fullPcpusOnly"] = options["full-pcpus"] == "true"
     return made
