@@ -21,6 +21,8 @@ from services.api.times import format_micro_time
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 SIGKILL_EXIT = 137
+LOST_EXIT = 255
+"""Of a container that ended with its machine; the runtime cannot say more."""
 PRESTOP_OVERRUN_S = 2.0
 HEARTBEAT_LINE_S = 10.0
 HEARTBEAT_LINES_MAX = 1000
@@ -258,7 +260,8 @@ class Container:
 
     def record(self) -> ContainerRecord:
         """Return what is worth keeping."""
-        if self.state == "exited" and self.ended is not None:
+        is_lost = self.exit_code == LOST_EXIT and self.state not in ("running", "recording")
+        if self.ended is not None and (self.state == "exited" or is_lost):
             return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
         return ContainerRecord(self.name, self.started_s, self.restarts)
 

@@ -57,10 +57,14 @@ class Heartbeats:
     def __init__(self, host: Host, node: Beating) -> None:
         self._host, self._node = host, node
         self._is_reporting = self._reports_again = self._is_renewing = False
+        self._has_begun = self._is_doubted = self._is_looking = False
         self.lease_renewals = 0
 
     def begin(self, now: float) -> None:
-        """Renew at once; report at the latest when the period is over."""
+        """Renew at once; report at the latest when the period is over. A second call changes nothing."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         host = self._host
         host.spawn(self._renew())
         # Nodes that start together should not beat together for ever.
@@ -102,10 +106,13 @@ class Heartbeats:
                     response = await self._create_lease()
                 if response is not None and response.is_ok:
                     self.lease_renewals += 1
-                    if attempt:
+                    if self._is_doubted:
                         # We were cut off: the control plane may think us dead.
+                        self._is_doubted = False
                         self.report_soon()
                     return
+                self._is_doubted = True
+                self._look_soon()
                 await asyncio.sleep(0.2 * 2**attempt)
         finally:
             self._is_renewing = False
@@ -114,6 +121,30 @@ class Heartbeats:
         host, node = self._host, self._node
         request = lease_request(node.name, node.node_uid, host.lease_duration_s, host.clock.wall())
         return await node.calls.call(request)
+
+    def _look_soon(self) -> None:
+        """See what is said of a node whose Lease cannot be renewed, and say otherwise where that can be done.
+
+        Upstream looks every 10 s at any time; as long as the Lease is renewed there is nothing to see.
+        """
+        if self._node.is_registered and self._node.writes_status and not self._is_looking:
+            self._is_looking = True
+            self._host.spawn(self._look())
+
+    async def _look(self) -> None:
+        node = self._node
+        assert node.client is not None
+        try:
+            stored = msgspec.json.decode(await node.client.get_raw("nodes", Key("", node.name)), type=Node)
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.read_failed", node=node.name, reason=str(error))
+        else:
+            said = {condition.type: condition.status for condition in stored.status.conditions}
+            ours = node.report.status(self._host.clock.wall())["conditions"]
+            if any(said.get(condition["type"]) != condition["status"] for condition in ours):
+                self.report_soon()
+        finally:
+            self._is_looking = False
 
     def report_soon(self) -> None:
         """Write the node's status, unless that is being done already."""

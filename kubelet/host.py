@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kubelet.boots import Boot, after_boot, look
 from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
@@ -48,11 +49,8 @@ class Tenant(Protocol):
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
         """The runtime still holds this from before the process began."""
 
-    def boot(self) -> None:
-        """The machine was booted: nothing of what ran runs any more."""
-
-    def erase(self, record: PodRecord, key: WorkerKey) -> None:
-        """Forget a record of before the boot."""
+    def begins(self, boot: Boot) -> None:
+        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
@@ -119,7 +117,7 @@ class Host:
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""
-        self._recover()
+        await self._recover()
         self.files.look(self.agents)
         self.journal.on_trouble = self._disk_trouble
         self.journal.on_batch = self._drain_touched
@@ -146,16 +144,19 @@ class Host:
             return
         self.group.create_task(work)
 
-    def _recover(self) -> None:
-        """Hand every node what its runtime holds; a clock that began anew means the machine was booted."""
+    async def _recover(self) -> None:
+        """Hand every node what its runtime holds, and in which boot of the machine that is."""
         by_name = {agent.name: agent for agent in self.agents}
         records = self.journal.load()
-        if any(record.start_s > self.clock.now() + 1.0 for record in records.values()):
-            for agent in self.agents:
-                agent.boot()
-            for (node, key), record in records.items():
-                by_name[node].erase(record, key)
-            return
+        now = self.clock.now()
+        boot = look(self.seams.disk, self.random, list(records.values()), now)
+        if boot.is_new:
+            # What ended with the machine is on disk before the boot counts as seen: a kill in between repeats it.
+            records = after_boot(records, now)
+            await self.journal.replace(records)
+        await self.journal.keep({name: boot.id.encode() for name in boot.missing})
+        for agent in self.agents:
+            agent.begins(boot)
         for (node, key), record in records.items():
             by_name[node].recover(record, key)
 
@@ -183,16 +184,20 @@ class Host:
     def _fire(self) -> None:
         self._handle, self._handle_at_s = None, float("inf")
         now = self.clock.now()
-        if now - self._last_tick_s > self.grace_s:
-            # We were frozen: what others decided meanwhile must be read before anything is done (N6).
-            for agent in self.agents:
-                agent.was_away()
+        self.notice(now)
         self._last_tick_s = now
         for agent, what, key in self.timers.due(now):
             agent.fire(what, key, now)
             self._touched[agent] = None
         self._drain_touched()
         self._arm()
+
+    def notice(self, now: float) -> None:
+        """See whether we were frozen: what others decided meanwhile must be read before anything is done (N6)."""
+        if now - self._last_tick_s > self.grace_s:
+            self._last_tick_s = now
+            for agent in self.agents:
+                agent.was_away()
 
     def touch(self, agent: Tenant) -> None:
         """Drain this agent's effects at the end of the batch."""

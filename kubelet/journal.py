@@ -7,7 +7,8 @@ compaction leaves either the old pair or the new one (guarantees N2, N4; FM-K5, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 import structlog
@@ -70,6 +71,25 @@ class Journal:
         """Make a record durable soon."""
         self._waiting.append((node, key, seq, data, saved))
         self._wake.set()
+
+    async def replace(self, records: Mapping[tuple[str, WorkerKey], PodRecord]) -> None:
+        """Have the record say this and nothing else; return when that is durable."""
+        self._live = {where: encode_record(record) for where, record in records.items()}
+        await self._insisted(self._compact)
+
+    async def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write small files beside the record, in order; return when they are durable."""
+        for name, data in files.items():
+            await self._insisted(partial(self._disk.write, name, data))
+
+    async def _insisted(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except OSError as error:
+                log.warning("checkpoint.failed", reason=str(error))
+                await asyncio.sleep(RETRY_S)
 
     async def run(self) -> None:
         """Write until cancelled; a disk that refuses is tried again every second, and nothing starts meanwhile."""

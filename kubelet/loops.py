@@ -6,12 +6,14 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
 
+from kubelet.boots import Boot, boot_id_of
 from kubelet.config import NodeDefinition
 from kubelet.effects import (
     CallUnbind,
@@ -69,7 +71,6 @@ class Agent:
         self.report = NodeReport(
             definition,
             session=self.session,
-            boot_id=_uid(host.random.getrandbits(128)),
             address=config.address,
             port=config.port or max(0, config.health_port),
         )
@@ -90,11 +91,12 @@ class Agent:
         self.api: Api | None = None
         self.client: Client | None = None
         self.node_uid = ""
+        self.boot = Boot("", False, ())
         self.is_registered = False
         self.is_paused = False
         self.must_read = False
         self.pods: Informer[KubeletPod] | None = None
-        self._postponed: list[tuple[str, WorkerKey]] = []
+        self._postponed: list[Callable[[float], None]] = []
         self._recorder: Recorder | None = None
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.stages = StagePlayer(host, self) if host.stages else None
@@ -120,7 +122,11 @@ class Agent:
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, REGISTER_RETRY_MAX_S)
         now = self.host.clock.now()
-        self.heartbeats.begin(now)
+        if self.boot.is_new:
+            self._events().event(
+                kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid, reason="Rebooted",
+                message=f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}", type="Warning",
+            )  # fmt: skip
         if self.topology is not None and self.client is not None:
             self.topology.begin(self.client, now)
         assert self.api is not None
@@ -155,6 +161,7 @@ class Agent:
         for condition in (stored.get("status") or {}).get("conditions") or ():
             self.report.seen(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
         self.node_uid = stored["metadata"].get("uid", "")
+        self.heartbeats.begin(host.clock.now())  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
         status = self.report.status(host.clock.wall())
         if self.stages is not None:
@@ -210,14 +217,12 @@ class Agent:
         """Whether the node is registered and knows its pods."""
         return self.is_registered and self.pods is not None and self.pods.has_synced
 
-    def boot(self) -> None:
-        """The machine was booted: nothing of what ran runs any more."""
-        self.host.seams.events.write("node.boot", node=self.name, data={"boot_id": self.report.boot_id})
-
-    def erase(self, record: PodRecord, key: WorkerKey) -> None:
-        """Forget a record of before the boot."""
-        gone = msgspec.structs.replace(record, containers=[], is_gone=True)
-        self.host.journal.put(self.name, key, 0, msgspec.json.encode(gone) + b"\n", self._saved)
+    def begins(self, boot: Boot) -> None:
+        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
+        self.boot = boot
+        self.report.boot_id = boot_id_of(self.name, boot.id)
+        if boot.is_new:
+            self.host.seams.events.write("node.boot", node=self.name, data={"boot_id": self.report.boot_id})
 
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
         """The runtime still holds this from before the process began."""
@@ -232,6 +237,9 @@ class Agent:
         """The process was frozen for longer than the grace period: read before acting (N6)."""
         self.must_read = True
         self.heartbeats.report_soon()
+        if not self.is_paused and self.pods is not None:
+            self.is_paused = True
+            self.host.spawn(self._read_before_acting())
 
     # --- what the watches bring ---
 
@@ -240,6 +248,9 @@ class Agent:
 
     def _pods_progressed(self) -> None:
         now = self.host.clock.now()
+        self.host.notice(now)
+        if self.is_paused:
+            return
         has_all = self.pods is not None and self.pods.has_synced
         self.kubelet.settle(now)
         if has_all and (self.kubelet.records or not self.kubelet.resizing.has_sources):
@@ -276,11 +287,8 @@ class Agent:
             case "stage-node" | "read-node":
                 if self.stages is not None:
                     self.stages.fire(what, now)
-            case _ if self.must_read or self.is_paused:
-                self._postponed.append((what, key))
-                if not self.is_paused:
-                    self.is_paused, self.must_read = True, False
-                    self.host.spawn(self._read_before_acting())
+            case _ if self.is_paused:
+                self._postponed.append(partial(self.kubelet.due, what, key))
             case _:
                 self.kubelet.due(what, key, now)
 
@@ -289,9 +297,11 @@ class Agent:
         assert self.client is not None
         assert self.pods is not None
         while True:
+            self.must_read = False
             try:
                 items, rv = await self.client.list_raw("pods", field_selector=f"spec.nodeName={self.name}")
-                break
+                if not self.must_read:
+                    break
             except (ApiError, UnknownOutcome) as error:
                 log.warning("node.read_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(1.0)
@@ -305,11 +315,10 @@ class Agent:
                 self.pods.lister.remove(key, rv, final_state_unknown=True)
         now = self.host.clock.now()
         self.is_paused = False
-        self.kubelet.settle(now)
         postponed, self._postponed = self._postponed, []
-        for what, worker in postponed:
-            self.kubelet.due(what, worker, now)
-        self.drain()
+        for work in postponed:
+            work(now)
+        self._pods_progressed()
 
     # --- effects ---
 
@@ -386,7 +395,12 @@ class Agent:
                 self.host.spawn(self._mirrors.delete(effect))
 
     def _saved(self, key: WorkerKey, seq: int) -> None:
-        self.kubelet.saved(key, seq, self.host.clock.now())
+        now = self.host.clock.now()
+        self.host.notice(now)
+        if self.is_paused:
+            self._postponed.append(partial(self.kubelet.saved, key, seq))
+            return
+        self.kubelet.saved(key, seq, now)
         self.host.touch(self)
 
     def _tell(self, tell: Tell) -> None:

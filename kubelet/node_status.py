@@ -63,9 +63,9 @@ def node_document(definition: NodeDefinition) -> Document:
 class NodeReport:
     """The status of one node and when its conditions last turned."""
 
-    def __init__(self, definition: NodeDefinition, *, session: str, boot_id: str, address: str, port: int) -> None:
+    def __init__(self, definition: NodeDefinition, *, session: str, address: str, port: int) -> None:
         self._definition = definition
-        self.session, self.boot_id = session, boot_id
+        self.session, self.boot_id = session, ""
         self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import msgspec
 
-from kubelet.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, ContainerRecord, Ended, PodRecord
+from kubelet.fake_cri import (
+    EPHEMERAL,
+    INIT,
+    LOST_EXIT,
+    MAIN,
+    SIDECAR,
+    Container,
+    ContainerRecord,
+    Ended,
+    PodRecord,
+)
 from kubelet.latency import PodLatency
 from kubelet.pod_starting import NO_FAULTS, StartingPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
@@ -465,6 +475,7 @@ class PodWorker(StartingPod):
         self.pod_ip = record.pod_ip or self.pod_ip
         self.allocated = record.allocated
         self.actual = record.actual or record.allocated
+        lost: list[Container] = []
         recorded: dict[str, ContainerRecord] = {c.name: c for c in record.containers}
         reported = {s.name: s for s in (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)}
         for container in self.containers:
@@ -479,7 +490,11 @@ class PodWorker(StartingPod):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
             container.run(found.started_s)
             if found.exit_code >= 0:
-                container.end(found.finished_s, found.exit_code, "", self._times.text)
+                is_lost = found.exit_code == LOST_EXIT and not record.is_finished
+                reason = "Unknown" if is_lost else ""
+                container.end(found.finished_s, found.exit_code, reason, self._times.text)
+                if is_lost:
+                    lost.append(container)
                 continue
             self._measure_one(container, container.started_s)
             if container.probes is not None:
@@ -499,6 +514,8 @@ class PodWorker(StartingPod):
             self._abandon_resize()
             self._terminated(now)
             return self._flush(now)
+        if lost:
+            return self._begin_again(lost, now)
         if any(c.kind == MAIN and c.has_run for c in self.containers):
             self.state = "running"
         if self.actual is not self.allocated:
@@ -507,6 +524,30 @@ class PodWorker(StartingPod):
             self.conditions.pop(RESIZE_IN_PROGRESS, None)
         self._begin_guests(now)
         self._next_container(now)
+        return self.advance(now)
+
+    def _begin_again(self, lost: list[Container], now: float) -> list[Action]:
+        """Run again what ended with the machine, as its restart policy allows: from the sandbox on (kubelet 6)."""
+        self._abandon_resize()
+        again = [c for c in lost if must_restart(c, self.pod.spec.restart_policy, LOST_EXIT)]
+        is_running = any(c.is_running for c in self.containers)
+        self.ever_started = is_running
+        if not is_running and not any(c.kind == MAIN for c in again):
+            self._complete(now)
+            return self.advance(now)
+        for container in again:
+            container.state, container.due_s = "waiting", None
+        self._cursor = 0
+        if not is_running:
+            for container in self.containers:
+                if container.kind == INIT and container.ended is not None:
+                    container.state = "waiting"
+            self._tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+            self.has_ip = False
+            self._stage, self._stage_due = "sandbox", now + self._latency.of("sandbox")
+        else:
+            self._next_container(now)
+        self.refresh(now)
         return self.advance(now)
 
     # --- what is asked for ---

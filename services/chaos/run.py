@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from services.api.meta import Document
 from services.api.switches import Value
 from services.chaos.plan import EVERYTHING, Fault, draw
+from services.client.link_faults import LinkFaults
 from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
@@ -77,15 +78,15 @@ class _Faults:
             return
         match fault.kind:
             case "cut":
-                mesh.link(fault.component, cut=fault.detail)
+                mesh.link(fault.component, LinkFaults(cut=fault.detail))
             case "slow":
-                mesh.link(fault.component, slow_s=fault.duration_s / 10)
+                mesh.link(fault.component, LinkFaults(slow_s=fault.duration_s / 10))
             case "delay":
-                mesh.link(fault.component, watch_delay_s=fault.duration_s / 2)
+                mesh.link(fault.component, LinkFaults(watch_delay_s=fault.duration_s / 2))
             case "loss":
-                mesh.link(fault.component, loss=0.05)
+                mesh.link(fault.component, LinkFaults(loss=0.05))
             case _:
-                mesh.link(fault.component, duplicate=0.2)
+                mesh.link(fault.component, LinkFaults(duplicate=0.2))
         await asyncio.sleep(fault.duration_s)
         mesh.link(fault.component)
 

@@ -72,6 +72,7 @@ class CommonConfig:
     seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")
     ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")
     die_with_parent: bool = setting(False, "end when the process that started this one ends")
+    faults_file: str = setting("", "what is wrong with this process's machine, JSON (docs/faults.md); empty: nothing")
 
     def switches(self) -> Switches:
         """Return all switches with this process's assignments. Raises: SwitchError."""

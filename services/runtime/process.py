@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from services.api.seams import EventLog, Room, Seams, Transport
+from services.api.seams import Clock, EventLog, Room, Seams, Transport
 from services.client.leases import LeadershipLost
 from services.runtime.config import (
     EXIT_BUG,
@@ -42,6 +42,7 @@ from services.runtime.config import (
     parse,
 )
 from services.runtime.health import HealthServer, process_metrics
+from services.runtime.machine import ClosableDisk, Machine
 from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
@@ -139,8 +140,9 @@ class _Process:
 
     def __init__(self, service: str, config: CommonConfig, sampler: Sampler, environ: Mapping[str, str]) -> None:
         self._service, self._config, self._sampler, self._environ = service, config, sampler, environ
-        self._clock = RealClock()
         self._random = seeded_random(config.seed)
+        self._machine = Machine(config.faults_file, self._random) if config.faults_file else None
+        self._clock: Clock = RealClock() if self._machine is None else self._machine.clock(RealClock())
         # Never from the seed: two lives with one seed are still two lives.
         self._incarnation = new_incarnation(seeded_random(None))
         self._started_wall = self._clock.wall()
@@ -154,11 +156,15 @@ class _Process:
         config = self._config
         self._loop = asyncio.get_running_loop()
         end = _End(EXIT_OK, "done")
-        store = None
+        store: ClosableDisk | None = None
         try:
             store = disk(config.data_dir)
             if config.events_dir:
                 self._events = FileEventLog(Path(config.events_dir), config.name, self._clock, self._incarnation)
+            if self._machine is not None:
+                # What is wrong with the machine comes in through the seams; no room knows.
+                self._machine.follow(self._loop)
+                store, self._events = self._machine.disk(store), self._machine.events(self._events)
             sinks = sinks_from_environment(
                 self._environ,
                 service=self._service,
@@ -199,7 +205,8 @@ class _Process:
         if self._service.startswith("apiserver"):
             # Its token file is the list of everybody's tokens, not credentials of its own.
             return NoTransport()
-        return self._rpc(load_tokens(self._config.token_file))
+        transport = self._rpc(load_tokens(self._config.token_file))
+        return transport if self._machine is None else self._machine.transport(transport)
 
     def _rpc(self, tokens: dict[str, str]) -> Transport:
         from services.client.rpc import RpcTransport

@@ -44,6 +44,7 @@ class MeshOptions:
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
     processes and the administrator. `without`: processes not to start, so that somebody else can run them.
+    `has_faults`: give every process a file that says what is wrong with its machine (`faults_file_of`).
     """
 
     data_dir: Path
@@ -59,6 +60,7 @@ class MeshOptions:
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     without: frozenset[str] = frozenset()
+    has_faults: bool = False
     schedulers: Schedulers = field(default_factory=Schedulers)
 
 
@@ -139,8 +141,21 @@ class Supervisor:
         child = self._child(name)
         if not child.pid:
             raise MeshError(f"{name} is not running")
-        child.next_down_s = down_s
+        if down_s is not None:
+            child.next_down_s = down_s
         os.kill(child.pid, number)
+
+    def pid_of(self, name: str) -> int:
+        """Return the id of a process, 0 while there is none. Raises: KeyError."""
+        return self._child(name).pid
+
+    def comes_back(self, name: str, down_s: float | None) -> None:
+        """Say how long a process stays away once it has ended; None: for the back-off. Raises: KeyError."""
+        self._child(name).next_down_s = down_s
+
+    def faults_file_of(self, name: str) -> Path:
+        """Return the file that tells a process what is wrong with its machine (`services.runtime.machine`)."""
+        return self._data / "run" / f"{name.replace('/', '_')}.faults"
 
     async def restart(self, name: str) -> None:
         """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
@@ -302,6 +317,8 @@ class Supervisor:
         ]  # fmt: skip
         if name != "apiserver":
             common += ["--server", self.grpc_target]
+        if self._options.has_faults:
+            common += ["--faults-file", str(self.faults_file_of(name))]
         if self._options.seed is not None:
             common += ["--seed", str(self._options.seed)]
         for assignment in self._options.switches:

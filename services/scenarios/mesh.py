@@ -15,6 +15,7 @@ from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identit
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
+from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.rooms import Schedulers
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
@@ -22,6 +23,18 @@ from services.telemetry.eventlog import Line
 
 class NotPossible(ValueError):
     """One form of the mesh cannot do what the story asks; the message says which form can."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A moment in the life of a component: its `count`-th passing of something from now on.
+
+    `name`: an event of its log, in the middle of what that line tells of; or `before:` or `after:` and a call, such as
+    `before:pods/status`.
+    """
+
+    name: str
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,29 +92,31 @@ class Mesh(Protocol):
         """Return the server as that identity reaches it, over a link without faults."""
         ...
 
-    async def kill(self, component: str, down_s: float | None) -> None:
-        """SIGKILL; it comes back after `down_s`, or when its supervisor restarts it."""
+    async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
+        """SIGKILL, once the site is reached; it comes back after `down_s`, or when its supervisor restarts it."""
         ...
 
-    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
-        """SIGSTOP, and SIGCONT after the duration.
+    async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
+        """SIGSTOP, once the site is reached, and SIGCONT after the duration."""
+        ...
 
-        `site`: strike in the middle of what the component's next event line of that name tells of.
-        Raises: NotPossible for a site of real processes.
+    async def reboot(self, component: str, down_s: float) -> None:
+        """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
+        ...
+
+    def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
+        """Set the faults of a component's link; without any, heal it.
+
+        `node/<name>` is the way of that node alone, whatever host it shares with others.
         """
         ...
 
-    def link(
-        self,
-        component: str,
-        *,
-        cut: str = "",
-        slow_s: float = 0.0,
-        watch_delay_s: float = 0.0,
-        loss: float = 0.0,
-        duplicate: float = 0.0,
-    ) -> None:
-        """Set the faults of a component's link; without arguments, heal it. `cut`: requests, replies or both."""
+    def set_clock(self, component: str, offset_s: float) -> None:
+        """Have the component's wall clock be off by so much from now on; seconds are counted as before."""
+        ...
+
+    def set_disk(self, component: str, error: str, slow_s: float) -> None:
+        """Have every sync of the component's disk fail (`ENOSPC`, `EIO`) or take so much longer; "" and 0 heal it."""
         ...
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:

@@ -10,25 +10,33 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from kubelet.boots import BOOT_FILE
 from kubelet.node_files import path_of
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
+from services.api.seams import EventLog
 from services.api.wire import Api
 from services.client.informer import Informer
+from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
+from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
+from services.runtime.rooms import room_of
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.mesh import MeshPlan, NotPossible
+from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.runlog import Tail
-from services.telemetry.eventlog import Line
+from services.scenarios.troubles import Troubles
+from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
 POLL_S = 0.5
 SETTLED_NS = 500_000_000
 """Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
 NODES_READY_LIMIT_S = 60.0
+RESTART_S = 0.2
+"""How long a process that was ended on purpose stays away, unless the story says otherwise."""
 
 
 class ProcessMesh:
@@ -65,12 +73,15 @@ class ProcessMesh:
                 identities=tuple(identities),
                 schedulers=plan.schedulers,
                 log_level="warning",
+                has_faults=True,
             )
         )
+        self._troubles = Troubles(self._supervisor)
         self._transports: dict[str, RpcTransport] = {}
         self._tail = Tail(self.data_dir / "events")
         self._on_line = on_line
         self._auditing: asyncio.Task[None] | None = None
+        self._chaos: EventLog = NullEventLog()
 
     def components(self) -> Sequence[str]:
         """Return the names of all processes, sorted."""
@@ -88,6 +99,8 @@ class ProcessMesh:
         """Start all processes and wait until every node is Ready; after an error or Ctrl-C nothing is left."""
         try:
             await self._supervisor.start()
+            incarnation = new_incarnation(seeded_random(None))
+            self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
             await self._wait_until_nodes_ready()
         except BaseException:
@@ -121,33 +134,72 @@ class ProcessMesh:
                 raise ValueError(str(error)) from None
         return self._transports[identity.user].api()
 
-    async def kill(self, component: str, down_s: float | None) -> None:
-        """SIGKILL one process."""
-        self._supervisor.kill(self._name(component), signal.SIGKILL, down_s=down_s)
-
-    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
-        """SIGSTOP, wait, SIGCONT. Raises: NotPossible for a site."""
-        if site:
-            raise NotPossible("`pause … at=` needs the simulation; run this story without --processes")
+    async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
+        """SIGKILL one process; at a site it is the process itself that says when."""
         name = self._name(component)
-        self._supervisor.kill(name, signal.SIGSTOP)
+        self._tell(name, {"what": "kill"})
+        if site is None:
+            self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
+            return
+        self._supervisor.comes_back(name, down_s or RESTART_S)
+        await self._troubles.struck(name, site, "kill")
+
+    async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
+        """SIGSTOP, wait, SIGCONT."""
+        name = self._name(component)
+        if site is None:
+            self._supervisor.kill(name, signal.SIGSTOP)
+        else:
+            await self._troubles.struck(name, site, "pause")
+        self._tell(name, {"what": "pause"})
         try:
             await asyncio.sleep(duration_s)
         finally:
             self._supervisor.kill(name, signal.SIGCONT)
+            self._tell(name, {})
 
-    def link(
-        self,
-        component: str,
-        *,
-        cut: str = "",
-        slow_s: float = 0.0,
-        watch_delay_s: float = 0.0,
-        loss: float = 0.0,
-        duplicate: float = 0.0,
-    ) -> None:
-        """Refuse: links of real processes have no faults to set."""
-        raise NotPossible("`link` needs the simulation; run this story without --processes")
+    async def reboot(self, component: str, down_s: float) -> None:
+        """SIGKILL a kubelet host, and begin a new boot of its machine before it is back."""
+        name = self._name(component)
+        folder = self.data_dir / "kubelet" / name.partition("/")[2]
+        if not folder.is_dir():
+            raise NotPossible(f"{name} has no machine of its own to boot; want a kubelet")
+        self._tell(name, {"what": "boot"})
+        self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
+        write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
+
+    def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
+        """Set the faults of a process's way to the API server, or of one node's; without any, heal it."""
+        faults.check()
+        kind, _, node = component.partition("/")
+        if kind == "node":
+            if node not in self._host_of:
+                raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+            name = f"kubelet/{self._host_of[node]}"
+        else:
+            name, node = self._name(component), ""
+        if name == "apiserver":
+            raise ValueError("the API server asks nobody, so it has no link; break the links of the others")
+        self._tell(f"link/{component if node else name}", faults.data())
+        self._troubles.link(name, node, faults)
+
+    def _tell(self, target: str, what: Mapping[str, object]) -> None:
+        self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
+
+    def set_clock(self, component: str, offset_s: float) -> None:
+        """Have the process's wall clock be off by so much."""
+        name = self._name(component)
+        self._tell(f"clock/{name}", {"offset_s": offset_s} if offset_s else {})
+        self._troubles.set(name, wall_offset_s=offset_s)
+
+    def set_disk(self, component: str, error: str, slow_s: float) -> None:
+        """Have every sync of a kubelet's disk fail, or take so much longer. Raises: NotPossible for others."""
+        name = self._name(component)
+        if room_of(name) != "kubelet":
+            raise NotPossible(f"as processes only kubelets' disks can fail, not that of {name}; use the simulation")
+        disk_error(error)
+        self._tell(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})
+        self._troubles.set(name, disk_error=error, disk_slow_s=slow_s)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file into the directory of the node's process. Raises: ValueError."""

@@ -24,6 +24,8 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
 from services.api.seams import EventLog, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.client.gate import Gate, GatedApi, Gates, HeardApi
+from services.client.link_faults import LinkFaults, sort_of
 
 REQUEST_DEADLINE_S = 30.0
 CONNECTION_REFUSED_S = 0.001
@@ -65,7 +67,7 @@ class LinkProfile:
 
     `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
     `duplicate`: the request arrives twice, the copy up to some seconds later. `slow_s` is added to every
-    message, more or less; `watch_delay_s` to watch events alone.
+    message, more or less; `watch_delay_s` to watch events alone. `drop`: sorts of requests that never arrive.
     """
 
     latency_min_s: float = 0.0002
@@ -76,6 +78,13 @@ class LinkProfile:
     watch_delay_s: float = 0.0
     requests_cut: bool = False
     replies_cut: bool = False
+    drop: tuple[str, ...] = ()
+
+    def set(self, faults: LinkFaults) -> None:
+        """Have these faults and no others."""
+        self.requests_cut, self.replies_cut = faults.cuts_requests, faults.cuts_replies
+        self.slow_s, self.watch_delay_s = faults.slow_s, faults.watch_delay_s
+        self.loss, self.duplicate, self.drop = faults.loss, faults.duplicate, faults.drop
 
 
 Answer = asyncio.Future["Response | str"]
@@ -171,9 +180,9 @@ class Network:
         for answer in answers:
             _settle(answer, "connection reset")
 
-    def connect(self, life: Lifetime) -> SimTransport:
-        """Return the transport of one incarnation."""
-        return SimTransport(self, life)
+    def connect(self, life: Lifetime, gates: Gates | None = None) -> SimTransport:
+        """Return the transport of one incarnation; `gates`: the ways of its nodes, over all its incarnations."""
+        return SimTransport(self, life, gates)
 
     def current(self) -> tuple[Server, Lifetime, asyncio.Future[None]] | None:
         """Return the live server, its lifetime and the future that ends with it."""
@@ -213,10 +222,10 @@ class Network:
 
     def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
         """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
-        if self.is_swallowed(transport):
+        link = self.profile(transport.life.component)
+        if self.is_swallowed(transport) or (link.drop and sort_of(request) in link.drop):
             return
         loop = asyncio.get_running_loop()
-        link = self.profile(transport.life.component)
         delay_s = self.delay(transport.up, transport, "request", request)
         loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
         if link.duplicate and self.random.random() < link.duplicate:
@@ -255,9 +264,10 @@ class Network:
 class SimTransport:
     """One component's connection; hands out the server as each of its identities reaches it."""
 
-    def __init__(self, network: Network, life: Lifetime) -> None:
+    def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
         self.network = network
         self.life = life
+        self.gates = gates if gates is not None else Gates(network.random)
         self.up, self.down = _Stream(), _Stream()
         self.identities: dict[str, Identity] = {}
         self.main: Identity | None = None
@@ -266,27 +276,66 @@ class SimTransport:
         """Return the server as the main or a named identity reaches it."""
         if not identity:
             assert self.main is not None
-            return SimApi(self, self.main)
-        return SimApi(self, self.identities[identity])
+            return HeardApi(SimApi(self, self.main), self.gates)
+        return HeardApi(SimApi(self, self.identities[identity]), self.gates)
 
     async def node_api(self, node: str) -> Api:
         """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
+        assert self.main is not None
+        gate = self.gates.of(node)
         request = Request(verb="create", resource="nodetokens", name=node)
-        (await self.api().call(request)).unwrap()
-        return SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)))
+        (await SimApi(self, self.main, gate).call(request)).unwrap()
+        return HeardApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
 
 
 class SimApi:
-    """`Api` over a simulated link."""
+    """`Api` over a simulated link, behind the gate of the node that it is for."""
+
+    def __init__(self, transport: SimTransport, identity: Identity, gate: Gate | None = None) -> None:
+        self._transport = transport
+        self._network = transport.network
+        self._identity = identity
+        self._gate = gate
+        wire = _Wire(transport, identity)
+        self._way: Api = wire if gate is None else GatedApi(wire, gate)
+
+    async def call(self, request: Request) -> Response:
+        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        response = await self._way.call(request)
+        if self._network.witness is not None:
+            self._network.witness.answered(request, response)
+        return response
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches in order, each after the link's latency."""
+        witness = self._network.witness
+        wire = _Wire(self._transport, self._identity)
+        way: Api = wire if self._gate is None else GatedApi(wire, self._gate)
+        stream = way.watch(request)
+        try:
+            async for batch in stream:
+                wire.check_alive()
+                if witness is not None:
+                    witness.received(wire.number, batch)
+                yield batch
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+            if witness is not None and wire.number >= 0:
+                witness.closed(wire.number)
+
+
+class _Wire:
+    """The link itself. `number`: how the witness calls the watch that was opened last."""
 
     def __init__(self, transport: SimTransport, identity: Identity) -> None:
         self._transport = transport
         self._network = transport.network
         self._identity = identity
+        self.number = -1
 
     async def call(self, request: Request) -> Response:
         """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
-        self._check_alive()
+        self.check_alive()
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
@@ -298,25 +347,24 @@ class SimApi:
             response = await answer
         finally:
             timer.cancel()
-        self._check_alive()
+        self.check_alive()
         if isinstance(response, str):
             raise UnknownOutcome(response)
-        if self._network.witness is not None:
-            self._network.witness.answered(request, response)
         return response
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise CancelledError in an incarnation that is over."""
         if self._transport.life.is_over:
             raise asyncio.CancelledError
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order, each after the link's latency."""
-        self._check_alive()
+        self.check_alive()
         if self._network.is_swallowed(self._transport):
             await asyncio.sleep(WATCH_SILENCE_S)
             raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
         await asyncio.sleep(self._network.delay(self._transport.up, self._transport, "request", request))
-        self._check_alive()
+        self.check_alive()
         current = self._network.current()
         if current is None:
             await asyncio.sleep(CONNECTION_REFUSED_S)
@@ -327,18 +375,15 @@ class SimApi:
         pump = asyncio.create_task(served, context=self._network.server_context)
         life.adopt(pump)
         witness, mine = self._network.witness, self._transport.life
-        number = witness.opened(mine.component, mine.incarnation, self._identity.user, request) if witness else 0
+        if witness is not None:
+            self.number = witness.opened(mine.component, mine.incarnation, self._identity.user, request)
         try:
             async for batch in pipe.batches():
-                self._check_alive()
-                if witness is not None:
-                    witness.received(number, batch)
+                self.check_alive()
                 yield batch
         finally:
             pipe.close()
             pump.cancel()
-            if witness is not None:
-                witness.closed(number)
 
 
 def _settle(answer: Answer, outcome: Response | str) -> None:
@@ -455,6 +500,7 @@ class Platter:
     files: dict[str, bytearray] = field(default_factory=dict)
     sync_min_s: float = 0.0002
     sync_max_s: float = 0.001
+    slow_s: float = 0.0
     broken: OSError | None = None
     """When set, every sync fails with it (FM-A7, FM-A8)."""
 
@@ -476,7 +522,8 @@ class SimDisk:
 
     async def _sync(self) -> bool:
         """Wait for the disk; return whether the process lived to see it done."""
-        await asyncio.sleep(self._random.uniform(self._platter.sync_min_s, self._platter.sync_max_s))
+        platter = self._platter
+        await asyncio.sleep(self._random.uniform(platter.sync_min_s, platter.sync_max_s) + platter.slow_s)
         if self._platter.broken is not None:
             raise self._platter.broken
         return not self._life.is_over

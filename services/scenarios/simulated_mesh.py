@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
+from kubelet.boots import BOOT_FILE
 from kubelet.config import KubeletConfig, NodeDefinition
 from kubelet.node_files import path_of
 from kubelet.wiring import build as build_kubelet
@@ -22,13 +23,16 @@ from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity
 from services.api.seams import Room, Seams
 from services.api.wire import Api
+from services.client.gate import Gates
 from services.client.leases import LeadershipLost
+from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
+from services.runtime.machine import disk_error
 from services.runtime.rooms import room_of
 from services.runtime.simloop import OWNER, SimLoop
-from services.scenarios.mesh import MeshPlan
+from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulated import (
     Lifetime,
     LivingLog,
@@ -57,7 +61,9 @@ Build = Callable[[Seams], Room]
 class _Process:
     """One component over all its incarnations."""
 
-    def __init__(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
+    def __init__(
+        self, name: str, build: Build, main: Identity, others: Sequence[Identity] = (), *, clock: SimClock
+    ) -> None:
         self.name, self.build, self.main, self.others = name, build, main, tuple(others)
         self.platter = Platter()
         self.incarnations = 0
@@ -66,7 +72,19 @@ class _Process:
         self.task: asyncio.Task[None] | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.down_until = 0.0
-        self.paused = False
+        self.clock = clock
+        self.gates = Gates(random.Random(f"gates/{name}"))
+        self.sites: list[Callable[[str], None]] = []
+        """Who waits for this component to pass somewhere."""
+
+    def listen(self) -> None:
+        """Tell those who wait of calls too, as long as anybody does."""
+
+        def called(when: str, what: str) -> None:
+            for passed in list(self.sites):
+                passed(f"{when}:{what}")
+
+        self.gates.on_call = called if self.sites else None
 
 
 class SimMesh:
@@ -102,18 +120,16 @@ class SimMesh:
     def _declare(self) -> None:
         switches = self.plan.switches.assignments
         api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches)
-        self._add(_Process("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver")))
+        self._add("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver"))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
                 name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, config=each.config,
                 set=switches,
             )  # fmt: skip
-            self._add(_Process(each.name, partial(build_scheduler, scheduler), SCHEDULER))
+            self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches)
         identity = Identity("system:kube-controller-manager")
-        self._add(
-            _Process("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
-        )
+        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -121,11 +137,12 @@ class SimMesh:
                 stages_seed=self.plan.seed, set=switches, health_port=-1,
             )  # fmt: skip
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
-            self._add(_Process(f"kubelet/{host}", lambda seams, c=config: build_kubelet(c, seams), main))  # type: ignore[misc]
+            self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
 
-    def _add(self, process: _Process) -> None:
-        self._processes[process.name] = process
+    def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
+        clock = SimClock(self._loop, WALL_BASE_S)
+        self._processes[name] = _Process(name, build, main, others, clock=clock)
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
@@ -186,20 +203,20 @@ class SimMesh:
         seed = f"{self.plan.seed}/{process.name}/{process.incarnations}"
         chance = random.Random(seed)
         incarnation = f"{chance.getrandbits(64):016x}"
-        transport = self._network.connect(life)
+        transport = self._network.connect(life, process.gates)
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
-        events = LivingLog(MemoryEventLog(process.name, self.clock, incarnation, self.events), life)
+        events = LivingLog(MemoryEventLog(process.name, process.clock, incarnation, self.events), life)
         seams = Seams(
             component=process.name,
-            clock=self.clock,
+            clock=process.clock,
             random=chance,
             disk=SimDisk(process.platter, random.Random(f"disk/{seed}"), life),
             transport=transport,
             events=events,
             tracer=Tracer(
                 room_of(process.name),
-                clock=self.clock,
+                clock=process.clock,
                 random=random.Random(f"trace/{seed}"),
                 instance=f"{process.name}-{incarnation}",
                 sinks=(self.spans,) if self.plan.traced else (),
@@ -228,9 +245,12 @@ class SimMesh:
         process.life.end()
         process.room = None
 
-    async def kill(self, component: str, down_s: float | None) -> None:
-        """End an incarnation between two instants; its disk keeps what was synced."""
-        self.sever(component, down_s)
+    async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
+        """End an incarnation between two instants, or at its site; its disk keeps what was synced."""
+        if site is not None:
+            await self.reached(component, site, lambda: self.sever(component, down_s))
+        else:
+            self.sever(component, down_s)
         await asyncio.sleep(0)
 
     def sever(self, component: str, down_s: float | None = None) -> None:
@@ -253,11 +273,11 @@ class SimMesh:
         for handler in self._handlers:
             handler(line)
 
-    async def pause(self, component: str, duration_s: float, site: str = "") -> None:
+    async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """Stop the component in the middle of whatever it does, and let it go on later as if no time had passed."""
         name = self._process(component).name
-        if site:
-            await self._stopped_at(name, site)
+        if site is not None:
+            await self.reached(name, site, lambda: self._freeze(name))
         else:
             self._freeze(name)
         try:
@@ -266,47 +286,80 @@ class SimMesh:
             self._loop.thaw(name)
             self._chaos.write("fault.heal", data={"target": name, "what": "pause"})
 
-    async def _stopped_at(self, name: str, site: str) -> None:
-        """Return once the component is stopped, right after its next line of that name."""
+    async def reached(self, component: str, site: Site, strike: Callable[[], None]) -> None:
+        """Return once the component has passed the site and, in that very instant, was struck."""
+        process = self._process(component)
         reached = self._loop.create_future()
+        left = site.count
 
-        def strike(line: Line) -> None:
-            if line.comp == name and line.ev == site and not reached.done():
+        def passed(name: str) -> None:
+            nonlocal left
+            left -= name == site.name
+            if left == 0 and not reached.done():
                 reached.set_result(None)
-                self._freeze(name)
+                strike()
 
-        self._handlers.append(strike)
+        def heard(line: Line) -> None:
+            if line.comp == process.name:
+                passed(line.ev)
+
+        self._handlers.append(heard)
+        process.sites.append(passed)
+        process.listen()
         try:
             await reached
         finally:
-            self._handlers.remove(strike)
+            self._handlers.remove(heard)
+            process.sites.remove(passed)
+            process.listen()
 
     def _freeze(self, name: str) -> None:
         self._chaos.write("fault.inject", data={"target": name, "what": "pause"})
         self._loop.freeze(name)
 
-    def link(
-        self,
-        component: str,
-        *,
-        cut: str = "",
-        slow_s: float = 0.0,
-        watch_delay_s: float = 0.0,
-        loss: float = 0.0,
-        duplicate: float = 0.0,
-    ) -> None:
-        """Set the faults of a component's link; without arguments, heal it."""
-        if cut not in ("", "requests", "replies", "both"):
-            raise ValueError(f"cut={cut}: want requests, replies or both")
-        name = self._process(component).name
-        faults = {"cut": cut, "slow_s": slow_s, "watch_delay_s": watch_delay_s, "loss": loss, "duplicate": duplicate}
-        data = {"target": f"link/{name}", **{what: value for what, value in faults.items() if value}}
-        self._chaos.write("fault.inject" if len(data) > 1 else "fault.heal", data=data)
-        profile = self._network.profile(name)
-        profile.requests_cut = cut in ("requests", "both")
-        profile.replies_cut = cut in ("replies", "both")
-        profile.slow_s, profile.watch_delay_s = slow_s, watch_delay_s
-        profile.loss, profile.duplicate = loss, duplicate
+    def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
+        """Set the faults of a component's link, or of one node's; without any, heal it."""
+        faults.check()
+        kind, _, node = component.partition("/")
+        if kind == "node":
+            name = component
+            gates = self._host(node).gates
+            gates.of(node).set(faults)
+        else:
+            name = self._process(component).name
+            self._network.profile(name).set(faults)
+        self._tell(f"link/{name}", faults.data())
+
+    def _host(self, node: str) -> _Process:
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        return self._processes[f"kubelet/{self._host_of[node]}"]
+
+    def _tell(self, target: str, what: Mapping[str, object]) -> None:
+        self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
+
+    def set_clock(self, component: str, offset_s: float) -> None:
+        """Have the component's wall clock be off by so much; virtual seconds go on as they do."""
+        process = self._process(component)
+        process.clock.wall_skew_s = offset_s
+        self._tell(f"clock/{process.name}", {"offset_s": offset_s} if offset_s else {})
+
+    def set_disk(self, component: str, error: str, slow_s: float) -> None:
+        """Have every sync fail with that error, or take so much longer."""
+        process = self._process(component)
+        process.platter.broken = disk_error(error)
+        process.platter.slow_s = slow_s
+        what = {"error": error} if error else {}
+        self._tell(f"disk/{process.name}", what | ({"slow_s": slow_s} if slow_s else {}))
+
+    async def reboot(self, component: str, down_s: float) -> None:
+        """Kill the host, and begin a new boot of its machine before it is back."""
+        process = self._process(component)
+        self.sever(component, down_s)
+        boot_id = f"{self._random.getrandbits(128):032x}"
+        process.platter.files[BOOT_FILE] = bytearray(boot_id.encode())
+        self._chaos.write("fault.fired", data={"target": process.name, "what": "boot", "boot_id": boot_id})
+        await asyncio.sleep(0)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""

@@ -20,7 +20,8 @@ from services.scenarios.history import History
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script import Step, Story
-from services.scenarios.verbs import VERBS, Telling
+from services.scenarios.telling import Telling
+from services.scenarios.verbs import VERBS
 
 SAMPLE_EVERY_S = 0.5
 RETRY_WRITE_S = 0.2
@@ -135,6 +136,7 @@ async def tell(
     except _Told as error:
         tale.error, tale.is_mistake = f"{story.path}:{error}", error.is_mistake
     finally:
+        tale.judgements += _never_came(telling, observer.now_s)
         for monitor in monitors:
             tale.judgements.append(monitor.close())
         tale.judgements.sort(key=lambda j: j.line)
@@ -172,6 +174,15 @@ async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step:
     for answered, met, seen in telling.answers:
         tale.judgements.append(Judgement(answered.line, answered.text, met, seen, telling.observer.now_s))
     telling.answers.clear()
+
+
+def _never_came(telling: Telling, now_s: float) -> list[Judgement]:
+    """Return a verdict on every fault whose moment did not come: without it this was no run of the story."""
+    return [
+        Judgement(step.line, step.text, False, "did not happen before the story ended", now_s)
+        for step, task in telling.planned
+        if not task.done()
+    ]
 
 
 async def _expect(

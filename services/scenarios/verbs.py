@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,30 +18,16 @@ from services.api.errors import NotFound
 from services.api.meta import Document, Key
 from services.api.resources import Resource, resource_of_kind, resources
 from services.api.wire import Request
-from services.client.client import Client
-from services.scenarios import tending, workload
+from services.scenarios import breaking, tending, workload
 from services.scenarios.expectation import lookup
 from services.scenarios.invariants import unrest_of
-from services.scenarios.mesh import Mesh, identity_named
-from services.scenarios.observer import Observer
+from services.scenarios.mesh import identity_named
 from services.scenarios.script import Step, parse_duration
-
-
-@dataclass
-class Telling:
-    """A story being told. `remembered`: names given by `remember`, used as `$name`."""
-
-    mesh: Mesh
-    client: Client
-    observer: Observer
-    folder: Path
-    remembered: dict[str, str] = field(default_factory=dict)
-    answers: list[tuple[Step, bool, str]] = field(default_factory=list)
-    background: list[asyncio.Task[None]] = field(default_factory=list)
-
+from services.scenarios.telling import Telling, Verb
+from services.scenarios.telling import one as _one
+from services.scenarios.telling import substitute as _substitute
 
 WORKLOADS = ("replicasets.apps", "deployments.apps", "jobs.batch")
-Verb = Callable[[Telling, Step], Awaitable[None]]
 
 
 def find_resource(name: str) -> Resource:
@@ -69,12 +52,6 @@ def _object(telling: Telling, word: str) -> tuple[Resource, Key]:
                 return resource, Key(meta.get("namespace", ""), meta["name"])
         raise ValueError(f"nothing matches {word!r} now")
     return resource, Key((namespace or "default") if resource.namespaced else "", name)
-
-
-def _one(step: Step, what: str) -> str:
-    if len(step.args) != 1:
-        raise ValueError(f"{step.verb} wants {what}")
-    return step.args[0]
 
 
 async def _create(telling: Telling, document: Document) -> None:
@@ -199,51 +176,6 @@ async def wait(telling: Telling, step: Step) -> None:
     await asyncio.sleep(parse_duration(_one(step, "a duration")))
 
 
-async def kill(telling: Telling, step: Step) -> None:
-    """`kill COMPONENT [down=5s]`: SIGKILL; its supervisor brings it back, at the earliest after `down`.
-
-    A glob kills all that match in one instant: `kill *` is a power cut. `$NAME` is what `remember` remembered.
-    """
-    down = step.options.get("down")
-    component = _substitute(telling, _one(step, "a component"))
-    matching = [name for name in telling.mesh.components() if fnmatchcase(name, component)]
-    await asyncio.gather(
-        *(telling.mesh.kill(name, parse_duration(down) if down else None) for name in matching or [component])
-    )
-
-
-async def pause(telling: Telling, step: Step) -> None:
-    """`pause COMPONENT for=5s [at=EVENT]`: stopped meanwhile, the story goes on.
-
-    With `at` it is stopped in the middle of what its next event line of that name tells of.
-    """
-    component = _substitute(telling, _one(step, "a component"))
-    duration = parse_duration(step.options["for"])
-    stopped = asyncio.create_task(telling.mesh.pause(component, duration, step.options.get("at", "")))
-    telling.background.append(stopped)
-    await asyncio.sleep(0)
-    if stopped.done():
-        stopped.result()  # what cannot be done is a mistake of the story
-
-
-async def link(telling: Telling, step: Step) -> None:
-    """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1]`.
-
-    Without options it heals the link.
-    """
-    known = {"cut", "slow", "watch-delay", "loss", "duplicate"}
-    if unknown := [name for name in step.options if name not in known]:
-        raise ValueError(f"link has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
-    telling.mesh.link(
-        _substitute(telling, _one(step, "a component")),
-        cut=step.options.get("cut", ""),
-        slow_s=parse_duration(step.options.get("slow", "0s")),
-        watch_delay_s=parse_duration(step.options.get("watch-delay", "0s")),
-        loss=float(step.options.get("loss", "0")),
-        duplicate=float(step.options.get("duplicate", "0")),
-    )
-
-
 async def remember(telling: Telling, step: Step) -> None:
     """`remember NAME KIND/NAME PATH`: later lines may say `$NAME`."""
     if len(step.args) != 3:
@@ -286,15 +218,6 @@ async def as_identity(telling: Telling, step: Step) -> None:
     reason = "" if response.is_ok else response.error().reason
     met = response.code == int(match["code"]) and match["reason"] in (None, reason)
     telling.answers.append((step, met, f"{response.code} {reason}".strip()))
-
-
-def _substitute(telling: Telling, text: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in telling.remembered:
-            raise ValueError(f"${match[1]} was not remembered")
-        return telling.remembered[match[1]]
-
-    return re.sub(r"\$([a-z_]+)", value, text)
 
 
 def _json(text: str) -> Any:
@@ -355,9 +278,7 @@ VERBS: dict[str, Verb] = {
     "label": label,
     "taint": taint,
     "wait": wait,
-    "kill": kill,
-    "pause": pause,
-    "link": link,
+    **breaking.VERBS,
     **tending.VERBS,
     "remember": remember,
     "as": as_identity,
@@ -383,6 +304,7 @@ def check(step: Step) -> None:
         raise ValueError(AS_FORM)
     elif step.verb == "resize":
         workload.check_resize(step.options)
-    elif step.verb in ("kill", "wait") and len(step.args) != 1:
-        raise ValueError(f"{step.verb} wants {'a duration' if step.verb == 'wait' else 'a component, or *'}")
+    elif step.verb == "wait" and len(step.args) != 1:
+        raise ValueError("wait wants a duration")
+    breaking.check(step)
     tending.check(step)

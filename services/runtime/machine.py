@@ -1,0 +1,205 @@
+"""The machine a process runs on, as far as something is wrong with it: network, disk, wall clock, sudden ends.
+
+A process that is given `--faults-file` reads there what its machine suffers from, at its start and whenever SIGURG
+tells it to look again. No room knows: a fault comes in through the seams, as in the simulation. A *strike* stops the
+process in the middle of what a line of its event log tells of, or before or after one of its calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from services.api.seams import Clock, Disk, EventLog, Random, Transport
+from services.client.gate import GatedTransport, Gates
+from services.client.link_faults import LinkFaults
+from services.runtime.config import EXIT_USAGE, StartError
+from services.telemetry import logs
+
+DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
+READ_AGAIN = signal.SIGURG
+"""What a process is sent when its file has changed; a process that does not listen yet ignores it."""
+
+_log = logs.get()
+
+
+def disk_error(name: str) -> OSError | None:
+    """Return the error of that name, None for "". Raises: ValueError for a name that no disk's error has."""
+    if not name:
+        return None
+    if name not in DISK_ERRORS:
+        raise ValueError(f"{name!r} is no error of a disk; there are: {', '.join(DISK_ERRORS)}")
+    return OSError(DISK_ERRORS[name], os.strerror(DISK_ERRORS[name]))
+
+
+class Strike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """End or stop the process with this id right at its `count`-th passing of a site; no two have one `number`.
+
+    `site`: the name of an event, such as `kubelet.start`, or `before:` or `after:` and a call, such as
+    `before:pods/status`.
+    """
+
+    number: int
+    pid: int
+    site: str
+    count: int = 1
+    kind: Literal["kill", "pause"] = "kill"
+
+
+class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All that is wrong. `links`: by node, "" is the process's own; `disk_error`: of `DISK_ERRORS`; seconds."""
+
+    wall_offset_s: float = 0.0
+    disk_error: str = ""
+    disk_slow_s: float = 0.0
+    links: dict[str, LinkFaults] = {}
+    strikes: tuple[Strike, ...] = ()
+
+
+class Machine:
+    """What the seams of one process look at."""
+
+    def __init__(self, path: str, random: Random) -> None:
+        self._path = Path(path)
+        self.faults = MachineFaults()
+        self.gates = Gates(random)
+        self._left: dict[Strike, int] = {}
+        self.read()
+
+    def follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read the file again whenever somebody says so."""
+        loop.add_signal_handler(READ_AGAIN, self._read_again)
+        self._read_again()  # what was written before anybody listened
+
+    def read(self) -> None:
+        """Take over what the file says. Raises: StartError naming the file; one that is not there says nothing."""
+        try:
+            self.faults = msgspec.json.decode(self._path.read_bytes(), type=MachineFaults)
+            for faults in self.faults.links.values():
+                faults.check()
+            disk_error(self.faults.disk_error)
+        except FileNotFoundError:
+            self.faults = MachineFaults()
+        except (OSError, ValueError) as error:
+            raise StartError(f"--faults-file {self._path}: {error}", EXIT_USAGE) from None
+        self.gates.set_all(self.faults.links)
+        mine = [strike for strike in self.faults.strikes if strike.pid == os.getpid()]
+        self._left = {strike: self._left.get(strike, strike.count) for strike in mine}
+        self.gates.on_call = self._called if mine else None
+
+    def _read_again(self) -> None:
+        try:
+            self.read()
+        except StartError as error:
+            _log.error("machine.faults_unreadable", error=error.message)
+
+    def reached(self, site: str) -> None:
+        """Strike if this is where somebody waits for us."""
+        for strike, left in list(self._left.items()):
+            if strike.site != site or left <= 0:
+                continue
+            self._left[strike] = left - 1
+            if left == 1:
+                os.kill(os.getpid(), signal.SIGKILL if strike.kind == "kill" else signal.SIGSTOP)
+
+    def _called(self, when: str, what: str) -> None:
+        self.reached(f"{when}:{what}")
+
+    # --- the seams ---
+
+    def clock(self, inner: Clock) -> Clock:
+        """Return a clock whose wall is off by what the file says."""
+        return _OffClock(inner, self)
+
+    def disk(self, inner: ClosableDisk) -> ClosableDisk:
+        """Return a disk that fails when the file says so."""
+        return _FailingDisk(inner, self)
+
+    def transport(self, inner: Transport) -> Transport:
+        """Return a transport whose ways have gates."""
+        return GatedTransport(inner, self.gates)
+
+    def events(self, inner: EventLog) -> EventLog:
+        """Return a log whose lines may be the last."""
+        return _StrikingLog(inner, self)
+
+
+class ClosableDisk(Disk, Protocol):
+    """A disk that somebody opened."""
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        ...
+
+
+class _OffClock:
+    def __init__(self, inner: Clock, machine: Machine) -> None:
+        self._inner, self._machine = inner, machine
+
+    def now(self) -> float:
+        """Monotonic seconds: nobody can set these."""
+        return self._inner.now()
+
+    def wall(self) -> float:
+        """Seconds since the epoch, off by a while."""
+        return self._inner.wall() + self._machine.faults.wall_offset_s
+
+
+class _FailingDisk:
+    def __init__(self, inner: ClosableDisk, machine: Machine) -> None:
+        self._inner, self._machine = inner, machine
+
+    def read(self, name: str) -> bytes | None:
+        """Return the file's bytes, or None when there is none."""
+        return self._inner.read(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all files, sorted."""
+        return self._inner.names()
+
+    async def _refuse(self) -> None:
+        faults = self._machine.faults
+        if faults.disk_slow_s > 0:
+            await asyncio.sleep(faults.disk_slow_s)
+        if (error := disk_error(faults.disk_error)) is not None:
+            raise error
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Replace the file. Raises: OSError."""
+        await self._refuse()
+        await self._inner.write(name, data)
+
+    async def append(self, name: str, data: bytes) -> None:
+        """Add to the file's end. Raises: OSError."""
+        await self._refuse()
+        await self._inner.append(name, data)
+
+    async def remove(self, name: str) -> None:
+        """Remove the file if it is there. Raises: OSError."""
+        await self._refuse()
+        await self._inner.remove(name)
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._inner.close()
+
+
+class _StrikingLog:
+    def __init__(self, inner: EventLog, machine: Machine) -> None:
+        self._inner, self._machine = inner, machine
+
+    def write(self, ev: str, **fields: Any) -> None:
+        """Append one line; then it may be over."""
+        self._inner.write(ev, **fields)
+        self._machine.reached(ev)
+
+    def close(self) -> None:
+        """Close the file."""
+        if (close := getattr(self._inner, "close", None)) is not None:
+            close()
