@@ -103,7 +103,7 @@ class ApiServer:
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
-        self._requests: dict[tuple[str, str, int], int] = {}
+        self._requests: dict[tuple[str, str, str, int], int] = {}
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
@@ -325,7 +325,7 @@ class ApiServer:
 
     def _finish(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
-        place = (request.verb, request.resource, response.code)
+        place = (request.verb, request.resource, request.subresource, response.code)
         self._requests[place] = self._requests.get(place, 0) + 1
         if self._lines is not None and (request.verb in MUTATING or response.code >= 400):
             self._lines.response(identity, request, span, response)
@@ -388,8 +388,9 @@ class ApiServer:
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by Prometheus name."""
         found: dict[str, float] = {}
-        for (verb, resource, code), count in sorted(self._requests.items()):
-            found[f'apiserver_request_total{{verb="{verb}",resource="{resource}",code="{code}"}}'] = count
+        for (verb, resource, subresource, code), count in sorted(self._requests.items()):
+            labels = f'verb="{verb}",resource="{resource}",subresource="{subresource}",code="{code}"'
+            found[f"apiserver_request_total{{{labels}}}"] = count
         for resource, watching in self.hub.counts().items():
             found[f'apiserver_registered_watchers{{resource="{resource}"}}'] = watching
         for resource, held in self.store.counts().items():

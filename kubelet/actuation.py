@@ -7,16 +7,18 @@ Source: kep-1287-in-place-resize 7 and 13; upstream `doPodResizeAction`. Request
 
 What the emulated runtime says when asked comes from annotations of the pod, which may change while it runs:
 
-    keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none)
+    keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none), unless the
+                                            curves of `usage` tell it
     keplab.dev/resize-fails: 1              so many calls fail before one succeeds
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from kubelet import usage
 from kubelet.allocation import PodResources
 from kubelet.view import KubeletPod
 from services.api.kinds.pod import Container, ResourceRequirements
@@ -42,7 +44,8 @@ class Actuation:
     """How far the newest admitted resize of a pod has come.
 
     `stage`: idle, saving (the allocation is not durable yet), calling, failed (waits for the next sync), settling
-    (the last record is not durable, or containers are being restarted). `due_s`: when something happens by itself.
+    (the last record is not durable, or containers are being restarted). `started_s`: when the present attempt began.
+    `due_s`: when something happens by itself.
     """
 
     __slots__ = ("calls", "due_s", "generation", "made", "refused", "restarting", "seq", "stage", "started_s")
@@ -170,21 +173,27 @@ def memory_used(pod: KubeletPod, container: str) -> int:
         return 0
 
 
+def memory_in_use(pod: KubeletPod, container: str, age_s: float) -> int:
+    """Return the bytes a container that runs for so long uses: by its curves, or else by the annotation."""
+    return usage.used(pod, container, age_s).get("memory", memory_used(pod, container))
+
+
 def failing_calls(pod: KubeletPod) -> int:
     """Return how many calls to the runtime are to fail."""
     text = pod.metadata.annotations.get(FAILS_ANNOTATION, "")
     return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
-def memory_error(pod: KubeletPod, actual: PodResources, allocated: PodResources, running: Iterable[str]) -> str:
-    """Return why memory limits cannot be lowered now: more is in use. "" when they can be."""
-    names = list(running)
+def memory_error(actual: PodResources, allocated: PodResources, used: Mapping[str, int]) -> str:
+    """Return why memory limits cannot be lowered now: more is in use. "" when they can be.
+
+    `used`: bytes, by containers that run and are not to be restarted.
+    """
     problems: list[str] = []
-    used = {name: memory_used(pod, name) for name in names}
     old, new = _pod_limit(actual), _pod_limit(allocated)
     if new is not None and (old is None or new < old) and sum(used.values()) > new:
         problems.append(f"attempting to set pod memory limit ({new}) below current usage ({sum(used.values())})")
-    for name in names:
+    for name in used:
         before, after = _memory_limit(actual, name), _memory_limit(allocated, name)
         if after is not None and (before is None or after < before) and used[name] > after:
             problems.append(

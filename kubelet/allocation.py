@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubelet import swap
 from kubelet.admission import Ledger, NodeFacts, RoomNeeded, out_of, predicates
 from kubelet.view import KubeletPod, WorkerKey, is_static
 from services.api.kinds.pod import Container, ResourceRequirements
@@ -119,6 +120,8 @@ class NodeRules(msgspec.Struct, frozen=True):
 
     has_static_cpus: bool = False
     has_static_memory: bool = False
+    has_swap: bool = False
+    """Whether containers may use swap within limits (LimitedSwap)."""
     evicts: bool = True
     """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
 
@@ -138,6 +141,8 @@ def judge(
     """
     if is_static(desired):
         return Infeasible("In-place resize of static-pods is not supported", "static_pod")
+    if rules.has_swap and swap.forbids(desired, overlaid(desired, allocated)):
+        return Infeasible(swap.REFUSED, "swap_limitation")
     if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
         wished = resources_of(desired)
         if rules.has_static_cpus and _changes("cpu", wished, allocated):

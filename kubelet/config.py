@@ -44,6 +44,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
+    `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
     name: str
@@ -56,6 +57,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     eviction: Eviction = Eviction()
     static_pods: tuple[dict[str, Any], ...] = ()
     start_faults: str = ""
+    swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> NodeDefinition:

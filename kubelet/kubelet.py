@@ -32,6 +32,7 @@ from kubelet.static_pods import is_mirror
 from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import WRITE_STATUSES, StatusDesk
 from kubelet.status_manager import StatusManager
+from kubelet.swap import LIMITED
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_key
 from kubelet.worker_actions import (
     Action,
@@ -85,6 +86,7 @@ class Kubelet:
         rules = NodeRules(
             has_static_cpus=definition.has_static_cpus,
             has_static_memory=definition.memory_policy == "Static",
+            has_swap=definition.swap_behavior == LIMITED,
             evicts=settings.evicts_for_resizes,
         )
         self.resizing = Resizing(self.ledger, rules, self.out)
@@ -540,8 +542,8 @@ class Kubelet:
                     self.out.tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
                     self.out.span_stage(key, stage)
-                case Resized(took_s=took_s):
-                    if self.resizing.completed(key, took_s):
+                case Resized():
+                    if self.resizing.attempted(key, action):
                         self._retry_resizes("pod_resized", now)
                 case StartFailed(reason=reason, message=message):
                     self._start_failed(worker, Rejection(reason, message), now)

@@ -96,12 +96,14 @@ class ResizablePod(PodStatus):
         running = [c for c in self.containers if c.is_running and c.kind != EPHEMERAL]
         specs = {c.name: c for c in (*self.pod.spec.init_containers, *self.pod.spec.containers)}
         restarting = [c for c in running if actuation.must_restart(specs[c.name], self.actual, self.allocated)]
-        called = [c.name for c in running if c not in restarting and c.name in self.allocated.containers]
-        error = actuation.memory_error(self.pod, self.actual, self.allocated, called)
+        called = [c for c in running if c not in restarting and c.name in self.allocated.containers]
+        used = {c.name: actuation.memory_in_use(self.pod, c.name, now - c.started_s) for c in called}
+        under_way.started_s = now
+        error = actuation.memory_error(self.actual, self.allocated, used)
         if error:
             self._resize_failed(error, now)
             return
-        under_way.calls = actuation.plan(self.actual, self.allocated, called)
+        under_way.calls = actuation.plan(self.actual, self.allocated, used)
         under_way.stage = "calling"
         for container in restarting:
             if container.name not in under_way.restarting:
@@ -142,6 +144,7 @@ class ResizablePod(PodStatus):
         if self.set_resize_condition(now, RESIZE_IN_PROGRESS, "Error", error, generation):
             text = actuation.size_text(self.pod, self.allocated, generation, error)
             self._tell("ResizeError", f"Pod resize error: {text}", "Warning")
+        self._out.append(Resized(now - self.actuation.started_s, succeeded=False))
         self.actuation.fail(now)
 
     def _settle_resize(self, now: float) -> None:

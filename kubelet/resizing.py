@@ -9,6 +9,7 @@ Source: kep-1287-in-place-resize 4 to 6, 11, 12; upstream `pkg/kubelet/allocatio
 from __future__ import annotations
 
 from kubelet.actuation import size_text
+from kubelet.actuation_metrics import actuated
 from kubelet.admission import Ledger, NodeFacts
 from kubelet.allocation import (
     Deferred,
@@ -28,6 +29,7 @@ from kubelet.pod_worker import PodWorker
 from kubelet.resize_metrics import DeferredTimes
 from kubelet.resize_queue import RETRY_S, UNREADY_RETRY_S, Rank, ResizeQueue
 from kubelet.view import KubeletPod, WorkerKey
+from kubelet.worker_actions import Resized
 from services.api.podresources import Amounts, amounts, qos_class
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
@@ -137,11 +139,10 @@ class Resizing:
             text = size_text(pod, resources_of(pod), generation, found.message)
             self._out.tell(pod, f"Resize{reason}", f"Pod resize {reason}: {text}", "Warning")
 
-    def completed(self, key: WorkerKey, took_s: float) -> bool:
-        """The runtime has a new size; return whether others may have found room."""
-        self._out.add("kubelet_pod_resize_duration_seconds_sum", took_s)
-        self._out.count("kubelet_pod_resize_duration_seconds_count")
-        return self._shrinking.pop(key, 0) is None
+    def attempted(self, key: WorkerKey, attempt: Resized) -> bool:
+        """The runtime has a new size, or not; return whether others may have found room."""
+        actuated(self._out, attempt.took_s, succeeded=attempt.succeeded)
+        return attempt.succeeded and self._shrinking.pop(key, 0) is None
 
     def forget(self, key: WorkerKey, now: float) -> None:
         """The pod is over."""

@@ -53,9 +53,10 @@ class StartFailed(msgspec.Struct, frozen=True):
 
 
 class Resized(msgspec.Struct, frozen=True):
-    """The runtime has what was allocated; it took so long. Others may have found room meanwhile."""
+    """An attempt to carry a resize out took so long. When it succeeded others may have found room."""
 
     took_s: float
+    succeeded: bool = True
 
 
 Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed

@@ -2,8 +2,20 @@
 
 import pytest
 
-from kubelet.actuation import POD, Call, applied, memory_error, memory_used, must_restart, plan, size_text
+from kubelet.actuation import (
+    POD,
+    Call,
+    applied,
+    memory_error,
+    memory_in_use,
+    memory_used,
+    must_restart,
+    plan,
+    size_text,
+)
+from kubelet.actuation_metrics import actuated
 from kubelet.allocation import PodResources, is_same, resources_of
+from kubelet.outbox import Outbox
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
 
 
@@ -84,10 +96,8 @@ def test_kep_1287_19_a_container_without_a_limit_feels_its_pods():
     assert not must_restart(container, size(before, a={"memory": "256Mi"}), size(after, a={"memory": "256Mi"}))
 
 
-def test_kep_1287_13_a_limit_below_what_is_in_use_says_so_for_pod_and_container(a_pod):
-    pod = a_pod(metadata={"annotations": {"keplab.dev/memory": "400Mi"}})
-
-    error = memory_error(pod, size(main={"memory": "512Mi"}), size(main={"memory": "256Mi"}), ["main"])
+def test_kep_1287_13_a_limit_below_what_is_in_use_says_so_for_pod_and_container():
+    error = memory_error(size(main={"memory": "512Mi"}), size(main={"memory": "256Mi"}), {"main": 400 << 20})
 
     assert error == (
         "cannot decrease memory limits: [attempting to set pod memory limit (268435456) below current usage "
@@ -95,17 +105,17 @@ def test_kep_1287_13_a_limit_below_what_is_in_use_says_so_for_pod_and_container(
     )
 
 
-def test_one_problem_alone_stands_without_brackets_and_growth_is_no_problem(a_pod):
-    pod = a_pod(metadata={"annotations": {"keplab.dev/memory.a": "400Mi"}})
+def test_one_problem_alone_stands_without_brackets_and_growth_is_no_problem():
+    used = {"a": 400 << 20, "b": 0}
     before = size(a={"memory": "512Mi"}, b={"memory": "512Mi"})
 
-    alone = memory_error(pod, before, size(a={"memory": "256Mi"}, b={"memory": "512Mi"}), ["a", "b"])
+    alone = memory_error(before, size(a={"memory": "256Mi"}, b={"memory": "512Mi"}), used)
 
     assert alone == (
         'cannot decrease memory limits: attempting to set container "a" memory limit (268435456) '
         "below current usage (419430400)"
     )
-    assert memory_error(pod, before, size(a={"memory": "1Gi"}, b={"memory": "512Mi"}), ["a", "b"]) == ""
+    assert memory_error(before, size(a={"memory": "1Gi"}, b={"memory": "512Mi"}), used) == ""
 
 
 def test_memory_in_use_is_what_the_annotations_say_and_nothing_when_they_cannot_be_read(a_pod):
@@ -113,6 +123,29 @@ def test_memory_in_use_is_what_the_annotations_say_and_nothing_when_they_cannot_
     pod = a_pod(metadata={"annotations": said})
 
     assert [memory_used(pod, name) for name in ("a", "b", "c")] == [2 << 20, 0, 1 << 20]
+
+
+def test_memory_in_use_follows_the_curves_where_they_tell_it(a_pod):
+    said = {"keplab.dev/memory": "1Mi", "keplab.dev/usage.a": "memory 2Mi; memory 4Mi by 10s"}
+    pod = a_pod(metadata={"annotations": said})
+
+    assert [memory_in_use(pod, "a", age_s) for age_s in (0.0, 5.0, 60.0)] == [2 << 20, 3 << 20, 4 << 20]
+    assert memory_in_use(pod, "b", 5.0) == 1 << 20
+
+
+def test_attempts_are_counted_in_milliseconds_by_success():
+    out = Outbox()
+
+    actuated(out, 0.15, succeeded=False)
+    actuated(out, 0.7, succeeded=True)
+    actuated(out, 700.0, succeeded=True)
+
+    name = "kubelet_pod_resize_duration_milliseconds"
+    told = out.counters
+    assert told[f'{name}_count{{success="false"}}'] == 1
+    assert told[f'{name}_sum{{success="true"}}'] == 700_700
+    assert f'{name}_bucket{{success="true",le="500"}}' not in told
+    assert [told[f'{name}_bucket{{success="true",le="{le}"}}'] for le in (1000, 600000, "+Inf")] == [1, 1, 2]
 
 
 def test_what_events_carry_is_json_of_containers_generation_and_error(a_pod):

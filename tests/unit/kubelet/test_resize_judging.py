@@ -85,6 +85,42 @@ def test_static_cpus_do_not_concern_a_burstable_pod(a_pod):
     assert isinstance(outcome, Fits)
 
 
+SWAPPING = NodeRules(has_swap=True)
+RESTARTS = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+
+
+def sized(a_pod, requests, limits=None, policy=(), **spec):
+    container = {"name": "c", "resources": {"requests": requests, "limits": limits or {}}, "resizePolicy": list(policy)}
+    return a_pod(spec={"containers": [container], **spec})
+
+
+@pytest.mark.parametrize(("wish", "limits", "policy", "spec", "is_refused"), [
+    ({"memory": "2Gi"}, None, (), {}, True),
+    ({"cpu": "2", "memory": "1Gi"}, None, (), {}, False),
+    ({"memory": "2Gi"}, None, RESTARTS, {}, False),
+    ({"memory": "2Gi"}, {"memory": "2Gi"}, (), {}, True),
+    ({"memory": "2Gi"}, None, (), {"priority": 2_000_000_000}, False),
+], ids=["memory", "cpu only", "restarts anyway", "all promised after, not before", "critical"])  # fmt: skip
+def test_kep_1287_section_5_swap_forbids_another_memory_request_without_a_restart(
+    a_pod, wish, limits, policy, spec, is_refused
+):
+    before = sized(a_pod, {"memory": "1Gi"}, limits, policy, **spec)
+    desired = sized(a_pod, wish, limits, policy, **spec)
+
+    with_swap = judged(desired, before, ledger(cpu="8"), SWAPPING)
+    without = judged(desired, before, ledger(cpu="8"))
+
+    refusal = Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
+    assert (with_swap == refusal) == is_refused
+    assert isinstance(without, Fits)
+
+
+def test_a_guaranteed_pod_has_no_swap_and_may_be_resized(guaranteed):
+    outcome = judged(guaranteed("g", "2"), guaranteed("g", "1"), ledger(cpu="8"), SWAPPING)
+
+    assert isinstance(outcome, Fits)
+
+
 def test_a_static_pod_is_never_resized(a_pod):
     mirror = {"annotations": {"kubernetes.io/config.source": "file"}}
 

@@ -107,7 +107,9 @@ def test_only_a_resize_that_gave_something_back_may_have_made_room(desk, a_pod):
     for worker in (grown, shrunk):
         desk.allocate(worker)
 
-    assert [desk.resizing.completed(worker.key, 1.0) for worker in (grown, shrunk)] == [False, True]
+    failed = desk.resizing.attempted(shrunk.key, Resized(1.0, succeeded=False))
+    assert not failed
+    assert [desk.resizing.attempted(worker.key, Resized(1.0)) for worker in (grown, shrunk)] == [False, True]
 
 
 def test_what_is_wished_is_counted_item_by_item(desk, a_pod):
