@@ -30,6 +30,17 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("status_stale_min", "Pods' status tells what is not so, minutes", "{:.2f}"),
 )
 """`(key, label, format)` in the order tables show them."""
+OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
+    ("victims", "Victims of preemption", "{:.0f}"),
+    ("evicted_cpu", "CPU that victims had", "{:.2f}"),
+    ("evicted_memory_gib", "Memory that victims had, GiB", "{:.2f}"),
+    ("resizes_asked", "Resizes asked for", "{:.0f}"),
+    ("resizes_met", "Resizes that came true", "{:.0f}"),
+    ("time_to_resized_p50_s", "Time to resized, p50", "{:.2f} s"),
+    ("time_to_resized_p99_s", "Time to resized, p99", "{:.2f} s"),
+    ("resize_attempts", "Attempts to make room for resizes", "{:.0f}"),
+)
+"""The same, for runs in which there is any of it."""
 
 _COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
 _WIDTH, _HEIGHT, _PAD = 560, 220, 42
@@ -49,7 +60,9 @@ def median(values: list[float | None]) -> float | None:
 def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Return the comparison table: label, then the median over seeds for each arm."""
     table = []
-    for key, label, form in MEASURES:
+    runs_of_all = [run for _, runs in comparison.arms for run in runs]
+    told = [measure for measure in OF_PREEMPTION if any(run.measures[measure[0]] for run in runs_of_all)]
+    for key, label, form in (*MEASURES, *told):
         table.append((label, [shown(form, median([r.measures[key] for r in runs])) for _, runs in comparison.arms]))
     return table
 

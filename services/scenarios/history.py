@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
+from services.scenarios.quantile import quantile
+from services.scenarios.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.verdicts import Told, Verdicts
 from services.telemetry.eventlog import Line
 
@@ -64,6 +66,7 @@ class History:
     def __init__(self) -> None:
         self.pods: dict[str, PodStory] = {}
         self.samples: list[Sample] = []
+        self.resizes = Resizes()
         self._roles: dict[str, int] = {}
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
@@ -79,6 +82,7 @@ class History:
             story.gone_s = now_s
             return
         self._advance(story, change.new, now_s)
+        self.resizes.observe(change, now_s)
 
     def _role(self, pod: Pod) -> str:
         owner = pod.metadata.controller
@@ -123,14 +127,6 @@ class History:
         return made
 
 
-def quantile(values: list[float], q: float) -> float | None:
-    """Return the nearest-rank quantile, or None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
-
-
 class Writes:
     """When the store committed what, heartbeats (Lease) left out; seconds of the log's own clock."""
 
@@ -150,7 +146,7 @@ class Writes:
 
 
 def measures(
-    history: History, writes: Writes, verdicts: Verdicts, started_s: float, duration_s: float
+    history: History, writes: Writes, verdicts: Verdicts, preemptions: Preemptions, started_s: float, duration_s: float
 ) -> dict[str, float | None]:
     """Return the figures of a run by name; times in seconds.
 
@@ -158,7 +154,8 @@ def measures(
     the scene. A story without such pods is measured over all pods. `started_s` is when the run began on
     the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
     and `status_stale_min` are minutes of all pods together, until each is bound (`verdicts`).
-    `api_writes_per_running_pod` is None when none of the pods runs at the end.
+    `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims is
+    about all pods.
     """
     owned = [p for p in history.pods.values() if p.is_owned]
     pods = owned or list(history.pods.values())
@@ -188,4 +185,8 @@ def measures(
         "status_patches": float(sum(verdicts.patches_by_uid.get(p.uid, 0) for p in pods)),
         "status_missing_min": sum(missing for missing, _ in untold) / 60.0,
         "status_stale_min": sum(stale for _, stale in untold) / 60.0,
+        **resize_measures(history.resizes, preemptions),
     }
+
+
+__all__ = ["History", "PodStory", "Sample", "Writes", "measures", "quantile"]

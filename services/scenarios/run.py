@@ -19,6 +19,7 @@ from services.scenarios.history import PodStory, Sample, Writes, measures
 from services.scenarios.invariants import Auditor, Violation
 from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.process_mesh import ProcessMesh
+from services.scenarios.resizes import Preemptions
 from services.scenarios.script import ScriptError, Story, parse_story
 from services.scenarios.simulated import Traffic
 from services.scenarios.simulated_mesh import SimMesh
@@ -169,12 +170,12 @@ def simulate(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
-    auditor, writes, verdicts = Auditor(plan.switches), Writes(), Verdicts()
+    auditor, writes, verdicts, preemptions = Auditor(plan.switches), Writes(), Verdicts(), Preemptions()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        take = _all(auditor, writes, verdicts)
+        take = _all(auditor, writes, verdicts, preemptions)
         mesh = SimMesh(plan, on_line=take, witness=auditor, traffic=traffic)
         if on_line is not None:
             mesh.on_line(on_line)
@@ -194,6 +195,7 @@ def simulate(
         auditor,
         writes,
         verdicts,
+        preemptions,
         mode="simulated",
         digest=mesh.events.digest,
         wall_s=time.perf_counter() - started,
@@ -217,12 +219,13 @@ def run_as_processes(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what stories are about
-    auditor, writes, verdicts = Auditor(plan.switches, is_volatile=engine == "memory"), Writes(), Verdicts()
+    auditor = Auditor(plan.switches, is_volatile=engine == "memory")
+    writes, verdicts, preemptions = Writes(), Verdicts(), Preemptions()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 
     async def told() -> Tale:
-        take = _all(auditor, writes, verdicts)
+        take = _all(auditor, writes, verdicts, preemptions)
         mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=take)
         meshes.append(mesh)
         return await tell(story, mesh, progress=progress)
@@ -235,6 +238,7 @@ def run_as_processes(
         auditor,
         writes,
         verdicts,
+        preemptions,
         mode="processes",
         digest="",
         wall_s=time.perf_counter() - started,
@@ -249,11 +253,11 @@ def _not_judged(story: Story, auditor: Auditor) -> dict[str, str]:
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 
 
-def _all(auditor: Auditor, writes: Writes, verdicts: Verdicts) -> Callable[[Line], None]:
+def _all(auditor: Auditor, *others: Writes | Verdicts | Preemptions) -> Callable[[Line], None]:
     def take(line: Line) -> None:
         auditor.take(line)
-        writes.take(line)
-        verdicts.take(line)
+        for other in others:
+            other.take(line)
 
     return take
 
@@ -272,6 +276,7 @@ def _result(
     auditor: Auditor,
     writes: Writes,
     verdicts: Verdicts,
+    preemptions: Preemptions,
     *,
     mode: str,
     digest: str,
@@ -293,7 +298,7 @@ def _result(
         is_mistake=tale.is_mistake,
         virtual_s=tale.ended_s,
         wall_s=wall_s,
-        measures=measures(tale.history, writes, verdicts, tale.started_s, tale.ended_s),
+        measures=measures(tale.history, writes, verdicts, preemptions, tale.started_s, tale.ended_s),
         pods=list(tale.history.pods.values()),
         samples=tale.history.samples,
         spans=spans,
