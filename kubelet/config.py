@@ -18,6 +18,7 @@ from kubelet.stages.stage import Stage
 from kubelet.start_faults import parse_faults
 from kubelet.static_pods import ManifestError, read_manifest
 from kubelet.usage import NODE_RESOURCES, parse_curves
+from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
 from services.api.unbinding import nodes_may
@@ -43,6 +44,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
+    `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
+    `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
@@ -57,6 +60,9 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     eviction: Eviction = Eviction()
     static_pods: tuple[dict[str, Any], ...] = ()
     start_faults: str = ""
+    images: dict[str, str] = {}
+    serialize_image_pulls: bool = True
+    max_parallel_image_pulls: int = 0
     swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
 
     @classmethod
@@ -74,11 +80,26 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
             raise ValueError(f"node {name}: {error}") from None
         return definition
 
+    def present_images(self) -> dict[str, int]:
+        """Return the sizes, in bytes, of the images that are there from the beginning. Raises: ValueError."""
+        return {name: amount("memory", size) for name, size in self.images.items()}
+
+    @property
+    def pullers(self) -> int:
+        """How many images are pulled at once; 0: any number."""
+        return 1 if self.serialize_image_pulls else self.max_parallel_image_pulls
+
     def check(self) -> None:
         """Raise ValueError when the definition cannot be a node."""
         self.check_machine()
         parse_curves(self.usage, NODE_RESOURCES)
         parse_faults(self.start_faults)
+        self.present_images()
+        if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
+            raise ValueError(
+                f"maxParallelImagePulls: {self.max_parallel_image_pulls} with serializeImagePulls "
+                f"{str(self.serialize_image_pulls).lower()}; want 0 or more, and above 1 only where pulls are parallel"
+            )
         for index, document in enumerate(self.static_pods):
             try:
                 read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)

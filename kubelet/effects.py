@@ -100,6 +100,12 @@ class ReportNode(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...]
 
 
+class ReportImages(msgspec.Struct, frozen=True):
+    """Write the Node's status: these images are on it, with their sizes in bytes."""
+
+    images: tuple[tuple[str, int], ...]
+
+
 class TellNode(msgspec.Struct, frozen=True):
     """Record an Event about the Node."""
 
@@ -144,5 +150,5 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | TellNode | CreateMirror | DeleteMirror
+    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror
 )  # fmt: skip

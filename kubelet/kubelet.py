@@ -14,11 +14,12 @@ from kubelet.admission import Admitted, Ledger, NodeFacts
 from kubelet.admission_desk import AdmissionDesk
 from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
 from kubelet.config import NodeDefinition, Settings
-from kubelet.effects import ReadNode, Save, SetTimer
+from kubelet.effects import ReadNode, ReportImages, Save, SetTimer
 from kubelet.eviction import Victim
 from kubelet.fake_cri import PodRecord, encode_record
+from kubelet.images import NodeImages
 from kubelet.latency import LatencyModel
-from kubelet.node_status import node_labels
+from kubelet.node_status import STATUS_PERIOD_S, node_labels
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
@@ -100,6 +101,8 @@ class Kubelet:
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
+        self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
+        self.images.on_change = self._images_changed
         self.faults = StartFaults(parse_faults(definition.start_faults), 0.0)
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
@@ -112,6 +115,7 @@ class Kubelet:
         self._admitted_s: dict[WorkerKey, float] = {}
         self._names: dict[Key, int] = {}
         self._last_ip = 0
+        self._images_told_s = float("-inf")
         self._is_resizing = False
 
     # --- pods as the API shows them (kubelet 3.1) ---
@@ -330,6 +334,7 @@ class Kubelet:
             times=self._times,
             now=now,
             node_faults=self.faults,
+            images=self.images,
         )
 
     def faults_changed(self, faults: Iterable[StartFault], now: float) -> None:
@@ -338,6 +343,12 @@ class Kubelet:
         for worker in list(self.workers.values()):
             if worker.state == "starting":
                 self._act(worker, worker.faults_changed(self.faults, now), now)
+
+    def _images_changed(self, now: float) -> None:
+        """Tell of the images that are new, those of some seconds together."""
+        if now >= self._images_told_s:
+            self._images_told_s = now + STATUS_PERIOD_S
+            self.out.effects.append(SetTimer(self._images_told_s, "images", _NODE_KEY))
 
     def new_ip(self, pod: KubeletPod) -> str:
         """Return an address for a pod of this node; the node's own when the pod shares its network."""
@@ -456,6 +467,8 @@ class Kubelet:
                     self.staging.due(key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
+            case "images":
+                self.out.effects.append(ReportImages(self.images.reported()))
             case "mirrors":
                 self.statics.mirrors.due(now)
             case "delete":

@@ -25,6 +25,7 @@ from kubelet.effects import (
     PlayStage,
     ReadNode,
     ReadPod,
+    ReportImages,
     ReportNode,
     Save,
     SetTimer,
@@ -381,6 +382,9 @@ class Agent:
                 self.host.spawn(self.calls.read_node(effect))
             case ReportNode(conditions=conditions):
                 self.report.pressures = conditions
+                self.heartbeats.report_soon()
+            case ReportImages(images=images):
+                self.report.images = images
                 self.heartbeats.report_soon()
             case TellNode():
                 self._events().event(

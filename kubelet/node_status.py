@@ -6,12 +6,15 @@ Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
 from __future__ import annotations
 
 from kubelet.config import NodeDefinition
+from kubelet.images import NodeImages
 from services.api.meta import Document
 from services.api.release import KUBERNETES
 from services.api.times import format_micro_time, format_time
 
 RUNTIME_VERSION = "keplab://0.1.0"
 LEASE_NAMESPACE = "kube-node-lease"
+STATUS_PERIOD_S = 10.0
+"""What has changed of a node is told together once in this time (kubelet 1)."""
 REPORT_PERIOD_S = 300.0
 """An unchanged status is written this often (kubelet 1)."""
 
@@ -70,6 +73,8 @@ class NodeReport:
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False
         self.pressures: tuple[str, ...] = ()
+        present = NodeImages(definition.present_images())
+        self.images: tuple[tuple[str, int], ...] = present.reported()
 
     def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
         now = format_time(wall_s)
@@ -122,6 +127,8 @@ class NodeReport:
                 "kubeletSession": self.session,
             },
         }
+        if self.images:
+            made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
         if self.port > 0:
             made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
         return made

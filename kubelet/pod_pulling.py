@@ -1,13 +1,14 @@
 """A pod whose images have to be fetched, or cannot be: its part of the worker. A pure machine.
 
-Unless a container's script says otherwise its image is on the node. A pull that fails is tried again when the pod is
-synced and its back-off is over: after 10 s, then 20 s more, up to 5 min. Source: kubelet 1, 3.3; upstream
-`pkg/kubelet/images` (events, reasons). Left out: images shared by pods of a node, pulls one after the other.
+Unless a container's script says otherwise its image is on the node, and what one pod has pulled is there for all
+(`images`). A pull that fails is tried again when the pod is synced and its back-off is over: after 10 s, then 20 s
+more, up to 5 min. Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons).
 """
 
 from __future__ import annotations
 
 from kubelet.fake_cri import Container
+from kubelet.images import NodeImages
 from kubelet.pod_probing import ProbedPod
 from kubelet.view import KubeletContainer
 
@@ -18,16 +19,19 @@ PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
 class PullingPod(ProbedPod):
     """The images of one pod's machine."""
 
-    __slots__ = ()
+    __slots__ = ("_images",)
+
+    _images: NodeImages
 
     def _image_step(self, container: Container, t: float) -> bool:
         """Look for the image, end a pull, or sync one that waits. Return whether the container must wait for it."""
         image, script, pull = container.image, container.script, container.pull
-        if not script.must_pull or pull.is_done:
+        policy = self._spec_of(container).image_pull_policy if script.must_pull else ""
+        if not script.must_pull or pull.is_done or (policy != "Always" and image in self._images.present):
             self._tell("Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod')
             self._has_image(container, t)
             return False
-        if self._spec_of(container).image_pull_policy == "Never":
+        if policy == "Never":
             text = f'Container image "{image}" is not present with pull policy of Never'
             self._tell("ErrImageNeverPull", text, "Warning")
             self._without_image(container, t, "ErrImageNeverPull", text)
@@ -42,7 +46,11 @@ class PullingPod(ProbedPod):
         self._tell("Pulling", f'Pulling image "{image}"')
         if pull.first_s is None:
             pull.first_s = t
-        container.state, container.due_s = "pulling", t + script.pull_s
+        begin_s, end_s = self._images.pull(image, t, script.pull_s)
+        pull.took_s, pull.waited_s = end_s - begin_s, end_s - t
+        if end_s - pull.first_s >= script.pull_fails_s:
+            self._images.expect(image, end_s)
+        container.state, container.due_s = "pulling", end_s
         return False
 
     def _pulled(self, container: Container, t: float) -> bool:
@@ -55,8 +63,10 @@ class PullingPod(ProbedPod):
             self._without_image(container, t, "ErrImagePull", _error(image))
             return True
         pull.is_done = True
-        took = f"{script.pull_s:g}s"
-        self._tell("Pulled", f'Successfully pulled image "{image}" in {took} ({took} including waiting)')
+        self._images.add(image, pull.took_s, t)
+        times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
+        size = self._images.present[image]
+        self._tell("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.')
         self._has_image(container, t)
         return False
 

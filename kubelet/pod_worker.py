@@ -21,6 +21,7 @@ from kubelet.fake_cri import (
     Ended,
     PodRecord,
 )
+from kubelet.images import NodeImages
 from kubelet.latency import PodLatency
 from kubelet.pod_starting import NO_FAULTS, StartingPod
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
@@ -74,6 +75,7 @@ class PodWorker(StartingPod):
         times: WallTimes,
         now: float,
         node_faults: StartFaults = NO_FAULTS,
+        images: NodeImages | None = None,
     ) -> None:
         super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, latency=latency, times=times, now=now)
         self.node = node
@@ -90,6 +92,7 @@ class PodWorker(StartingPod):
             self._add(spec, MAIN)
         for spec in pod.spec.ephemeral_containers:
             self._add(spec, EPHEMERAL)
+        self._images = NodeImages() if images is None else images
         self._begin_start(now, node_faults)
         self.refresh(now)
 
@@ -485,6 +488,7 @@ class PodWorker(StartingPod):
             container.restarts, container.created_total = found.restarts, found.restarts + 1
             if container.script.must_pull:
                 container.pull.is_done = True
+                self._images.add(container.image, container.script.pull_s, now)
             status = reported.get(container.name)
             if status is not None and (gone := status.last_state.terminated):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")

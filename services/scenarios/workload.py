@@ -281,6 +281,8 @@ _NODE_OPTIONS = frozenset(
         "full-pcpus",
         "cpu-policy",
         "faults",
+        "images",
+        "pulls",
     )
 )
 
@@ -320,6 +322,18 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
         if option in options:
             made[field] = int(options[option])
+    if "images" in options:
+        made["images"] = {}
+        for each in options["images"].split(","):
+            name, sign, size = each.rpartition("=")
+            if not sign:
+                raise ValueError(f"images={each}: want NAME=SIZE, for example shop:2=500Mi")
+            made["images"][name] = size
+    if (pulls := options.get("pulls", "serial")) != "serial":
+        if pulls != "parallel" and not pulls.isdigit():
+            raise ValueError(f"pulls={pulls}: want serial, parallel or a number of pulls at once")
+        made["serializeImagePulls"] = False
+        made["maxParallelImagePulls"] = int(pulls) if pulls.isdigit() else 0
     if "faults" in options:
         made["startFaults"] = options["faults"]
     if "full-pcpus" in options:

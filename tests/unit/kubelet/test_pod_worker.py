@@ -16,14 +16,14 @@ from kubelet.worker_actions import Finished, LogStart, LogStop, Persist, Poke, T
 class Life:
     """Drives one worker: what it wants durable is durable at once; keeps what it asked for, with times."""
 
-    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0):
+    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None):
         self.now = now
         self.log = []
         self.record = None
         self.worker = PodWorker(
             pod, worker_key(pod), node="n1", host_ip="1.1.1.1", pod_ip="10.0.0.1", allocation=NO_ALLOCATION,
             latency=LatencyModel.parse(latency, 1).for_pod("n1", pod.metadata.uid),
-            policy=policy or Policy(), times=WallTimes(1e9), now=now,
+            policy=policy or Policy(), times=WallTimes(1e9), now=now, images=images,
         )  # fmt: skip
         self.true_at = {}
         self.take(self.worker.adopt(adopt, now) if adopt else self.worker.begin(now))

@@ -20,7 +20,7 @@ def test_an_image_that_is_not_on_the_node_is_pulled_first(a_pod):
 
     assert told(life) == [(0, "Pulling"), (7, "Pulled"), (7, "Created"), (7, "Started")]
     assert [a.message for _, a in life.log if isinstance(a, Told)][:2] == [
-        'Pulling image "img"', 'Successfully pulled image "img" in 7s (7s including waiting)',
+        'Pulling image "img"', 'Successfully pulled image "img" in 7s (7s including waiting). Image size: 340000000 bytes.',
     ]  # fmt: skip
 
 
