@@ -15,6 +15,8 @@ from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.config import Settings
 from kubelet.deferring import Deferring
+from kubelet.device_desk import Again, DeviceDesk, Granted, Nobody, Refused
+from kubelet.device_words import Answer
 from kubelet.effects import ReadNode, SetTimer
 from kubelet.giving_back import GivingBack, Verdict
 from kubelet.outbox import Outbox
@@ -28,7 +30,7 @@ from services.api.meta import Document
 
 
 class Parked(msgspec.Struct):
-    """A pod that is not decided yet. `why`: room, node, hold or defer."""
+    """A pod that is not decided yet. `why`: room, node, hold, defer, devices or turn (others' devices)."""
 
     pod: KubeletPod
     why: str
@@ -77,6 +79,8 @@ class AdmissionDesk:
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
+        self.devices: DeviceDesk | None = None
+        """Of nodes that take device plugins."""
 
     def holds(self, key: WorkerKey) -> bool:
         """Whether the pod is here and not decided."""
@@ -91,6 +95,8 @@ class AdmissionDesk:
         self.parked.pop(key, None)
         self.deferring.forget(key)
         self._blocked.pop(key, None)
+        if self.devices is not None:
+            self.devices.forget(key)
 
     # --- a decision (kubelet 5) ---
 
@@ -107,13 +113,20 @@ class AdmissionDesk:
 
         A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
         """
+        if self.devices is not None and self.devices.is_busy:
+            self.parked[key] = Parked(pod, "turn")
+            return
         if (refused := self._pressure.refuses(pod)) is not None:
             self._rejected(pod, key, refused, now)
             return
         if not is_live and asks_for_labels(pod) and not is_static(pod):
             self._await_node(pod, key)
             return
-        match self.outcome(pod):
+        outcome = self.outcome(pod)
+        if self.devices is not None and self.devices.takes(key, outcome):
+            self.parked[key] = Parked(pod, "devices")
+            return
+        match outcome:
             case Admitted() as admitted:
                 self._admitted(pod, key, admitted, now)
             case RoomNeeded(victims=victims):
@@ -174,9 +187,38 @@ class AdmissionDesk:
             del self.parked[key]
             self.decide(parked.pod, key, now)
             return
+        if self.devices is not None and self.devices.is_busy:
+            return
         outcome = self.outcome(parked.pod)
+        if self.devices is not None and self.devices.takes(key, outcome):
+            return
         if isinstance(outcome, Admitted):
             self._admitted(parked.pod, key, outcome, now)
+
+    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
+        """Take a plugin's answer about a pod that waits for it; then it is the next one's turn."""
+        assert self.devices is not None
+        step = self.devices.answered(number, answer)
+        if step is None:
+            return
+        parked = None if isinstance(step, Nobody) else self.parked.get(step.key)
+        match step:
+            case _ if parked is None:
+                pass
+            case Again(key=key) if parked.why == "hold":
+                self._retry(key, now)
+            case Again(key=key):
+                del self.parked[key]
+                self.decide(parked.pod, key, now, is_live=True)
+            case Granted(key=key, admitted=admitted):
+                self._admitted(parked.pod, key, admitted, now)
+            case Refused(key=key, rejection=rejection) if parked.why != "hold":
+                self._rejected(parked.pod, key, rejection, now)
+        for key in [k for k, p in self.parked.items() if p.why == "turn"]:
+            if self.devices.is_busy:
+                return
+            if key in self.parked:
+                self.decide(self.parked.pop(key).pod, key, now)
 
     # --- a rejection ---
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kubelet.device_definition import DevicePlugin, check_plugins
 from kubelet.latency import LatencyModel
 from kubelet.node_machine import Definition, MachineDefinition
 from kubelet.resize_policy_forms import Form, form_of
@@ -46,6 +47,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
+    `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
+    Devices in `numa` and `extended` need no plugin.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
@@ -58,6 +61,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     max_container_restart_period: float = 0.0
     usage: str = ""
     eviction: Eviction = Eviction()
+    device_socket: bool = False
+    device_plugins: tuple[DevicePlugin, ...] = ()
     static_pods: tuple[dict[str, Any], ...] = ()
     start_faults: str = ""
     images: dict[str, str] = {}
@@ -100,6 +105,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 f"maxParallelImagePulls: {self.max_parallel_image_pulls} with serializeImagePulls "
                 f"{str(self.serialize_image_pulls).lower()}; want 0 or more, and above 1 only where pulls are parallel"
             )
+        check_plugins(self.device_plugins)
         for index, document in enumerate(self.static_pods):
             try:
                 read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)
@@ -110,6 +116,11 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, sizes)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
+
+    @property
+    def takes_plugins(self) -> bool:
+        """Whether device plugins may register here."""
+        return self.device_socket or bool(self.device_plugins)
 
 
 def _numa(text: str) -> list[dict[str, int]]:
@@ -146,6 +157,7 @@ class KubeletConfig(CommonConfig):
     static_pods: str = setting(
         "", "directory with manifests of static pods: files for every node, in a folder of a node's name for that node"
     )
+    sockets_dir: str = setting("nodes", "directory of the nodes' sockets: plugins register at DIR/NODE/kubelet.sock")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
@@ -219,6 +231,8 @@ class Settings(msgspec.Struct, frozen=True):
     defer_period_s: float = 5.0
     defer_timeout_s: float = 30.0
     defer_reasons: tuple[str, ...] = ("UnexpectedAdmissionError",)
+    device_defer_timeout_s: float = 0.0
+    tells_device_health: bool = False
     releases_lazily: bool = False
     managers_first: bool = True
     writes_at_once: bool = False
@@ -241,6 +255,8 @@ class Settings(msgspec.Struct, frozen=True):
             defer_period_s=switches.number("defer.period_s"),
             defer_timeout_s=switches.number("defer.timeout_s"),
             defer_reasons=_patterns(switches.choice("defer.reasons")),
+            device_defer_timeout_s=switches.number("device.defer_timeout_s"),
+            tells_device_health=switches.flag("ResourceHealthStatus"),
             releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",

@@ -76,6 +76,11 @@ class DeviceManager:
         held = self._resources.get(resource)
         return held is not None and (held.is_registered or bool(held.taken))
 
+    def is_plugged(self, resource: str) -> bool:
+        """Whether the devices are a plugin's, not declared."""
+        held = self._resources.get(resource)
+        return held is not None and held.is_plugged
+
     def capacity(self) -> dict[str, tuple[int, int]]:
         """Return (all, healthy) of every resource of a plugin; one whose plugin is forgotten has none."""
         return {

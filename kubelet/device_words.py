@@ -126,3 +126,17 @@ class Failed(msgspec.Struct, frozen=True):
 
 Answer = tuple[str, ...] | Given | Failed | None
 """The preferred ids, what Allocate gave, why there is none, or None: PreStartContainer is done."""
+
+
+class CallPlugin(msgspec.Struct, frozen=True):
+    """An effect: make this call over that connection and report with `answered(number, …)`."""
+
+    number: int
+    connection: int
+    call: Call
+
+
+class DevicesChanged(msgspec.Struct, frozen=True):
+    """An effect: the Node shows other devices now; `registered` are the resources a next kubelet has to know of."""
+
+    registered: tuple[str, ...]

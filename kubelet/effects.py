@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kubelet.device_words import CallPlugin, DevicesChanged
 from kubelet.stages.playing import Operation
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
@@ -150,5 +151,5 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror
+    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror | CallPlugin | DevicesChanged
 )  # fmt: skip

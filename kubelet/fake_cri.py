@@ -126,8 +126,8 @@ _PRESENT = Pull()
 class Container:
     """One container of one pod over all its restarts.
 
-    `state`: waiting, image, pulling, stuck, create, recording, running, backoff, exited. `due_s` is when the next
-    thing happens by itself; None: nothing will.
+    `state`: waiting, image, pulling, stuck, devices (plugins prepare them), create, recording, running, backoff,
+    exited. `due_s` is when the next thing happens by itself; None: nothing will.
     Invariant: `started_s` is set while recording and running; `ended` is set while exited and backoff.
     """
 
@@ -173,6 +173,11 @@ class Container:
     def is_running(self) -> bool:
         """Whether its process exists."""
         return self.state == "running"
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it has yet to start, or will once more."""
+        return self.state not in ("running", "exited")
 
     @property
     def is_started(self) -> bool:

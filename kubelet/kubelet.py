@@ -7,13 +7,17 @@ here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from kubelet.admission import Admitted, Ledger, NodeFacts
 from kubelet.admission_desk import AdmissionDesk
 from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
 from kubelet.config import NodeDefinition, Settings
+from kubelet.device_plugins import DevicePlugins
+from kubelet.device_words import Answer
 from kubelet.effects import ReadNode, ReportImages, Save, SetTimer
 from kubelet.eviction import Victim
 from kubelet.fake_cri import PodRecord, encode_record
@@ -37,6 +41,7 @@ from kubelet.swap import LIMITED
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_key
 from kubelet.worker_actions import (
     Action,
+    AskDevices,
     Finished,
     LogStart,
     LogStop,
@@ -104,6 +109,11 @@ class Kubelet:
         self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
         self.images.on_change = self._images_changed
         self.faults = StartFaults(parse_faults(definition.start_faults), 0.0)
+        self.plugins: DevicePlugins | None = None
+        if definition.takes_plugins:
+            tells = settings.tells_device_health
+            self.plugins = DevicePlugins(self.managers, self.ledger, self.out, tells_health=tells)
+            self.admission.devices = self.plugins.desk
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -301,11 +311,15 @@ class Kubelet:
         """Count the pod and run it."""
         self.ledger.add(key, pod, admitted.requests, admitted.allocation)
         self._log_admit(pod, key, admitted.requests, adopted=False)
+        if admitted.allocation.devices:
+            self.out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
         if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
             self.staging.begin(key, pod, now)
             return
         self._admitted_s[key] = now
         worker = self._worker(pod, key, admitted, now)
+        if self.plugins is not None:
+            self.plugins.begun(worker)
         name = pod.metadata.key
         predecessor: WorkerKey | None = None
         if name in self._names:
@@ -393,8 +407,10 @@ class Kubelet:
         # What it was promised counts, whatever its spec says by now (kep-1287 8).
         promised = pod if is_same(resources_of(pod), record.allocated) else overlaid(pod, record.allocated)
         requests = self.ledger.needs(promised)
-        short = [] if record.is_finished else self.ledger.shortages(requests)
         self.managers.take(record.allocation)
+        if self.plugins is not None:
+            self.plugins.reckon()
+        short = [] if record.is_finished else self.ledger.shortages(requests)
         self.ledger.add(key, promised, requests, record.allocation)
         if not short:
             # A node that shrank holds more than it may until the pod is stopped; that is no admission.
@@ -404,8 +420,15 @@ class Kubelet:
         self.workers[key] = worker
         self._names[pod.metadata.key] = self._names.get(pod.metadata.key, 0) + 1
         self._saved_once[key] = None
+        if self.plugins is not None:
+            self.plugins.begun(worker)
         self._act(worker, worker.adopt(record, now), now)
-        if short:
+        if self.plugins is not None and (refused := self.plugins.readmitted(worker)) is not None:
+            ending = worker.terminate(
+                now, REMOVED_GRACE_S, "rejected", reason=refused.reason, message="Pod was rejected: " + refused.message
+            )
+            self._act(worker, ending, now)
+        elif short:
             name = short[0]
             self._act(
                 worker,
@@ -418,6 +441,38 @@ class Kubelet:
             self._act(worker, worker.update(pod, now), now)
         if self.resizing.is_live(worker):
             self.resizing.wished(worker, pod, self.workers)
+
+    # --- devices of plugins (kubelet 5.5) ---
+
+    def devices_changed(self, changed: Sequence[str], now: float) -> None:
+        """A plugin came, or said that some of its devices changed: whoever waits for some is asked again."""
+        if self._tell_of_devices(now) or changed:
+            self.admission.room_came(now)
+
+    def devices_lost(self, now: float) -> None:
+        """A plugin is gone."""
+        self._tell_of_devices(now)
+
+    def _tell_of_devices(self, now: float) -> bool:
+        """Let containers know how their devices are; return whether any status changed by it."""
+        assert self.plugins is not None
+        has_changed = False
+        for key, worker in self.workers.items():
+            if worker.allocation.devices and worker.state != "terminated" and self.plugins.begun(worker):
+                self.desk.poke(key, now)
+                has_changed = True
+        return has_changed
+
+    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
+        """A plugin answered a call."""
+        assert self.plugins is not None
+        if (ready := self.plugins.started(number, answer)) is not None:
+            key, container, trouble = ready
+            if (worker := self.workers.get(key)) is not None:
+                worker.devices_ready(container, trouble, now)
+                self._act(worker, worker.advance(now), now)
+            return
+        self.admission.devices_answered(number, answer, now)
 
     def leaving(self) -> frozenset[WorkerKey]:
         """Pods that are being ended: their room comes by itself."""
@@ -473,6 +528,9 @@ class Kubelet:
                 self.statics.mirrors.due(now)
             case "delete":
                 self.desk.delete_again(key)
+            case "devices":
+                assert self.plugins is not None
+                self.plugins.due(now)
             case "pressure":
                 if (short := self.pressure.look(self.workers, now)) is not None:
                     self._relieve(short, now)
@@ -560,6 +618,9 @@ class Kubelet:
                         self._retry_resizes("pod_resized", now)
                 case StartFailed(reason=reason, message=message):
                     self._start_failed(worker, Rejection(reason, message), now)
+                case AskDevices(container=container):
+                    assert self.plugins is not None
+                    self.plugins.pre_start(worker, container)
                 case Finished():
                     self._finished(key, worker, now)
         if self.out.has_span(key) and worker.state in ("running", "terminated"):

@@ -15,6 +15,8 @@ import structlog
 
 from kubelet.boots import Boot, boot_id_of
 from kubelet.config import NodeDefinition
+from kubelet.device_sockets import DeviceSockets
+from kubelet.device_words import CallPlugin, DevicesChanged
 from kubelet.effects import (
     CallUnbind,
     CreateMirror,
@@ -101,6 +103,7 @@ class Agent:
         self._recorder: Recorder | None = None
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.stages = StagePlayer(host, self) if host.stages else None
+        self.devices = DeviceSockets(host, self, self.kubelet) if definition.takes_plugins else None
         self.calls = PodCalls(host, self)
         self._mirrors = MirrorCalls(host, self)
         self._untold: list[Tell] = []
@@ -113,6 +116,10 @@ class Agent:
         """Register, open a session, then follow the node's pods until cancelled."""
         if len(self.host.agents) > SPREAD_ABOVE_NODES:
             await asyncio.sleep(self.host.random.uniform(0.0, self.host.config.registration_spread_s))
+        if self.devices is not None:
+            self.devices.restore()
+            self.drain()
+            await self.devices.serve()
         delay_s = REGISTER_RETRY_MIN_S
         while True:
             try:
@@ -391,12 +398,26 @@ class Agent:
                     kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
                     reason=effect.reason, message=effect.message, type=effect.type,
                 )  # fmt: skip
+            case CallPlugin():
+                assert self.devices is not None
+                self.devices.call(effect)
+            case DevicesChanged(registered=registered):
+                assert self.devices is not None
+                self._show_devices()
+                self.devices.save(registered)
             case DeletePod(key=key, pod=pod, grace_s=grace_s):
                 self.host.spawn(self.calls.delete(key, pod, grace_s))
             case CreateMirror():
                 self.host.spawn(self._mirrors.create(effect))
             case DeleteMirror():
                 self.host.spawn(self._mirrors.delete(effect))
+
+    def _show_devices(self) -> None:
+        assert self.kubelet.plugins is not None
+        shown = dict(self.kubelet.plugins.capacity())
+        if shown != self.report.devices:
+            self.report.devices = shown
+            self.heartbeats.report_soon()
 
     def _saved(self, key: WorkerKey, seq: int) -> None:
         now = self.host.clock.now()

@@ -5,6 +5,8 @@ Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kubelet.config import NodeDefinition
 from kubelet.images import NodeImages
 from services.api.meta import Document
@@ -75,6 +77,8 @@ class NodeReport:
         self.pressures: tuple[str, ...] = ()
         present = NodeImages(definition.present_images())
         self.images: tuple[tuple[str, int], ...] = present.reported()
+        self.devices: Mapping[str, tuple[int, int]] = {}
+        """(Capacity, allocatable) of the resources of device plugins."""
 
     def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
         now = format_time(wall_s)
@@ -106,8 +110,8 @@ class NodeReport:
             conditions.append(self._condition(kind, status, reason, message, wall_s))
         conditions.append(self._condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", wall_s))
         made: Document = {
-            "capacity": self._definition.capacity(),
-            "allocatable": self._definition.allocatable(),
+            "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
+            "allocatable": self._definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": self.address},

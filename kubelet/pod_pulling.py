@@ -11,6 +11,7 @@ from kubelet.fake_cri import Container
 from kubelet.images import NodeImages
 from kubelet.pod_probing import ProbedPod
 from kubelet.view import KubeletContainer
+from kubelet.worker_actions import AskDevices
 
 SYNC_RETRY_S = 10.0
 PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
@@ -74,7 +75,24 @@ class PullingPod(ProbedPod):
         self._reached(f"image {container.name}")
         if container.ended is None:
             container.waiting_reason = container.waiting_message = ""
+        if container.name in self.pre_start:
+            container.state, container.due_s = "devices", None
+            self._out.append(AskDevices(container.name))
+            return
         container.state, container.due_s = "create", t + self._draw("create", container)
+
+    def devices_ready(self, name: str, trouble: str, now: float) -> None:
+        """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
+        container = next((c for c in self.containers if c.name == name and c.state == "devices"), None)
+        if container is None:
+            return
+        if not trouble:
+            container.state, container.due_s = "create", now + self._draw("create", container)
+            return
+        self._tell("Failed", f"Error: {trouble}", "Warning")
+        container.waiting_reason, container.waiting_message = "CreateContainerConfigError", trouble
+        container.state, container.due_s = "stuck", now + SYNC_RETRY_S
+        self.refresh(now)
 
     def _without_image(self, container: Container, t: float, reason: str, message: str) -> None:
         """Wait for the next sync."""

@@ -18,7 +18,9 @@ from services.api.meta import Document
 from services.api.times import format_time
 
 STATUS_UNKNOWN = "ContainerStatusUnknown"
-_BETWEEN_RUNS = ("backoff", "image", "pulling", "stuck", "create")
+_BETWEEN_RUNS = ("backoff", "image", "pulling", "stuck", "devices", "create")
+_NO_CONTAINERS: frozenset[str] = frozenset()
+_NO_HEALTH: dict[str, list[Document]] = {}
 
 
 class WallTimes:
@@ -71,8 +73,8 @@ class PodStatus:
     """
 
     __slots__ = (
-        "_times", "actual", "allocated", "conditions", "containers", "generation", "has_ip", "host_ip", "key", "pod",
-        "pod_ip", "started_s", "state", "termination",
+        "_times", "actual", "allocated", "conditions", "containers", "device_health", "generation", "has_ip", "host_ip",
+        "key", "pod", "pod_ip", "pre_start", "started_s", "state", "termination",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +91,10 @@ class PodStatus:
         self.containers: list[Container] = []
         self.allocated: PodResources = resources_of(pod)
         self.actual: PodResources = self.allocated
+        self.pre_start: frozenset[str] = _NO_CONTAINERS
+        """Containers whose devices a plugin prepares before every start."""
+        self.device_health: dict[str, list[Document]] = _NO_HEALTH
+        """What is told of containers' devices (KEP-4680)."""
         self._times = times
 
     @property
@@ -272,6 +278,8 @@ class PodStatus:
             if size.requests:
                 made["allocatedResources"] = size.requests
             made["resources"] = requirements(self.actual.of(container.name) if container.is_running else size)
+        if self.device_health and (told := self.device_health.get(container.name)):
+            made["allocatedResourcesStatus"] = told
         if container.has_run:
             made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
         return made

@@ -205,7 +205,7 @@ class PodWorker(StartingPod):
         self._stage_due = None
         for container in self.containers:
             match container.state:
-                case "image" | "pulling" | "stuck" | "create" | "waiting":
+                case "image" | "pulling" | "stuck" | "devices" | "create" | "waiting":
                     container.due_s = None
                     if container.ended is not None:
                         container.state = "exited"
@@ -408,7 +408,7 @@ class PodWorker(StartingPod):
         self._abandon_resize()
         self._settle_probes()
         for container in self.containers:
-            if container.state in ("image", "pulling", "stuck", "create", "backoff"):
+            if container.state in ("image", "pulling", "stuck", "devices", "create", "backoff"):
                 container.due_s = None
                 container.state = "exited" if container.ended is not None else "waiting"
         self._stop_next(t)

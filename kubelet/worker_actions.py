@@ -59,4 +59,10 @@ class Resized(msgspec.Struct, frozen=True):
     succeeded: bool = True
 
 
-Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed
+class AskDevices(msgspec.Struct, frozen=True):
+    """A container is about to start: its devices have to be prepared, then call `devices_ready`."""
+
+    container: str
+
+
+Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed | AskDevices

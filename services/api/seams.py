@@ -9,9 +9,10 @@ itself is virtual.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from services.api.local_rpc import NoSockets, Sockets
 from services.api.switches import Switches
 from services.api.wire import Api
 
@@ -144,6 +145,7 @@ class Seams:
     events: EventLog
     tracer: Tracer
     switches: Switches
+    sockets: Sockets = field(default_factory=NoSockets)
 
 
 class Room(Protocol):

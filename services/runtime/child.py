@@ -15,7 +15,7 @@ import msgspec
 from services.api.seams import Clock
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
 from services.runtime.process import PARENT_VARIABLE
-from services.runtime.rooms import room_of
+from services.runtime.rooms import DEVICE_PLUGIN, room_of
 from services.telemetry import logs
 
 STOP_MAX_S = 12.0
@@ -24,7 +24,8 @@ RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
 RESTARTS_BEFORE_READY_MAX = 1
 
 _OURS = str(Path(__file__).resolve().parents[2])
-_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers"}
+_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers",
+            DEVICE_PLUGIN: "kubelet.device_plugin"}  # fmt: skip
 
 _log = logs.get()
 

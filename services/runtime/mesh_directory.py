@@ -18,6 +18,7 @@ from services.runtime.config import MeshError
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
 STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
+SOCKETS_FOLDER = "nodes"
 
 
 class AlreadyRunning(MeshError):

@@ -44,6 +44,7 @@ from services.runtime.config import (
 from services.runtime.health import HealthServer, process_metrics
 from services.runtime.machine import ClosableDisk, Machine
 from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
+from services.runtime.unix_sockets import UnixSockets
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
@@ -190,6 +191,7 @@ class _Process:
                 events=self._events,
                 tracer=self._tracer,
                 switches=config.switches(),
+                sockets=UnixSockets(),
             )
             end = await self._work(build(config, seams))
         except BaseException as error:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 DEFAULT_SCHEDULER = "default-scheduler"
+DEVICE_PLUGIN: Final = "device-plugin"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
 
 
 def room_of(process: str) -> str:
     """Return the room a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
-    return process.partition("/")[0].partition("-")[0]
+    room = process.partition("/")[0]
+    return room if room == DEVICE_PLUGIN else room.partition("-")[0]
+
+
+def plugin_name(node: str, resource: str) -> str:
+    """Return the name of the process that is a node's device plugin: `device-plugin/n1/example.com/gpu`."""
+    return f"{DEVICE_PLUGIN}/{node}/{resource}"
+
+
+def plugins_of(node: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Return the device plugins that a node definition (a JSON object) asks for."""
+    return list(node.get("devicePlugins") or ())
 
 
 @dataclass(frozen=True)

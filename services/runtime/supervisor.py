@@ -23,9 +23,9 @@ from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
 from services.runtime.config import MeshError
-from services.runtime.mesh_directory import STATE_FILE, lock
+from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import Schedulers, room_of
+from services.runtime.rooms import Schedulers, plugin_name, plugins_of, room_of
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
@@ -106,6 +106,7 @@ class Supervisor:
             ]
             rest.append(self._add("controllers", ["--token-file", self._token_file("controllers")]))
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
+            rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
             await self._start_all([child for child in rest if child.name not in self._options.without])
             self._is_ready = True
             self._write_state()
@@ -191,6 +192,11 @@ class Supervisor:
     def events_dir(self) -> Path:
         """Where the processes' event logs are."""
         return self._data / "events"
+
+    @property
+    def sockets_dir(self) -> Path:
+        """Where the nodes' sockets are, a directory a node."""
+        return self._data / SOCKETS_FOLDER
 
     @property
     def spans_dir(self) -> Path:
@@ -297,10 +303,25 @@ class Supervisor:
                 host,
                 [
                     *arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host),
-                    "--health-port", str(_free_port()),
+                    "--health-port", str(_free_port()), "--sockets-dir", str(self.sockets_dir),
                 ],
             )
             for host, arguments in found
+        ]  # fmt: skip
+
+    def _plugin_arguments(self) -> list[tuple[str, list[str]]]:
+        """Return the processes of the device plugins that node definitions ask for, by name."""
+        return [
+            (
+                plugin_name(str(node["name"]), str(plugin["resource"])),
+                [
+                    "--node", str(node["name"]), "--sockets-dir", str(self.sockets_dir),
+                    "--definition", msgspec.json.encode(plugin).decode(),
+                ],
+            )
+            for definitions in self._options.definitions.values()
+            for node in definitions
+            for plugin in plugins_of(node)
         ]  # fmt: skip
 
     def _add(self, name: str, arguments: list[str]) -> Child:

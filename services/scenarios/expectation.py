@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from typing import Any, Protocol
 from services.api.meta import Document
 from services.api.resources import resources
 
+_DOT = re.compile(r"\.(?![^\[]*\])")
+"""A dot that is in no brackets."""
 _OPS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -145,6 +148,7 @@ def compare(seen: str, op: str, wanted: str) -> bool:
 def lookup(document: Any, path: str) -> Any:
     """Follow a dotted path; `conditions[Ready].status` picks a list member by type or name, `[0]` by place.
 
+    In a map `[KEY]` is a key that has dots of its own: `status.allocatable[example.com/gpu]`.
     `label.KEY` and `annotation.KEY` take the rest of the path as one key.
     """
     if path not in document:  # an Event has a reason of its own
@@ -153,7 +157,7 @@ def lookup(document: Any, path: str) -> Any:
         if path.startswith(prefix):
             return document.get("metadata", {}).get(field, {}).get(path[len(prefix) :])
     current = document
-    for part in path.split("."):
+    for part in _DOT.split(path):
         name, _, pick = part.partition("[")
         if name:
             if not isinstance(current, Mapping):
@@ -167,6 +171,8 @@ def lookup(document: Any, path: str) -> Any:
 
 
 def _pick(items: Any, pick: str) -> Any:
+    if isinstance(items, Mapping):
+        return items.get(pick)
     if not isinstance(items, list):
         return None
     if pick.isdigit():

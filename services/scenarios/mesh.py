@@ -123,6 +123,10 @@ class Mesh(Protocol):
         """Have the emulated node find this file (`kubelet/node_files.py`) from now on; None: not find it any more."""
         ...
 
+    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+        """Tell an emulated device plugin to do something (`kubelet/device_plugin/emulated.py`). Raises: ValueError."""
+        ...
+
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
         ...

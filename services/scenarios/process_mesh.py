@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubelet.boots import BOOT_FILE
+from kubelet.device_plugin.telling import tell_plugin
 from kubelet.node_files import path_of
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
@@ -26,6 +27,7 @@ from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.rooms import room_of
 from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.runlog import Tail
 from services.scenarios.troubles import Troubles
@@ -133,6 +135,10 @@ class ProcessMesh:
             except KeyError as error:
                 raise ValueError(str(error)) from None
         return self._transports[identity.user].api()
+
+    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+        """Tell an emulated device plugin to do something. Raises: ValueError."""
+        await tell_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL one process; at a site it is the process itself that says when."""

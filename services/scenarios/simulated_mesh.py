@@ -12,10 +12,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from kubelet.boots import BOOT_FILE
 from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.device_plugin.config import PluginConfig
+from kubelet.device_plugin.telling import tell_plugin
+from kubelet.device_plugin.wiring import build as build_plugin
 from kubelet.node_files import path_of
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
@@ -30,7 +35,7 @@ from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
 from services.runtime.machine import disk_error
-from services.runtime.rooms import room_of
+from services.runtime.rooms import plugin_name, plugins_of, room_of
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulated import (
@@ -45,6 +50,7 @@ from services.scenarios.simulated import (
     Traffic,
     Witness,
 )
+from services.scenarios.simulated_sockets import SimSockets, SocketFloor
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -109,6 +115,7 @@ class SimMesh:
         self.spans = MemorySpans()
         self.failures: list[str] = []
         self._network = Network(random.Random(f"network/{plan.seed}"), witness, traffic)
+        self._sockets = SocketFloor(random.Random(f"sockets/{plan.seed}"))
         self._random = random.Random(f"mesh/{plan.seed}")
         self._processes: dict[str, _Process] = {}
         self._host_of: dict[str, str] = {}
@@ -139,6 +146,17 @@ class SimMesh:
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
+            for node in nodes:
+                self._add_plugins(node)
+
+    def _add_plugins(self, node: dict[str, object]) -> None:
+        name = str(node["name"])
+        for plugin in plugins_of(node):
+            config = PluginConfig(
+                name=plugin_name(name, str(plugin["resource"])), node=name, health_port=-1,
+                definition=msgspec.json.encode(plugin).decode(), set=self.plan.switches.assignments,
+            )  # fmt: skip
+            self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
         clock = SimClock(self._loop, WALL_BASE_S)
@@ -222,6 +240,7 @@ class SimMesh:
                 sinks=(self.spans,) if self.plan.traced else (),
             ),
             switches=self.plan.switches,
+            sockets=SimSockets(self._sockets, life),
         )
         events.write("proc.start", data={"switches": list(self.plan.switches.assignments)})
         context = contextvars.copy_context()
@@ -244,6 +263,11 @@ class SimMesh:
                 self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
         process.life.end()
         process.room = None
+
+    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+        """Tell an emulated device plugin to do something. Raises: ValueError."""
+        sockets = SimSockets(self._sockets, self._observer_life)
+        await tell_plugin(sockets, "nodes", node, resource, act, devices)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """End an incarnation between two instants, or at its site; its disk keeps what was synced."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubelet.device_plugin.emulated import check_act
 from services.api.errors import NotFound
 from services.api.meta import Document, Key
 from services.api.resources import Resource, resource_of_kind, resources
@@ -176,6 +177,12 @@ async def wait(telling: Telling, step: Step) -> None:
     await asyncio.sleep(parse_duration(_one(step, "a duration")))
 
 
+async def device_plugin(telling: Telling, step: Step) -> None:
+    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept."""
+    node, resource, act, *devices = step.args
+    await telling.mesh.tell_plugin(node, resource, act, tuple(devices))
+
+
 async def remember(telling: Telling, step: Step) -> None:
     """`remember NAME KIND/NAME PATH`: later lines may say `$NAME`."""
     if len(step.args) != 3:
@@ -279,6 +286,7 @@ VERBS: dict[str, Verb] = {
     "taint": taint,
     "wait": wait,
     **breaking.VERBS,
+    "device-plugin": device_plugin,
     **tending.VERBS,
     "remember": remember,
     "as": as_identity,
@@ -304,6 +312,10 @@ def check(step: Step) -> None:
         raise ValueError(AS_FORM)
     elif step.verb == "resize":
         workload.check_resize(step.options)
+    elif step.verb == "device-plugin":
+        if len(step.args) < 3:
+            raise ValueError("want: device-plugin NODE RESOURCE ACT [DEVICE …]")
+        check_act(step.args[2], step.args[3:])
     elif step.verb == "wait" and len(step.args) != 1:
         raise ValueError("wait wants a duration")
     breaking.check(step)

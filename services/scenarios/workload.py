@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.api.meta import Document
+from services.scenarios.script import parse_duration
 
 _POD_OPTIONS = frozenset(
     (
@@ -283,6 +284,11 @@ _NODE_OPTIONS = frozenset(
         "faults",
         "images",
         "pulls",
+        "plugins",
+        "plugin-topology",
+        "plugin-options",
+        "plugin-delay",
+        "device-socket",
     )
 )
 
@@ -293,6 +299,9 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     `numa=2x8` is two NUMA nodes of 8 CPUs each; `cpu` defaults to their sum; `policy` and `scope` are the
     topology manager's. `devices=example.com/gpu:2` puts two devices on every NUMA node. A topology policy
     other than none implies the static CPU manager unless `cpu-policy` says otherwise.
+    `plugins=example.com/gpu:4` gives the node an emulated device plugin with four devices, `plugin-topology=0,0,1,1`
+    says where they are, `plugin-options=pairs+pre-start` what it wants, `plugin-delay=20s` how long it takes to
+    register again; `device-socket=true` lets others register.
     Raises: ValueError for an unknown option.
     """
     _check(options, _NODE_OPTIONS, "a node")
@@ -338,6 +347,36 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
         made["startFaults"] = options["faults"]
     if "full-pcpus" in options:
         made["fullPcpusOnly"] = options["full-pcpus"] == "true"
+    return made | _device_plugins(options)
+
+
+_PLUGIN_OPTIONS = ("pairs", "spread", "pre-start")
+
+
+def _device_plugins(options: Mapping[str, str]) -> Document:
+    """Return what a node definition says of device plugins: the same for all of the node's."""
+    wishes = [wish for wish in options.get("plugin-options", "").split("+") if wish]
+    if unknown := [wish for wish in wishes if wish not in _PLUGIN_OPTIONS]:
+        raise ValueError(f"plugin-options={options['plugin-options']}: {unknown[0]}, want {', '.join(_PLUGIN_OPTIONS)}")
+    shared: Document = {}
+    if topology := options.get("plugin-topology", ""):
+        shared["topology"] = [int(numa) for numa in topology.split(",")]
+    if preferred := [wish for wish in wishes if wish != "pre-start"]:
+        shared["preferred"] = preferred[0]
+    if "pre-start" in wishes:
+        shared["preStart"] = True
+    if "plugin-delay" in options:
+        shared["delayS"] = parse_duration(options["plugin-delay"])
+    made: Document = {}
+    if "plugins" in options:
+        made["devicePlugins"] = [
+            {"resource": resource, "devices": int(count), **shared}
+            for resource, count in pairs(options["plugins"]).items()
+        ]
+    elif shared:
+        raise ValueError(f"{', '.join(o for o in options if o.startswith('plugin-'))}: there are no plugins=")
+    if "device-socket" in options:
+        made["deviceSocket"] = options["device-socket"] == "true"
     return made
 
 

@@ -21,6 +21,8 @@ SHELLS = {
         "writer",
     },
     "kubelet": {
+        "device_sockets",
+        "device_wire",
         "heartbeats",
         "host",
         "journal",
@@ -31,6 +33,7 @@ SHELLS = {
         "static_pods_calls",
         "topology_reporting",
     },
+    "kubelet.device_plugin": {"serving"},
     "scheduler": {
         "binding",
         "evictions",
@@ -81,6 +84,7 @@ SHELLS = {
         "real",
         "simloop",
         "supervisor",
+        "unix_sockets",
     },
     "services.scenarios": {
         "breaking",
@@ -89,6 +93,7 @@ SHELLS = {
         "run",
         "simulated",
         "simulated_mesh",
+        "simulated_sockets",
         "teller",
         "telling",
         "troubles",

@@ -12,7 +12,8 @@ class NodesFit(Check):
     """I5: no admission or resize takes a ledger above allocatable; what is bound to a node fits it, 5 s later at most.
 
     The second part counts pods that have not ended, at what they ask for or, once their node says so, at what
-    it has allocated; and only time without faults.
+    it has allocated; and only time without faults. Devices that fall ill or vanish stay with the pods that have them,
+    so extended resources are held against the most that the node ever offered.
     """
 
     id = "I5"
@@ -22,6 +23,7 @@ class NodesFit(Check):
         super().__init__(context)
         self._bound: dict[str, dict[str, dict[str, int]]] = {}
         self._over: dict[str, tuple[float, str]] = {}
+        self._offered: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
         """Look at admissions, and follow what is bound where."""
@@ -49,12 +51,14 @@ class NodesFit(Check):
     def _weigh(self, node: str, at_s: float) -> None:
         """Note since when the node holds too much, if it does."""
         stored = self.view.get("Node", "", node)
-        pods = self._bound.get(node)
-        if stored is None or stored.allocatable is None or not pods:
+        pods = self._bound.get(node, {})
+        if stored is None or stored.allocatable is None:
             self._over.pop(node, None)
             return
         for resource, most in stored.allocatable.items():
             total = len(pods) if resource == "pods" else sum(requests.get(resource, 0) for requests in pods.values())
+            if "/" in resource:
+                most = self._offered[node, resource] = max(most, self._offered.get((node, resource), 0))
             if total > most:
                 since_s, _ = self._over.get(node, (at_s, ""))
                 self._over[node] = (since_s, f"{resource}: {total} asked for by {len(pods)} pods, allocatable {most}")

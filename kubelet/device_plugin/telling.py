@@ -1,0 +1,30 @@
+"""Tell an emulated device plugin that runs somewhere what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kubelet.device_plugin.emulated import Tell, check_act
+from kubelet.device_plugin.serving import TELL, control_path
+from services.api.local_rpc import RpcError, Sockets
+
+TIMEOUT_S = 10.0
+
+
+async def tell_plugin(
+    sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
+) -> None:
+    """Return once the plugin has done it. Raises: ValueError when it cannot, or when there is no such plugin."""
+    check_act(act, devices)
+    path = control_path(f"{sockets_dir}/{node}", resource)
+    if not sockets.exists(path):
+        raise ValueError(f"node {node} has no emulated plugin for {resource}: {path} is not there")
+    connection = sockets.dial(path)
+    try:
+        await connection.call(TELL, msgspec.json.encode(Tell(act, tuple(devices))), TIMEOUT_S)
+    except RpcError as error:
+        raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
+    finally:
+        await connection.close()

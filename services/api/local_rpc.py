@@ -1,0 +1,92 @@
+"""gRPC between processes of one machine, over Unix sockets: what a node's kubelet and its plugins speak.
+
+A socket is known by its path, a method by its full name (`/v1beta1.Registration/Register`), and messages are
+bytes that nobody here looks into. Processes have real sockets (`services.runtime.unix_sockets`), the
+simulation has its own (`services.scenarios.simulated_sockets`); whoever serves or calls cannot tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Unary = Callable[[bytes], Awaitable[bytes]]
+Streaming = Callable[[bytes], AsyncIterator[bytes]]
+
+
+class RpcError(Exception):
+    """A call that failed, as Go prints it: what a kubelet says of a plugin's refusal is read by people who know that.
+
+    `code` is a gRPC status as Go writes it: Unavailable, DeadlineExceeded, Unknown, …
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"rpc error: code = {code} desc = {message}")
+        self.code, self.message = code, message
+
+
+@dataclass(frozen=True)
+class LocalService:
+    """What is served on a socket, by the methods' full names. A handler refuses by raising `RpcError`."""
+
+    calls: Mapping[str, Unary]
+    streams: Mapping[str, Streaming] = field(default_factory=dict)
+
+
+class LocalServer(Protocol):
+    """A socket that is being served."""
+
+    async def close(self) -> None:
+        """Break every connection and remove the socket."""
+
+
+class LocalConnection(Protocol):
+    """A way to whoever serves a socket."""
+
+    async def connect(self, timeout_s: float) -> None:
+        """Return once somebody is there. Raises: RpcError."""
+
+    async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
+        """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
+
+    def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Yield answers until the other side ends it. Raises: RpcError, also when the other side is gone."""
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
+class Sockets(Protocol):
+    """The sockets of this machine, as one process reaches them."""
+
+    async def serve(self, path: str, service: LocalService) -> LocalServer:
+        """Serve on a socket; whoever served there before is not reached any more. Raises: OSError."""
+
+    def dial(self, path: str) -> LocalConnection:
+        """Return a way to that socket; nothing is sent before the first call."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a socket of that path, with or without anybody behind it."""
+
+    def clear(self, directory: str) -> None:
+        """Leave an empty directory: sockets in it are removed, folders stay. Raises: OSError."""
+
+
+class NoSockets:
+    """The sockets of a process that needs none."""
+
+    async def serve(self, path: str, service: LocalService) -> LocalServer:
+        """Raise OSError: nothing can be served."""
+        raise OSError(f"{path}: this process has no sockets")
+
+    def dial(self, path: str) -> LocalConnection:
+        """Raise OSError: nobody can be reached."""
+        raise OSError(f"{path}: this process has no sockets")
+
+    def exists(self, path: str) -> bool:
+        """Return that there is none."""
+        return False
+
+    def clear(self, directory: str) -> None:
+        """Do nothing: there is nothing to clear."""

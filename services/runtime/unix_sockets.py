@@ -1,0 +1,204 @@
+"""gRPC on real Unix sockets, whatever the length of their paths.
+
+The kernel takes paths of at most 107 bytes. A longer one is reached through its directory's descriptor
+(`/proc/self/fd/N/name`), so a mesh may live in any directory and a node may have any name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from services.api.local_rpc import LocalService, RpcError, Streaming, Unary
+
+PATH_MAX_BYTES = 107
+STOP_GRACE_S = 0.2
+
+_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_retries", 0),
+    # Two kubelets of one process must not share a channel: each has its own end.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_CODES = {"cancelled": "Canceled"}
+"""What Go calls otherwise than the name in capitals would suggest."""
+
+
+def _go_name(code: grpc.StatusCode) -> str:
+    name = code.name.lower()
+    return _CODES.get(name, "".join(part.capitalize() for part in name.split("_")))
+
+
+_BY_NAME = {_go_name(code): code for code in grpc.StatusCode}
+
+
+class _Address:
+    """A socket's path in a form the kernel takes; `close` gives the directory's descriptor back."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = -1
+        if len(path.encode()) > PATH_MAX_BYTES:
+            folder, name = os.path.split(path)
+            self._fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = f"/proc/self/fd/{self._fd}/{name}"
+            if len(path.encode()) > PATH_MAX_BYTES:
+                self.close()
+                raise OSError(f"{name}: {len(name.encode())} bytes are too long for a socket's name")
+        self.target = f"unix:{path}"
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """Finds the handler of a method; what it raises becomes the call's status."""
+
+    def __init__(self, service: LocalService) -> None:
+        self._service = service
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return how to answer this method; None: it is not served."""
+        method = handler_call_details.method
+        if (call := self._service.calls.get(method)) is not None:
+            return grpc.unary_unary_rpc_method_handler(_answered(call))
+        if (stream := self._service.streams.get(method)) is not None:
+            return grpc.unary_stream_rpc_method_handler(_streamed(stream))
+        return None
+
+
+def _answered(call: Unary) -> Any:
+    async def handle(request: bytes, context: Any) -> bytes:
+        try:
+            return await call(request)
+        except RpcError as error:
+            return await context.abort(_BY_NAME.get(error.code, grpc.StatusCode.UNKNOWN), error.message)  # type: ignore[no-any-return]
+
+    return handle
+
+
+def _streamed(stream: Streaming) -> Any:
+    async def handle(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for message in stream(request):
+                yield message
+        except RpcError as error:
+            await context.abort(_BY_NAME.get(error.code, grpc.StatusCode.UNKNOWN), error.message)
+
+    return handle
+
+
+class _Server:
+    """One socket being served."""
+
+    def __init__(self, path: str, address: _Address, server: grpc.aio.Server) -> None:
+        self._path, self._address, self._server = path, address, server
+        self._inode = os.stat(path).st_ino
+
+    async def close(self) -> None:
+        """Break every connection and remove the socket, unless somebody else's is there by now."""
+        self._unlink()
+        await self._server.stop(STOP_GRACE_S)
+        self._address.close()
+
+    def _unlink(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(self._path).st_ino == self._inode:
+                os.unlink(self._path)
+
+
+class _Connection:
+    """A channel to one socket."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._address = _Address(path)
+        except OSError as error:
+            raise RpcError("Unavailable", f"{path}: {error.strerror or error}") from None
+        # Without serializers messages are the bytes they are, which the types of the library do not know.
+        self._channel: Any = grpc.aio.insecure_channel(self._address.target, options=_OPTIONS)
+
+    async def connect(self, timeout_s: float) -> None:
+        """Return once somebody is there. Raises: RpcError."""
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), timeout_s)
+        except TimeoutError:
+            raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
+
+    async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
+        """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
+        try:
+            answer: bytes = await self._channel.unary_unary(method)(request, timeout=timeout_s)
+            return answer
+        except grpc.aio.AioRpcError as error:
+            raise _told(error) from None
+
+    async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Yield answers until the other side ends it. Raises: RpcError."""
+        try:
+            async for message in self._channel.unary_stream(method)(request):
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise _told(error) from None
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._channel.close()
+        self._address.close()
+
+
+def _told(error: grpc.aio.AioRpcError) -> RpcError:
+    return RpcError(_go_name(error.code()), error.details() or "")
+
+
+def _fresh(path: str) -> _Address:
+    """Return the address of a socket that nobody has, in a directory that is there. Raises: OSError."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).unlink(missing_ok=True)
+    return _Address(path)
+
+
+class UnixSockets:
+    """The sockets of this machine. Directories are made when something is served in them."""
+
+    async def serve(self, path: str, service: LocalService) -> _Server:
+        """Serve on a socket; whoever served there before is not reached any more. Raises: OSError."""
+        address = _fresh(path)
+        server = grpc.aio.server(handlers=(_Handlers(service),))
+        try:
+            server.add_insecure_port(address.target)
+            await server.start()
+        except RuntimeError as error:
+            address.close()
+            raise OSError(f"{path}: {error}") from None
+        return _Server(path, address, server)
+
+    def dial(self, path: str) -> _Connection:
+        """Return a way to that socket. Raises: RpcError when its directory is not there."""
+        return _Connection(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a socket of that path, with or without anybody behind it."""
+        try:
+            return stat.S_ISSOCK(os.stat(path).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def clear(self, directory: str) -> None:
+        """Leave a directory without sockets. Raises: OSError."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.iterdir()):
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink(missing_ok=True)
