@@ -6,7 +6,7 @@ It knows a node only as somebody who lives here, is called when a timer is due, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -16,15 +16,19 @@ from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
 from kubelet.latency import LatencyModel
+from kubelet.manager_options import ALPHA_GATE, BETA_GATE, check_gates
+from kubelet.manager_state import FILE as MANAGER_STATE
+from kubelet.manager_state import restored
 from kubelet.node_files import NodeFiles
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import Policy
+from kubelet.resource_managers import Allocation
 from kubelet.restarts import crashloop_bounds
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
 from services.api.unbinding import has_start_fence
-from services.runtime.config import EXIT_USAGE, StartError
+from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
@@ -91,6 +95,7 @@ class Host:
         self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
         self.files = NodeFiles(seams.disk, config.static_pods, definitions)
+        self._definitions = definitions
         self.agents: Sequence[Tenant] = ()
         self.group: asyncio.TaskGroup | None = None
         self._is_over = False
@@ -98,6 +103,14 @@ class Host:
         self._handle_at_s = float("inf")
         self._last_tick_s = self.clock.now()
         self._touched: dict[Tenant, None] = {}
+
+    def check_gates(self, definition: NodeDefinition) -> None:
+        """Raise StartError when the node's CPU manager has options whose feature gates are off."""
+        switches = self.seams.switches
+        try:
+            check_gates(definition.all_cpu_options, alpha=switches.flag(ALPHA_GATE), beta=switches.flag(BETA_GATE))
+        except ValueError as error:
+            raise StartError(f"node {definition.name}: {error}", EXIT_USAGE) from None
 
     def policy_of(self, definition: NodeDefinition) -> Policy:
         """Return the settings of one node's workers. Raises: StartError for a maximum that the gate forbids."""
@@ -148,17 +161,31 @@ class Host:
         """Hand every node what its runtime holds, and in which boot of the machine that is."""
         by_name = {agent.name: agent for agent in self.agents}
         records = self.journal.load()
+        state = self._restored_managers(records.values())
         now = self.clock.now()
         boot = look(self.seams.disk, self.random, list(records.values()), now)
         if boot.is_new:
             # What ended with the machine is on disk before the boot counts as seen: a kill in between repeats it.
             records = after_boot(records, now)
             await self.journal.replace(records)
-        await self.journal.keep({name: boot.id.encode() for name in boot.missing})
+        await self.journal.keep({name: boot.id.encode() for name in boot.missing} | state)
         for agent in self.agents:
             agent.begins(boot)
         for (node, key), record in records.items():
             by_name[node].recover(record, key)
+
+    def _restored_managers(self, records: Iterable[PodRecord]) -> dict[str, bytes]:
+        """Return the file about static policies, if it has to change. Raises: StartError when they may not go on."""
+        held: dict[str, list[Allocation]] = {}
+        for record in records:
+            if not record.is_finished:
+                held.setdefault(record.node, []).append(record.allocation)
+        old = self.seams.disk.read(MANAGER_STATE)
+        try:
+            state = restored(old, self._definitions, held)
+        except ValueError as error:
+            raise StartError(str(error), EXIT_CONFIG) from None
+        return {} if state == (old or b"") else {MANAGER_STATE: state}
 
     def _disk_trouble(self) -> None:
         for agent in self.agents:

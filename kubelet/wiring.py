@@ -105,6 +105,8 @@ def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
     """Return a host of the nodes the configuration names. Raises: StartError."""
     definitions = config.node_definitions()
     host = Host(config, seams, definitions)
+    for definition in definitions:
+        host.check_gates(definition)
     agents = [Agent(host, definition, index) for index, definition in enumerate(definitions)]
     host.agents = agents
     return KubeletRoom(host, agents)

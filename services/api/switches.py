@@ -191,6 +191,12 @@ REGISTER: tuple[Switch, ...] = (
     Switch("ContainerRestartRules", True,
            "feature gate: containers have restart policies and rules by exit code of their own (KEP-5307)",
            "kubelet 3.3"),
+    Switch("CPUManagerPolicyAlphaOptions", False,
+           "feature gate: the CPU options align-by-socket (KEP-3327) and distribute-cpus-across-cores (KEP-4176)",
+           "kubelet 5.4"),
+    Switch("CPUManagerPolicyBetaOptions", True,
+           "feature gate: the CPU options distribute-cpus-across-numa (KEP-2902) and prefer-align-cpus-by-uncorecache "
+           "(KEP-4800)", "kubelet 5.4"),
     Switch("KubeletCrashLoopBackOffMax", True,
            "feature gate: a node may set its longest crash-loop back-off (KEP-4603)", "kubelet 1"),
     Switch("node.grace_s", 50.0, "silence after which a node is Unknown", "kubelet 2.3", minimum=1.0),
