@@ -203,7 +203,9 @@ _ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "cre
 
 def verb_of(method: str, route: Route) -> str:
     """Return the verb. Raises: MethodNotAllowed."""
-    if route.subresource:
+    if (method, route.resource.name, route.subresource) == ("DELETE", "pods", "binding"):
+        verb = "delete"  # an unbind, where that is its form; refused otherwise
+    elif route.subresource:
         verb = _ON_SUBRESOURCE.get(method, "")
         if verb not in subresource_form(route.subresource).verbs:
             raise method_not_allowed()
@@ -324,7 +326,7 @@ def to_request(
         )
     dry_run = is_dry_run(verb, [parameters.text("dryRun")] if "dryRun" in parameters else [])
     labels = fields = ""
-    if verb in ("delete", "deletecollection"):
+    if verb in ("delete", "deletecollection") and not route.subresource:
         body, in_body = delete_options(body, parameters)
         dry_run = is_dry_run(verb, in_body) or dry_run
         if verb == "deletecollection":

@@ -37,6 +37,7 @@ from apiserver_fake.store import (
     record_of,
     restore,
 )
+from apiserver_fake.subresources.unbind import as_unbind, reason_of
 from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Signal, Watcher, batches
 from apiserver_fake.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
@@ -54,6 +55,8 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
+STALE_WRITES = ("StaleBinding", "Forbidden")
+"""Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
 SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -104,6 +107,7 @@ class ApiServer:
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
         self._requests: dict[tuple[str, str, str, int], int] = {}
+        self._unbinds: dict[str, int] = {}
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
@@ -212,6 +216,13 @@ class ApiServer:
         """
         span = self._span(request)
         is_write = request.verb in MUTATING
+        if request.subresource:
+            try:
+                request = as_unbind(request, self._seams.switches)
+            except ApiError as error:
+                response = refusal(error)
+                self._finish(identity, request, span, response)
+                return response
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         try:
@@ -327,6 +338,8 @@ class ApiServer:
         """Count, log and close one call; before its answer leaves."""
         place = (request.verb, request.resource, request.subresource, response.code)
         self._requests[place] = self._requests.get(place, 0) + 1
+        if request.subresource and request.resource == PODS:
+            self._count_pod_writes(identity, request, response)
         if self._lines is not None and (request.verb in MUTATING or response.code >= 400):
             self._lines.response(identity, request, span, response)
         if span.trace_id:
@@ -335,6 +348,17 @@ class ApiServer:
             if request.resource == PODS and request.name:
                 span.set(pod=request.name)
         span.end(str(response.code) if response.code >= 500 else "")
+
+    def _count_pod_writes(self, identity: Identity, request: Request, response: Response) -> None:
+        """Count unbinds by reason, and statuses that a node may not write any more (kubelet-unbinding 10)."""
+        name = ""
+        if request.subresource == "unbind":
+            name = f'apiserver_pod_unbind_total{{reason="{reason_of(request.body)}",code="{response.code}"}}'
+        elif request.subresource == "status" and identity.node and response.code in (403, 409):
+            why = response.error().reason
+            name = f'stale_status_writes_rejected_total{{why="{why}"}}' if why in STALE_WRITES else ""
+        if name:
+            self._unbinds[name] = self._unbinds.get(name, 0) + 1
 
     # -- commits
 
@@ -391,6 +415,7 @@ class ApiServer:
         for (verb, resource, subresource, code), count in sorted(self._requests.items()):
             labels = f'verb="{verb}",resource="{resource}",subresource="{subresource}",code="{code}"'
             found[f"apiserver_request_total{{{labels}}}"] = count
+        found |= dict(sorted(self._unbinds.items()))
         for resource, watching in self.hub.counts().items():
             found[f'apiserver_registered_watchers{{resource="{resource}"}}'] = watching
         for resource, held in self.store.counts().items():

@@ -22,7 +22,7 @@ from kubelet.usage import NODE_RESOURCES, parse_curves
 from services.api.quantity import amount
 from services.api.switches import Switches
 from services.api.taints import Taint
-from services.api.unbinding import nodes_may
+from services.api.unbinding import nodes_may, spelling
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -221,6 +221,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     on_reject: str = "fail"
     unbind_api: str = "subresource"
+    unbind_spelling: tuple[str, str] = ("create", "unbind")
+    """Verb and subresource of the call, where the kubelet makes it."""
     has_unbinding: bool = True
     teardown: str = "before"
     fallback: str = "fail"
@@ -245,6 +247,7 @@ class Settings(msgspec.Struct, frozen=True):
         return cls(
             on_reject=switches.choice("kubelet.on_reject"),
             unbind_api=_unbind_form(switches),
+            unbind_spelling=spelling(switches),
             has_unbinding=switches.flag("PodUnbinding"),
             teardown=switches.choice("kubelet.unbind_teardown"),
             fallback=switches.choice("unbind.fallback"),
@@ -277,7 +280,7 @@ def _evicts_for_resizes(switches: Switches) -> bool:
 def _unbind_form(switches: Switches) -> str:
     """Return how this kubelet may give pods back: none when it would have to call and must not."""
     form = switches.choice("unbind.api")
-    return "none" if form == "subresource" and not nodes_may(switches) else form
+    return "none" if form in ("subresource", "binding_delete") and not nodes_may(switches) else form
 
 
 def _patterns(text: str) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
 from services.api.unbinding import REQUESTED
 
+UNTIL_RUNNING = "pod_unbinds_until_running"
+RUNNING_MAX = 10_000
+"""Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """The pod is not being given back any more, and stays here. `step` says why."""
@@ -39,6 +43,7 @@ class GivingBack:
         self.asking: dict[WorkerKey, Document] = {}
         self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
         self._absent_until_s = float("-inf")
+        self._running: dict[WorkerKey, None] = {}
 
     def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
         """Nothing else writes the pod's status from now on; ask for the unbind."""
@@ -48,7 +53,7 @@ class GivingBack:
         self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
         if self._settings.teardown == "before":
             # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
-            self._out.log("kubelet.teardown_done", pod, key, {})
+            self._torn_down(pod, key, 0.0)
         self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
@@ -81,13 +86,33 @@ class GivingBack:
         state = self.going[key]
         return self._step(key, state, state.pod_read(still_mine), now)
 
+    def started(self, pod: KubeletPod, key: WorkerKey) -> None:
+        """A container of this binding runs: note once how often the pod had to be given back for that."""
+        if key in self._running:
+            return
+        self._running[key] = None
+        if len(self._running) > RUNNING_MAX:
+            del self._running[next(iter(self._running))]
+        unbinds = pod.status.unbind_count
+        for bound in ("0", "1", "2", "4", "8", "+Inf"):
+            if unbinds <= float(bound):
+                self._out.count(f'{UNTIL_RUNNING}_bucket{{le="{bound}"}}')
+        self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
+        self._out.count(f"{UNTIL_RUNNING}_count")
+
+    def _torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
+        """Say that nothing of the pod is left on the node."""
+        self._out.log("kubelet.teardown_done", pod, key, {})
+        self._out.add("kubelet_unbind_teardown_seconds_sum", took_s)
+        self._out.count("kubelet_unbind_teardown_seconds_count")
+
     def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
         """Whether a pod rejected for this reason may be given back now."""
         settings = self._settings
         return (
             settings.on_reject in ("unbind", "defer-then-unbind")
             and settings.has_unbinding
-            and settings.unbind_api in ("subresource", "condition")
+            and settings.unbind_api in ("subresource", "binding_delete", "condition")
             and now >= self._absent_until_s
             and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
         )
@@ -133,7 +158,7 @@ class GivingBack:
             case unbinding.Forget(is_done=is_done):
                 if is_done:
                     if self._settings.teardown == "after":
-                        self._out.log("kubelet.teardown_done", state.pod, key, {})
+                        self._torn_down(state.pod, key, 0.0)
                     self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
                     self._out.count("kubelet_pod_unbind_duration_seconds_count")
                 self._stop(key)

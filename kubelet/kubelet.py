@@ -607,6 +607,7 @@ class Kubelet:
                     self.out.log("kubelet.start", worker.pod, key, {"container": container})
                     self.out.add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
                     self.out.count("kubelet_pod_start_duration_seconds_count")
+                    self.admission.giving_back.started(worker.pod, key)
                 case LogStop(container=container):
                     self.out.log("kubelet.stop", worker.pod, key, {"container": container})
                 case Told(reason=reason, message=message, type=event_type):

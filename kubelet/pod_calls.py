@@ -114,7 +114,10 @@ class PodCalls:
         """Ask for the pod to be given back."""
         node = self._node
         traceparent = node.traces.stage_traceparent(call.key)
-        request = unbind_request(call, node.name, node.session, traceparent, fence=self._host.settings.fence)
+        settings = self._host.settings
+        request = unbind_request(
+            call, node.name, node.session, traceparent, fence=settings.fence, spelling=settings.unbind_spelling
+        )
         response = await self.call(request)
         code, reason = _outcome(response)
         retry_after_s: float | None = None

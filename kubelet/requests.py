@@ -11,6 +11,8 @@ from services.api.times import format_micro_time
 from services.api.wire import Request
 from services.client.client import encode
 
+UNBIND = ("create", "unbind")
+
 LEASES = "leases.coordination.k8s.io"
 CALL_DEADLINE_S = 10.0
 
@@ -32,15 +34,20 @@ def status_request(pod: KubeletPod, write: Write, traceparent: str) -> Request:
     )
 
 
-def unbind_request(call: CallUnbind, node: str, session: str, traceparent: str, *, fence: str) -> Request:
-    """Return the unbind of a pod from its node, in the name of the kubelet's current session."""
+def unbind_request(
+    call: CallUnbind, node: str, session: str, traceparent: str, *, fence: str, spelling: tuple[str, str] = UNBIND
+) -> Request:
+    """Return the unbind of a pod from its node, in the name of the kubelet's current session.
+
+    `spelling`: verb and subresource, as `unbind.api` has them.
+    """
     body = unbind_body(call.pod, call.key, node, session, call.reason, call.message, fence=fence)
     return Request(
-        verb="create",
+        verb=spelling[0],
         resource="pods",
         namespace=call.pod.metadata.namespace,
         name=call.pod.metadata.name,
-        subresource="unbind",
+        subresource=spelling[1],
         uid=call.key.uid,
         body=encode(body),
         traceparent=traceparent,

@@ -196,6 +196,8 @@ class Unbinding:
                 return Forget(is_done=True)
             case 404:
                 return Forget(is_done=False) if names_pod else Absent()
+            case 405:
+                return Absent()  # a server that knows the path and not this use of it
             case 409 if reason in _GONE:
                 return Forget(is_done=False)
             case 409 if reason == "Terminating":

@@ -220,6 +220,8 @@ class Evictions:
             log.warning("eviction.failed", pod=str(victim.key), node=eviction.node, reason=str(error))
             return _Fate.FAILED
         if fate is not _Fate.NEEDLESS:
+            for preemptor in eviction.preemptor.pods:
+                self._hearts.metrics.evicted(preemptor.uid, eviction.node)
             self._tell(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
 

@@ -15,6 +15,8 @@ POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))
 ATTEMPT_BOUNDS: Final = tuple(0.00001 * 2**i for i in range(22))
 SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+CLUSTER: Final = "cluster"
+"""What the node of a whole group's eviction is called."""
 
 
 class Histogram:
@@ -89,6 +91,8 @@ class Metrics:
         self.unbound_to_rebound_seconds = Histogram(SLI_BOUNDS)
         self.binding = 0
         self._unbound_at: dict[str, tuple[float, str]] = {}
+        self._evicted_for: dict[str, tuple[str, int]] = {}
+        """For whom others had to go: on which node, and how many."""
 
     def count(self, name: str, by: float = 1) -> None:
         """Add to a counter; labels are part of the name."""
@@ -147,9 +151,20 @@ class Metrics:
             if unbound[1] == node:
                 self.count("scheduler_rebound_same_node_total")
 
+    def evicted(self, uid: str, node: str) -> None:
+        """Note that somebody was evicted from the node for this pod."""
+        emptied, victims = self._evicted_for.pop(uid, (node, 0))
+        self._evicted_for[uid] = (node, victims + 1 if emptied == node else 1)
+        if len(self._evicted_for) > 65536:
+            del self._evicted_for[next(iter(self._evicted_for))]
+
     def unbound(self, uid: str, node: str, reason: str, now: float) -> None:
         """Note a pod that a node gave back."""
         self.count(f'scheduler_pod_unbinds_total{{reason="{reason}"}}')
+        emptied, victims = self._evicted_for.pop(uid, ("", 0))
+        if emptied in (node, CLUSTER):
+            # They were evicted for a placement that did not last (kubelet-unbinding 7.3).
+            self.count("unbind_wasted_preemptions_total", victims)
         self._unbound_at[uid] = (now, node)
         if len(self._unbound_at) > 65536:
             del self._unbound_at[next(iter(self._unbound_at))]

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from apiserver_fake.rules import Cause, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.strategies.pod import transition
 from apiserver_fake.subresources.binding import conflict
@@ -19,8 +21,20 @@ from apiserver_fake.validation import plain_text, required
 from services.api.errors import Forbidden, Invalid, NotFound, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
+from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbinding import BLOCKED, REQUESTED, UNBINDER, has_start_fence, nodes_may, request_id, unbinder_may
+from services.api.unbinding import (
+    BLOCKED,
+    REQUESTED,
+    UNBINDER,
+    counted_unbinds,
+    has_start_fence,
+    nodes_may,
+    request_id,
+    spelling,
+    unbinder_may,
+)
+from services.api.wire import Request
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
 CAPABILITY, CAPABLE = "emulation/unbind", "v1"
@@ -40,6 +54,33 @@ REASONS = frozenset((
 ))  # fmt: skip
 """What may be sent (kubelet-unbinding 6.1), besides every `OutOf<resource>`."""
 _OUT_OF = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
+
+
+def as_unbind(request: Request, switches: Switches) -> Request:
+    """Return an unbind as `create` on `unbind`, however it is spelled; every other request as it is.
+
+    `unbind.api=binding_delete` spells it DELETE of the binding. One name for one operation: authorization, audit and
+    checks know no second. Raises: NotFound for a spelling that is not the chosen one.
+    """
+    spelled = (request.verb, request.subresource)
+    if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
+        return request
+    if spelled != spelling(switches):
+        raise NotFound("the server could not find the requested resource")
+    return msgspec.structs.replace(request, verb="create", subresource="unbind")
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
+
+
+def reason_of(body: bytes) -> str:
+    """Return the reason in the body of an unbind, "other" for one that nobody may give: a metric's label."""
+    try:
+        reason = msgspec.json.decode(body, type=_Reason).reason
+    except msgspec.MsgspecError:
+        return "other"
+    return reason if reason in REASONS or _OUT_OF.fullmatch(reason) else "other"
 
 
 def _unbind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
@@ -241,8 +282,10 @@ def _group_of(pod: Document) -> str:
 
 def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 11: it has not been sent around too often."""
-    count, most = (stored.get("status") or {}).get("unbindCount") or 0, ctx.switches.integer("unbind.max_attempts")
-    if count >= most:
+    status = stored.get("status") or {}
+    count, most = status.get("unbindCount") or 0, ctx.switches.integer("unbind.max_attempts")
+    times = [entry.get("time") for entry in status.get("unbindHistory") or ()]
+    if counted_unbinds(count, times, ctx.wall_s, ctx.switches) >= most:
         raise _unprocessable(stored, "LimitReached", f"the pod was unbound {count} times, at most {most} are allowed")
 
 

@@ -14,7 +14,7 @@ from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbinding import REQUESTED, UNBINDER, request_id
+from services.api.unbinding import REQUESTED, UNBINDER, counted_unbinds, request_id
 from services.reconcile.actions import NOTHING, Create, Patch, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
 
@@ -25,6 +25,7 @@ class PodUnbind:
     """The reconcile of one pod; nothing is remembered between two."""
 
     def __init__(self, switches: Switches) -> None:
+        self._switches = switches
         self._max_attempts = switches.integer("unbind.max_attempts")
         self._takes_preset = switches.choice("unbind.user_bound") == "allow"
 
@@ -37,18 +38,20 @@ class PodUnbind:
         pod = listers.of(Pod).get(key)
         if pod is None or (request := _request(pod)) is None:
             return NOTHING
-        if code := self._refusal(pod):
+        if code := self._refusal(pod, moment.wall_s):
             return Result((_refused(pod, request, code, moment),))
         return Result((Create("pods", _unbind(pod, request), subresource="unbind"),))
 
-    def _refusal(self, pod: Pod) -> str:
+    def _refusal(self, pod: Pod, wall_s: float) -> str:
         """Return why this pod may never be unbound, or "" (checks 10 and 11)."""
         owner = pod.metadata.controller
         if MIRROR_ANNOTATION in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet"):
             return "Exempt"
         if pod.status.binding_generation == 0 and not self._takes_preset:
             return "Exempt"
-        return "LimitReached" if pod.status.unbind_count >= self._max_attempts else ""
+        times = [entry.time for entry in pod.status.unbind_history]
+        counted = counted_unbinds(pod.status.unbind_count, times, wall_s, self._switches)
+        return "LimitReached" if counted >= self._max_attempts else ""
 
 
 def _request(pod: Pod) -> Condition | None:

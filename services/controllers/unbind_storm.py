@@ -2,7 +2,8 @@
 
 Over the last five minutes the binds and unbinds of each node are counted, as pod changes show them. Above 20 %, and
 with five binds at least, there is a Warning on the Node; with `unbind.storm_taint` nothing new is scheduled there for
-five minutes. Source: kubelet-unbinding 9.
+five minutes. Above 5 % of all nodes together there is a Warning on the namespace kube-system: unbinding is no longer
+the exception. Source: kubelet-unbinding 9.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, W
 WINDOW_S = 300.0
 BINDS_MIN = 5
 RATE_MAX = 0.20
+CLUSTER_RATE_MAX = 0.05
+CLUSTER_BINDS_MIN = 20
+"""With fewer, one unbind alone would be above the rate."""
+CLUSTER = Key("", "")
 TAINT = "emulation/unbind-storm"
 TAINT_S = 300.0
 
@@ -47,10 +52,9 @@ class _Counted:
             while seen and seen[0] <= now - WINDOW_S:
                 seen.popleft()
 
-    @property
-    def is_high(self) -> bool:
-        """Whether the node gives back too much."""
-        return len(self.binds) >= BINDS_MIN and len(self.unbinds) > RATE_MAX * len(self.binds)
+    def is_high(self, binds_min: int = BINDS_MIN, rate_max: float = RATE_MAX) -> bool:
+        """Whether too much is given back."""
+        return len(self.binds) >= binds_min and len(self.unbinds) > rate_max * len(self.binds)
 
 
 class UnbindStorm:
@@ -59,6 +63,7 @@ class UnbindStorm:
     def __init__(self, switches: Switches) -> None:
         self._taints = switches.flag("unbind.storm_taint")
         self._nodes: dict[str, _Counted] = {}
+        self._all = _Counted()
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
         """Count what the change tells; name a node that gave a pod back."""
@@ -68,11 +73,13 @@ class UnbindStorm:
         unbinds = new.status.unbind_count - old.status.unbind_count
         if new.spec.node_name and new.spec.node_name != old.spec.node_name:
             self._of(new.spec.node_name).new_binds += 1
+            self._all.new_binds += 1
         if unbinds <= 0 or not new.status.unbind_history:
             return ()
         node = new.status.unbind_history[0].node_name
         self._of(node).new_unbinds += unbinds
-        return (Key("", node),)
+        self._all.new_unbinds += unbinds
+        return Key("", node), CLUSTER
 
     def node_changed(self, change: Change[Node], listers: Listers) -> Iterable[Key]:
         """Name a node that carries the taint: somebody must take it off again."""
@@ -83,12 +90,14 @@ class UnbindStorm:
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Begin a storm, let it last, or end it."""
+        if key == CLUSTER:
+            return self._reconcile_cluster(moment.now_s)
         node, counted, now = listers.of(Node).get(key), self._of(key.name), moment.now_s
         counted.advance(now)
         if node is None:
             return NOTHING
         actions: list[Action] = []
-        if counted.is_high and now >= counted.until_s:
+        if counted.is_high() and now >= counted.until_s:
             counted.until_s = now + TAINT_S
             actions.append(_alarm(node, counted))
         elif _is_tainted(node) and not counted.until_s:
@@ -99,6 +108,17 @@ class UnbindStorm:
         if _is_tainted(node) != (is_storm and self._taints):
             actions.insert(0, _taint(node, is_storm and self._taints))
         return Result(tuple(actions), requeue_after_s=counted.until_s - now if is_storm else None)
+
+    def _reconcile_cluster(self, now: float) -> Result:
+        """Raise the alarm of the whole cluster, at most once in five minutes."""
+        counted = self._all
+        counted.advance(now)
+        if not counted.is_high(CLUSTER_BINDS_MIN, CLUSTER_RATE_MAX) or now < counted.until_s:
+            return NOTHING
+        counted.until_s = now + WINDOW_S
+        text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound in {WINDOW_S:g} s were given back"
+        where = Key("", "kube-system")
+        return Result((RecordEvent("Namespace", "v1", where, "", "ClusterUnbindRateHigh", text, "Warning"),))
 
     def _of(self, node: str) -> _Counted:
         return self._nodes.setdefault(node, _Counted())

@@ -19,7 +19,10 @@ class BindingGenerations(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._max = self.switches.integer("unbind.max_attempts")
+        self._max, self._decays = (
+            self.switches.integer("unbind.max_attempts"),
+            self.switches.flag("unbind.attempt_decay"),
+        )
         self._state: dict[str, tuple[int, int, bool]] = {}
         self._bound_once: dict[str, dict[int, None]] = {}
         self._given_up: dict[str, dict[tuple[int, str], None]] = {}
@@ -78,7 +81,7 @@ class BindingGenerations(Check):
             report(line, "unbound twice without a bind between")
         if unbinds != old_unbinds + 1:
             report(line, f"unbindCount went from {old_unbinds} to {unbinds}")
-        if unbinds > self._max:
+        if unbinds > self._max and not self._decays:
             report(line, f"unbindCount {unbinds} exceeds unbind.max_attempts {self._max}")
         self._state[uid] = (old_generation, unbinds, False)
 

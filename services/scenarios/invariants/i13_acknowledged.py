@@ -64,7 +64,10 @@ class AcknowledgedIsStored(Check):
             head = _HEAD.decode(response.body)
         except msgspec.MsgspecError:
             head = _Head()
-        is_object = head.metadata.resource_version == str(response.rv) and request.subresource != "unbind"
+        is_object = head.metadata.resource_version == str(response.rv) and request.subresource not in (
+            "unbind",
+            "binding",
+        )
         if is_object and self.view.kind_of(request.resource) == head.kind:
             uid, name = head.metadata.uid, head.metadata.name
             sha256 = hashlib.sha256(response.body).hexdigest()

@@ -38,7 +38,7 @@ def test_unbinding_9_two_of_five_raise_an_alarm_once(world, a_pod):
 
     (alarm,) = here.reconcile("n1", "").actions
 
-    assert keys == [[Key("", "n1")]] * 2
+    assert keys == [[Key("", "n1"), Key("", "")]] * 2
     assert (alarm.reason, alarm.type) == ("NodeUnbindRateHigh", "Warning")
     assert "2 of 5 pods" in alarm.message
     assert here.reconcile("n1", "", after_s=10).actions == ()
@@ -53,6 +53,25 @@ def test_unbinding_9_one_of_five_or_four_of_four_are_no_storm(world, a_pod):
         give_back(few, a_pod, name)
 
     assert fifth.reconcile("n1", "").actions == few.reconcile("n1", "").actions == ()
+
+
+def test_kubelet_unbinding_9_two_of_twenty_on_many_nodes_are_an_alarm_of_the_cluster_once_in_five_minutes(world, a_pod):
+    here = world()
+    names = [f"p{number}" for number in range(20)]
+    bind(here, a_pod, *names)
+    give_back(here, a_pod, "p0")
+    quiet = here.reconcile("", "").actions
+    give_back(here, a_pod, "p1")
+    (alarm,) = here.reconcile("", "").actions
+
+    assert quiet == (), "one of twenty is five per cent, and not more"
+    assert (alarm.kind, alarm.key.name, alarm.reason) == ("Namespace", "kube-system", "ClusterUnbindRateHigh")
+    assert "2 of 20 pods" in alarm.message
+    assert here.reconcile("", "", after_s=299).actions == ()
+    bind(here, a_pod, *(f"q{number}" for number in range(20)))
+    give_back(here, a_pod, "q0")
+    give_back(here, a_pod, "q1")
+    assert len(here.reconcile("", "", after_s=2).actions) == 1
 
 
 def test_unbinding_9_the_taint_comes_with_the_storm_and_goes_after_five_minutes(world, a_pod):
