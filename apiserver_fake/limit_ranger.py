@@ -38,18 +38,21 @@ def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Docum
 
     The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" when nobody got anything.
     """
-    notes: list[str] = []
+    note = ""
     for each in ranges:
         items = [item for item in each.spec.limits if item.type == CONTAINER]
         requests = {name: text for item in items for name, text in item.default_request.items()}
         limits = {name: text for item in items for name, text in item.default.items()}
         if not requests and not limits:
             continue
-        spec, notes = dict(spec), []  # the last range that gives something has the last word in the note
+        notes: list[str] = []
+        spec = dict(spec)
         for kind, word in (("containers", "container"), ("initContainers", "init container")):
             if spec.get(kind):
                 spec[kind] = [_given(one, requests, limits, word, notes) for one in spec[kind]]
-    return spec, f"LimitRanger plugin set: {'; '.join(notes)}" if notes else ""
+        if notes:  # the last range that gives something has the last word
+            note = f"LimitRanger plugin set: {'; '.join(notes)}"
+    return spec, note
 
 
 def _given(

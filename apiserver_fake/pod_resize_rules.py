@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake import pod_defaults, pod_rules
+from apiserver_fake import pod_defaults, pod_level, pod_rules
 from apiserver_fake.rules import Cause
 from apiserver_fake.validation import forbidden, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
@@ -36,7 +36,7 @@ def resized_spec(old: Document, wanted: Document) -> Document:
         spec["resources"] = wanted["resources"]
     else:
         spec.pop("resources", None)
-    spec = pod_defaults.requests_from_limits(spec)
+    spec = pod_level.with_requests(pod_defaults.requests_from_limits(spec))
     return spec if spec == old else pod_defaults.with_resize_policies(spec)
 
 
@@ -49,14 +49,19 @@ def _resized(before: Document, after: Document) -> Document:
     return {**before, **{name: after[name] for name in _OWN if name in after}}
 
 
-def check_resize(old: Document, spec: Document) -> list[Cause]:
-    """Return what is wrong with resizing the stored pod to this spec."""
+def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> list[Cause]:
+    """Return what is wrong with resizing the stored pod to this spec.
+
+    `with_level`: pods with resources of their own may be resized (InPlacePodLevelResourcesVerticalScaling).
+    """
     before = old.get("spec") or {}
     causes = pod_rules.check(spec, "spec")
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
         return [forbidden("", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":
         return [forbidden("", "windows pods cannot be resized")]
+    if not with_level and (before.get("resources") or spec.get("resources")):
+        return [forbidden("", "pods with pod-level resources cannot be resized")]
     if causes:
         return causes  # quantities may be malformed: nothing more can be said
     status = old.get("status") or {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver_fake import pod_level
 from apiserver_fake.container_restart_rules import check_restarts
 from apiserver_fake.pod_claim_rules import check_claims
 from apiserver_fake.pod_defaults import CONTAINER_LISTS
@@ -82,7 +83,7 @@ def check(spec: Document, at: str, *, comparing: bool = False) -> list[Cause]:
     for name, text in (spec.get("overhead") or {}).items():
         causes += quantity(f"{at}.overhead[{name}]", name, text)
     _check_resources(spec.get("resources") or {}, f"{at}.resources", causes)
-    return causes
+    return causes or pod_level.check(spec, at)
 
 
 def _check_one_of(holder: Document, name: str, allowed: tuple[str, ...], at: str, causes: list[Cause]) -> None:

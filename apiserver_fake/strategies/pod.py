@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake import label_keys, limit_ranger, pod_defaults, pod_rules, pod_update_rules
+from apiserver_fake import label_keys, limit_ranger, pod_defaults, pod_level, pod_rules, pod_update_rules
 from apiserver_fake.container_restart_rules import without_own_policies
 from apiserver_fake.rules import Cause, DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation import forbidden, invalid, metadata, plain_text, too_many, unsupported
@@ -31,7 +31,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = pod_defaults.with_defaults(new.get("spec") or {})
     spec = pod_defaults.requests_from_limits(spec)
-    spec = pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx))
+    spec = pod_level.with_requests(pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
@@ -142,7 +142,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     before = old.get("spec") or {}
     if new.get("spec") is not before:
         spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(new.get("spec") or {}))
-        spec = pod_defaults.with_resize_policies(spec)
+        spec = pod_level.with_requests(pod_defaults.with_resize_policies(spec))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]

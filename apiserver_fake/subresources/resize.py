@@ -13,6 +13,8 @@ from apiserver_fake.rules import Subresource, SubresourceResult, WriteContext
 from services.api.errors import NotFound, invalid
 from services.api.meta import Document
 
+LEVEL_GATE = "InPlacePodLevelResourcesVerticalScaling"
+
 
 def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
@@ -23,7 +25,7 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
-    if causes := check_resize(stored, spec):
+    if causes := check_resize(stored, spec, with_level=ctx.switches.flag(LEVEL_GATE)):
         raise invalid("Pod", name, [*causes])
     if spec == before:
         return SubresourceResult()

@@ -299,6 +299,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("scheduler.pod_level_scoring", False,
            "an incoming pod's pod-level resources count in scoring; upstream passes them over",
            "scheduler-queue-and-cycles 12.6"),
+    Switch("InPlacePodLevelResourcesVerticalScaling", True,
+           "feature gate: pods with resources of their own may be resized (KEP-5419)", "kep-1287-in-place-resize 13"),
     Switch("InPlacePodVerticalScalingSchedulerPreemption", False,
            "feature gate: the scheduler makes room for deferred resizes (KEP-5836)", "kep-5836 1"),
     Switch("resize.generation", "G3", "which draft of KEP-5836 is at work: G0 of February to G4 of September 2026",

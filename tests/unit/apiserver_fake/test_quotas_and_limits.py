@@ -355,6 +355,18 @@ def test_containers_get_what_they_do_not_state_and_the_pod_says_so(server):
     assert "annotations" not in stated["metadata"]
 
 
+def test_of_two_ranges_the_first_gives_and_the_last_that_gave_is_named(server):
+    server.limits(of_containers(defaultRequest={"cpu": "100m"}), name="a")
+    server.limits(of_containers(defaultRequest={"cpu": "200m", "memory": "1Gi"}), name="b")
+    server.limits(of_containers(defaultRequest={"cpu": "300m"}), name="c")
+
+    made = server.pod("p")
+
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "1Gi"}
+    note = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
+    assert note == "LimitRanger plugin set: memory request for container c"
+
+
 def test_a_limit_range_fills_its_own_defaults_from_its_bounds(server):
     made = server.limits(
         of_containers(max={"cpu": "2"}, min={"cpu": "100m", "memory": "1Mi"}), of_pods(max={"cpu": "4"})

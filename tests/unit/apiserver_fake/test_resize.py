@@ -185,6 +185,48 @@ def test_the_pods_own_resources_may_change_and_not_vanish(world: Any) -> None:
     assert "spec.resources: Forbidden: pod-level resources cannot be removed" in gone
 
 
+@pytest.mark.parametrize(("level", "asked", "stored"), [
+    ({"limits": {"cpu": "2", "memory": "2Gi"}}, {"requests": {"cpu": "500m"}}, {"cpu": "500m", "memory": "2Gi"}),
+    ({"limits": {"memory": "2Gi"}}, {"limits": {"memory": "1Gi", "cpu": "1"}}, {"cpu": "1", "memory": "1Gi"}),
+    ({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {}, {"cpu": "1"}),
+    ({"requests": {"cpu": "1"}}, {"requests": {"memory": "1Gi"}}, {"cpu": "1"}),
+])  # fmt: skip
+def test_a_pod_with_limits_of_its_own_asks_for_what_its_containers_ask_for(
+    world: Any, level: Any, asked: Any, stored: Any
+) -> None:
+    spec = {"containers": [container(resources=asked)], "resources": level}
+
+    made = world.create("pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    assert made["spec"]["resources"]["requests"] == stored
+    causes, same = world.try_update("pods", made, copy.deepcopy(made))
+    assert (causes, same) == ([], made)
+
+
+def test_a_resize_keeps_containers_within_their_pod(world: Any) -> None:
+    level = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    asked = {"requests": {"cpu": "600m"}, "limits": {"cpu": "1"}}
+    make(world, container("a", asked), container("b", {"requests": {"cpu": "200m"}}), spec={"resources": level})
+
+    more = refused(world, to(0, requests={"cpu": "900m"}))
+    larger = refused(world, to(0, limits={"cpu": "3"}))
+
+    assert (
+        'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container '
+        "requests of 1100m"
+    ) in more
+    assert (
+        'spec.containers[0].resources.limits[cpu]: Invalid value: "3": must be less than or equal to pod limits of 2'
+    ) in larger
+
+
+def test_without_its_gate_a_pod_with_resources_of_its_own_cannot_be_resized(world: Any) -> None:
+    make(world, container(resources=BURSTABLE), spec={"resources": {"limits": {"cpu": "2"}}})
+    world.switch(InPlacePodLevelResourcesVerticalScaling=False)
+
+    assert "pods with pod-level resources cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
+
+
 def test_a_node_that_does_not_report_resources_cannot_resize(world: Any) -> None:
     running = {"name": "c", "state": {"running": {}}}
     make(world, container(resources=BURSTABLE), status={"containerStatuses": [running]})
