@@ -76,13 +76,13 @@ class ResizeQueueing:
 
     def has_ended(self, before: PodInfo | None, after: PodInfo) -> bool:
         """Whether a pod of ours waits no more and says things of its wait still, this scheduler's or another's."""
-        pod = after.pod
-        if waits(pod) or not pod.is_active or not self._is_ours(after):
-            return False
         tells = self.rules.conditions == "resize_unschedulable_g1"
         nominates = self.rules.double_preemption == "nnn"
+        pod = after.pod
+        if not (tells or nominates) or waits(pod) or not pod.is_active or not self._is_ours(after):
+            return False
         if before is not None and waits(before.pod):
-            return tells or nominates
+            return True
         return before is None and (
             (tells and find_condition(pod.status.conditions, CONDITION) is not None)
             or (nominates and pod.status.nominated_node_name == pod.spec.node_name)

@@ -219,11 +219,13 @@ class _Bar:
 
 
 def _show(result: SchedulerBench) -> None:
-    what = "pop → assume" if result.form == "algorithm" else "created → bound"
+    what = "pop (or due) → assume" if result.form == "algorithm" else "created → bound"
     click.echo(
         f"{result.pods_per_s:,.0f} pods/s: {result.pods:,} pods of {result.workload} on {result.nodes:,} nodes, "
         f"{result.cpu_us_per_pod:,.0f} µs of CPU a pod"
     )
+    if result.resize_attempts:
+        click.echo(f"attempts to make room for deferred resizes: {result.resize_attempts:,}")
     click.echo(f"{what}  p50 {result.p50_ms:,.3f} ms, p99 {result.p99_ms:,.3f} ms")
     rows = [("process", name, f"{used:,.1f}") for name, used in result.cpu_us_per_pod_by_process.items()]
     for kind, found in (

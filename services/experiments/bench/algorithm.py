@@ -32,6 +32,7 @@ from services.experiments.workloads.ops import (
     CreateNodes,
     CreateObject,
     CreatePods,
+    DeferResizes,
     DeletePods,
     Size,
     Workload,
@@ -49,7 +50,9 @@ class Play:
 
     def __init__(self, workload: Workload, size: Size, switches: Switches, progress: Progress) -> None:
         self._workload, self._size, self._progress = workload, size, progress
-        self.algorithm = Algorithm(switches)
+        # Who comes at a rate waits for whoever is at work, so other programs on the machine must not count as work.
+        is_paced = any(isinstance(op, CreatePods) and op.per_s for op in workload.ops)
+        self.algorithm = Algorithm(switches, time.process_time if is_paced else time.perf_counter)
         self._pods_by_namespace: dict[str, list[Pod]] = {}
 
     def prepare(self) -> int:
@@ -67,12 +70,15 @@ class Play:
         algorithm = self.algorithm
         pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, self._size, is_stored=True)]
         self._volumes(op, pods)
-        for pod in pods:
-            algorithm.add_pod(pod)
         algorithm.latencies_s.clear()
         gc.collect()
         gc.freeze()
         began, cpu = time.perf_counter(), time.process_time()
+        if op.per_s:
+            algorithm.expect(pods, op.per_s)
+        else:
+            for pod in pods:
+                algorithm.add_pod(pod)
         self._wait(pods, "measuring")
         return time.perf_counter() - began, time.process_time() - cpu
 
@@ -99,6 +105,10 @@ class Play:
                     algorithm.add_pod(pod)
                 if not op.may_wait:
                     self._wait(pods, "preparing")
+            case DeferResizes():
+                for made, _ in documents.deferred_of(op, step, size, is_stored=True):
+                    algorithm.add_pod(algorithm.decode(made))
+                algorithm.rest()
             case Churn():
                 algorithm.at(algorithm.now(), self._churn(op))
             case DeletePods():
@@ -180,6 +190,7 @@ def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, .
     latencies = play.algorithm.latencies_s
     rss = rss_mib(os.getpid())
     unschedulable, evicted = play.algorithm.unschedulable_total, play.algorithm.evicted_total
+    resize_attempts = play.algorithm.resize_attempts_total
     del play
     gc.unfreeze()
     where = where_the_time_goes(workload, size, switches, progress)
@@ -197,6 +208,7 @@ def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, .
         rss_mib={"algorithm": round(rss, 1)},
         unschedulable_attempts=unschedulable,
         evicted=evicted,
+        resize_attempts=resize_attempts,
         by_plugin=where.by_plugin,
         by_extension_point=where.by_extension_point,
         by_part=where.by_part,

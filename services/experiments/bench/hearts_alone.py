@@ -6,7 +6,7 @@ import heapq
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,10 +40,11 @@ class TooSlow(TimeoutError):
 class Algorithm:
     """The hearts of one scheduler and the world they are shown.
 
-    `now` is time as measured, plus what was skipped because nothing was to be done before.
+    `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
     """
 
-    def __init__(self, switches: Switches) -> None:
+    def __init__(self, switches: Switches, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.world = FixedWorld()
         self.handle = Handle(
             switches=switches,
@@ -58,7 +59,9 @@ class Algorithm:
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
         self.evicted_total = 0
+        self.resize_attempts_total = 0
         self.latencies_s: list[float] = []
+        self._due_s: dict[str, float] = {}
         self._skipped_s = self._skipped_at_bind_s = 0.0
         self._agenda: list[tuple[float, int, Callable[[], float | None]]] = []
         self._tickets = itertools.count()
@@ -68,7 +71,7 @@ class Algorithm:
 
     def now(self) -> float:
         """Return the hearts' time in seconds."""
-        return time.perf_counter() + self._skipped_s
+        return self._clock() + self._skipped_s
 
     # -- the world's doings -------------------------------------------------------------------------------
 
@@ -89,6 +92,18 @@ class Algorithm:
     def add_pod(self, pod: Pod) -> None:
         """Show a new pod."""
         self.hearts.handlers.on_pod(None, pod, self.now())
+
+    def expect(self, pods: Sequence[Pod], per_s: float) -> None:
+        """Show pods from now on, so many a second; each one's latency counts from when it was due."""
+        began, coming = self.now(), iter(enumerate(pods))
+
+        def come() -> float | None:
+            number, pod = next(coming)
+            due = self._due_s[pod.metadata.uid] = began + number / per_s
+            self.add_pod(pod)
+            return None if number + 1 == len(pods) else max(due + 1 / per_s - self.now(), 0.0)
+
+        self.at(began, come)
 
     def delete_pod(self, pod: Pod) -> None:
         """Show that a pod is gone."""
@@ -113,12 +128,19 @@ class Algorithm:
         """Do something at that time, and again after as many seconds as it returns."""
         heapq.heappush(self._agenda, (when, next(self._tickets), do))
 
+    def rest(self) -> None:
+        """Make every attempt that can be made now."""
+        queue = self.hearts.queue
+        while (queued := queue.pop(self.now())) is not None:
+            self._attempt(queued, self.now())
+
     # -- cycles -------------------------------------------------------------------------------------------
 
     def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Schedule pods until that is so. Raises: TooSlow."""
         limit = time.perf_counter() + LIMIT_S
         agenda, queue = self._agenda, self.hearts.queue
+        waking = self.hearts.resizes.waking if self.hearts.resizes is not None else None
         while not is_done():
             now = self.now()
             while agenda and agenda[0][0] <= now:
@@ -127,12 +149,15 @@ class Algorithm:
                 if after_s is not None:
                     self.at(when + after_s, do)
             queue.flush(now)
+            if waking is not None:
+                waking.flush(now)
             queued = queue.pop(now)
             if queued is not None:
                 self._attempt(queued, now)
                 continue
             deadline = queue.next_deadline(now)
-            due = [when for when in (deadline, agenda[0][0] if agenda else None) if when is not None]
+            clock = waking.next_deadline() if waking is not None else None
+            due = [when for when in (deadline, clock, agenda[0][0] if agenda else None) if when is not None]
             if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
                 raise TooSlow(f"{what()}, and nothing will change that")
             if time.perf_counter() > limit:
@@ -142,6 +167,9 @@ class Algorithm:
     def _attempt(self, queued: QueuedPod, now: float) -> None:
         """Run one scheduling cycle, and the binding cycle as if the API server answered at once."""
         hearts, info = self.hearts, queued.info
+        if info.spec.node_name:
+            self._resize(queued, now)
+            return
         began = time.perf_counter()
         profile = hearts.profiles.of(info)
         result = profile.cycle.schedule(info, now)
@@ -155,7 +183,8 @@ class Algorithm:
         for status in (runner.reserve(result.state, info, node), runner.permit(result.state, info, node)[0]):
             if not status.is_success:
                 raise AssertionError(f"{info.key}: {status.message or 'Permit waits'}; no workload expects that")
-        self.latencies_s.append(time.perf_counter() - began)
+        due_s = self._due_s.pop(info.uid, None)
+        self.latencies_s.append(time.perf_counter() - began if due_s is None else self.now() - due_s)
         self._skipped_at_bind_s = self._skipped_s
         runner.bind(result.state, info, node)
         pod = info.pod
@@ -163,6 +192,17 @@ class Algorithm:
         hearts.queue.done(info.uid)
         hearts.handlers.on_pod(pod, bound, now)
         hearts.queue.bound(queued)
+
+    def _resize(self, queued: QueuedPod, now: float) -> None:
+        """Make one attempt to make room for a deferred resize; victims leave at once."""
+        resizes = self.hearts.resizes
+        assert resizes is not None, f"{queued.key} has a node and is queued, although nobody follows resizes"
+        verdict = resizes.cycle.decide(queued.info)
+        self.resize_attempts_total += 1
+        resizes.settle(queued, verdict, now)
+        for victim in verdict.eviction.pending if verdict is not None and verdict.eviction is not None else ():
+            self.evicted_total += 1
+            self.delete_pod(victim.pod)
 
     def _fail(self, queued: QueuedPod, result: Any, now: float) -> None:
         hearts = self.hearts

@@ -18,7 +18,9 @@ CYCLE: Final = "cycle"
 class SchedulerBench:
     """One workload in one form (walls 10). Times a pod in microseconds of the measured pods.
 
-    `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume; form `mesh`, from created to bound.
+    `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
+    were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles
+    of deferred resizes, known to `algorithm`.
     `cpu_us_per_pod`: all processes but the load's. `by_plugin` and `by_extension_point` count a plugin's own
     time, without that of plugins it asks; `by_part` is the rest.
     """
@@ -36,6 +38,7 @@ class SchedulerBench:
     rss_mib: dict[str, float]
     unschedulable_attempts: int = 0
     evicted: int = 0
+    resize_attempts: int = 0
     by_plugin: dict[str, float] = field(default_factory=dict)
     by_extension_point: dict[str, float] = field(default_factory=dict)
     by_part: dict[str, float] = field(default_factory=dict)

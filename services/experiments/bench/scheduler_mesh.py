@@ -33,6 +33,7 @@ from services.experiments.workloads.ops import (
     CreateNodes,
     CreateObject,
     CreatePods,
+    DeferResizes,
     DeletePods,
     Size,
     Workload,
@@ -105,6 +106,8 @@ class Load:
                 await self._create(op.plural, NewObject(op.namespace, "", msgspec.json.encode(op.document)))
             case CreatePods():
                 await self._pods(step, op)
+            case DeferResizes():
+                await self._deferred(step, op)
             case Churn():
                 self.meanwhile.append(self._group.create_task(self._churn(op)))
             case DeletePods():
@@ -129,7 +132,7 @@ class Load:
             await asyncio.sleep(SETTLE_S)
         waiting = asyncio.create_task(self._wait(pods, "measuring" if op.is_measured else "preparing"))
         try:
-            await self._create_all("pods", pods)
+            await self._create_all("pods", pods, op.per_s)
             if op.may_wait:
                 waiting.cancel()
             else:
@@ -168,8 +171,25 @@ class Load:
 
         await _many(made, create)
 
-    async def _create_all(self, plural: str, objects: Iterable[NewObject]) -> None:
+    async def _deferred(self, step: int, op: DeferResizes) -> None:
+        await self._namespace(op.namespace, {})
+
+        async def create(pair: tuple[NewObject, Document]) -> None:
+            pod, status = pair
+            await self._create("pods", pod)
+            body = msgspec.json.encode(status)
+            request = Request(verb="patch", resource="pods", namespace=pod.namespace, name=pod.name,
+                              subresource="status", patch_type="strategic", body=body)  # fmt: skip
+            (await self._api.call(request)).unwrap()
+
+        await _many(documents.deferred_of(op, step, self._size), create)
+
+    async def _create_all(self, plural: str, objects: Iterable[NewObject], per_s: float = 0.0) -> None:
+        began, numbers = time.perf_counter(), itertools.count()
+
         async def create(each: NewObject) -> None:
+            if per_s:
+                await asyncio.sleep(max(0.0, began + next(numbers) / per_s - time.perf_counter()))
             self.created_s[each.name] = time.perf_counter()
             await self._create(plural, each)
 

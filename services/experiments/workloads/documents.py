@@ -12,7 +12,7 @@ import msgspec
 from apiserver_fake import pod_defaults
 from services.api.meta import Document
 from services.experiments.workloads import templates
-from services.experiments.workloads.ops import CreateNodes, CreatePods, Size, Volume, Workload
+from services.experiments.workloads.ops import CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
 
 NAME, NAMESPACE, UID = "@name@", "@namespace@", "@uid@"
 CREATED: Final = "2026-01-01T00:00:00Z"
@@ -49,8 +49,13 @@ def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
         labels_there = {**labels, **({templates.ZONE: zone} if zone else {})}
         bodies.append(msgspec.json.encode({**template, "metadata": {"name": NAME, "labels": labels_there}}))
     for number in range(size.count(op.count)):
-        name = op.name or f"{_node_prefix(op)}-{number:05d}"
+        name = node_name(op, number)
         yield NewObject("", name, bodies[number % len(bodies)].replace(b"@name@", name.encode()))
+
+
+def node_name(op: CreateNodes, number: int) -> str:
+    """Return the name of the step's node of that number."""
+    return op.name or f"{_node_prefix(op)}-{number:05d}"
 
 
 def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
@@ -81,6 +86,32 @@ def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -
         if is_stored:
             filled = filled.replace(b"@uid@", f"{namespace}-{name}".encode())
         yield NewObject(namespace, name, filled)
+
+
+def deferred_of(
+    op: DeferResizes, step: int, size: Size, *, is_stored: bool = False
+) -> Iterator[tuple[NewObject, Document]]:
+    """Yield the step's pods with a node, each with the status that its kubelet would write.
+
+    `is_stored`: as a watch shows them, status and all.
+    """
+    container = op.template["spec"]["containers"][0]["name"]
+    now = {"lastTransitionTime": CREATED, "status": "True"}
+    status = {
+        "phase": "Running",
+        "startTime": CREATED,
+        "conditions": [{"type": "PodScheduled", **now}, {"type": "PodResizePending", "reason": "Deferred", **now}],
+        "containerStatuses": [
+            {"name": container, "allocatedResources": op.allocated, "resources": {"requests": op.allocated}}
+        ],
+    }
+    plain = CreatePods(op.template, op.count, namespace=op.namespace)
+    for number, pod in enumerate(pods_of(plain, step, size, is_stored=is_stored)):
+        document = msgspec.json.decode(pod.body)
+        document["spec"]["nodeName"] = node_name(CreateNodes(), number % size.nodes)
+        if is_stored:
+            document["status"] = {**document["status"], **status}
+        yield NewObject(pod.namespace, pod.name, msgspec.json.encode(document)), {"status": status}
 
 
 def with_name(document: Document, name: str) -> Document:

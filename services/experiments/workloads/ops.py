@@ -72,7 +72,8 @@ class CreatePods:
 
     `namespace` "": one of its own. `is_dealt`: over namespaces `<namespace>-0` … in turn. `is_measured`: these
     are what the figures are of. `may_wait`: some or all cannot be scheduled, so nobody waits for them.
-    `volume`: each pod brings a claim that is bound to a volume of this sort already.
+    `volume`: each pod brings a claim that is bound to a volume of this sort already. `per_s`: how many are created in
+    a second, one after the other; 0: all at once.
     """
 
     template: Document
@@ -82,6 +83,20 @@ class CreatePods:
     is_measured: bool = False
     may_wait: bool = False
     volume: Volume = ""
+    per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class DeferResizes:
+    """Pods that are on the workload's nodes already, dealt out in turn, whose resize the node defers.
+
+    `template` asks for what they wish, `allocated` is what they have.
+    """
+
+    template: Document
+    allocated: Document
+    count: Count = "init_pods"
+    namespace: str = "wishing"
 
 
 @dataclass(frozen=True)
@@ -104,7 +119,7 @@ class DeletePods:
     per_s: float
 
 
-Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | Churn | DeletePods
+Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | DeferResizes | Churn | DeletePods
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from services.experiments.workloads import affinity, basic, preemption, spreading, volumes
+from services.experiments.workloads import affinity, basic, preemption, resizes, spreading, volumes
 from services.experiments.workloads.ops import Workload
 
 WORKLOADS: Final[dict[str, Workload]] = {
-    each.name: each for module in (basic, affinity, spreading, preemption, volumes) for each in module.WORKLOADS
+    each.name: each
+    for module in (basic, affinity, spreading, preemption, volumes, resizes)
+    for each in module.WORKLOADS
 }
 NEAR_MAX: Final = 3
 

@@ -66,6 +66,13 @@ def preferred(kind: str, term: Document) -> Document:
     return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
 
 
+def cpu_only(prefix: str) -> Document:
+    """Return a pod that asks for 100m of CPU and for no memory."""
+    made = pod(prefix, is_light=True, terminationGracePeriodSeconds=0)
+    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    return made
+
+
 def node_affinity(part: str, requirement: Document) -> Document:
     """Return a required node affinity of one term; `part` is matchExpressions or matchFields."""
     return {
