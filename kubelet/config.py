@@ -157,6 +157,7 @@ class KubeletConfig(CommonConfig):
     static_pods: str = setting(
         "", "directory with manifests of static pods: files for every node, in a folder of a node's name for that node"
     )
+    device_sockets: bool = setting(False, "device plugins may register with the equal nodes")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets: plugins register at DIR/NODE/kubelet.sock")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
 
@@ -171,7 +172,12 @@ class KubeletConfig(CommonConfig):
             for index in range(self.first, self.first + self.nodes):
                 zone = f"zone-{index % self.zones}" if self.zones else ""
                 name = f"{self.name_prefix}{index}"
-                found.append(NodeDefinition(name=name, cpu=self.cpu, memory=self.memory, pods=self.pods, zone=zone))
+                found.append(
+                    NodeDefinition(
+                        name=name, cpu=self.cpu, memory=self.memory, pods=self.pods, zone=zone,
+                        device_socket=self.device_sockets,
+                    )
+                )  # fmt: skip
             if self.nodes_file:
                 found += _read_file(self.nodes_file)
             for definition in found:

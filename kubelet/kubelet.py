@@ -671,6 +671,8 @@ class Kubelet:
         entry = self.ledger.remove(key)
         if entry is not None and not entry.allocation.is_empty:
             self.managers.release(entry.allocation)
+            if self.plugins is not None:
+                self.plugins.reckon()
         return entry is not None
 
     def _offer_room(self, trigger: str, now: float) -> None:

@@ -16,7 +16,13 @@ class PluginConfig(CommonConfig):
 
     node: str = setting("", "the node whose kubelet it registers with")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets: the kubelet's is DIR/NODE/kubelet.sock")
+    folder: str = setting("", "the directory of kubelet.sock itself, instead of sockets_dir and node")
     definition: str = setting("", 'the plugin as JSON, for example {"resource": "example.com/gpu", "devices": 4}')
+
+    @property
+    def place(self) -> str:
+        """The directory of the kubelet's socket."""
+        return self.folder or f"{self.sockets_dir}/{self.node}"
 
     def plugin(self) -> DevicePlugin:
         """Return the plugin. Raises: StartError naming the field."""

@@ -37,5 +37,4 @@ class PluginRoom:
 def build(config: PluginConfig, seams: Seams) -> PluginRoom:
     """Return the plugin the configuration describes. Raises: StartError."""
     plugin = EmulatedPlugin(config.plugin())
-    folder = f"{config.sockets_dir}/{config.node}"
-    return PluginRoom(plugin, PluginServing(plugin, seams, config.node, folder))
+    return PluginRoom(plugin, PluginServing(plugin, seams, config.node, config.place))

@@ -35,6 +35,7 @@ Examples:
   keplab up --scheduler-config experiments/profiles/two.yaml
   keplab up --schedulers 2 --extra-scheduler second
   keplab up --stages experiments/stages/pod-fast.yaml
+  keplab up --nodes 2 --device-sockets
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
@@ -58,6 +59,7 @@ Examples:
 @click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
 @click.option("--stages", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
               help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated")  # fmt: skip
+@click.option("--device-sockets", is_flag=True, help="nodes take device plugins (`keplab device-plugin`)")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="of the processes' log files")  # fmt: skip
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
@@ -74,6 +76,8 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     except ValueError as error:
         raise click.UsageError(f"--extra-scheduler: {error}") from None
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
+    if given["device_sockets"] and given["nodes_file"]:
+        raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     _check_stages(given["stages"])
     return _detach(given) if given["detach"] else _attend(given)
 
@@ -126,6 +130,7 @@ def _attend(given: dict[str, Any]) -> int:
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(["--device-sockets"] if given["device_sockets"] else []),
             ]
         },
         schedulers=schedulers,
@@ -202,6 +207,8 @@ def _detach(given: dict[str, Any]) -> int:
     ):
         for text in texts:
             arguments += [flag, text]
+    if given["device_sockets"]:
+        arguments.append("--device-sockets")
     log_path = data / "logs" / "supervisor.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
 from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulated_sockets import SimSockets, SocketFloor
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -43,6 +44,7 @@ class World:
             seed=seed,
             **settings,
         )
+        self.floor = SocketFloor(random.Random(f"sockets/{seed}"))
         self.incarnations = 0
         self.life = None
         self.room = None
@@ -56,7 +58,7 @@ class World:
         return Seams(
             component=name, clock=self.clock, random=chance,
             disk=SimDisk(platter, random.Random(f"disk/{name}"), life), transport=transport,
-            events=LivingLog(log, life), switches=self.switches,
+            events=LivingLog(log, life), switches=self.switches, sockets=SimSockets(self.floor, life),
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
 
@@ -119,10 +121,10 @@ class World:
             assert self.clock.now() < end, f"pod {name} did not come to that state: {pod and pod['status']}"
             await asyncio.sleep(0.01)
 
-    async def create(self, name, *, node="n1", cpu="1", run="", bind=True, spec=None, **metadata):
+    async def create(self, name, *, node="n1", cpu="1", run="", bind=True, spec=None, devices=None, **metadata):
         container = {"name": "main", "image": "busybox"}
         if cpu:
-            amounts = {"cpu": cpu, "memory": "64Mi"}
+            amounts = {"cpu": cpu, "memory": "64Mi", **(devices or {})}
             container["resources"] = {"requests": amounts, "limits": amounts}
         document = {
             "apiVersion": "v1",

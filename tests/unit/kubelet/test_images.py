@@ -3,8 +3,8 @@
 import pytest
 
 from kubelet.images import NodeImages
-from tests.unit.kubelet.test_pulling import told
 from tests.unit.kubelet.test_pod_worker import Life
+from tests.unit.kubelet.test_pulling import told
 
 
 @pytest.mark.parametrize(
