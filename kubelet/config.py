@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kubelet.claims.driver import DriverDefinition, parse_drivers
 from kubelet.device_definition import DevicePlugin, check_plugins
 from kubelet.latency import LatencyModel
 from kubelet.node_machine import Definition, MachineDefinition
@@ -49,7 +50,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
     `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
     Devices in `numa` and `extended` need no plugin.
-    `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`).
+    `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`). `drivers` offer
+    devices for claims, and may be written `gpu.example.com:4` (`kubelet/claims/driver.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
@@ -64,6 +66,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     device_socket: bool = False
     device_plugins: tuple[DevicePlugin, ...] = ()
     static_pods: tuple[dict[str, Any], ...] = ()
+    drivers: tuple[DriverDefinition, ...] = ()
     start_faults: str = ""
     images: dict[str, str] = {}
     serialize_image_pulls: bool = True
@@ -76,6 +79,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         shape: dict[str, Any] = dict(document)
         name = shape.get("name", "?")
         try:
+            if isinstance(shape.get("drivers"), str):
+                shape["drivers"] = parse_drivers(str(shape["drivers"]))
             if isinstance(shape.get("numa"), str):
                 shape["numa"] = _numa(str(shape["numa"]))
             # Options of a scenario are texts; numbers in them are meant as numbers.
@@ -246,6 +251,9 @@ class Settings(msgspec.Struct, frozen=True):
     writes_at_once: bool = False
     evicts_for_resizes: bool = True
     resize_policy: Form | None = None
+    guards_devices: bool = False
+    dra_reconcile_s: float = 60.0
+    dra_wipe_delay_s: float = 30.0
 
     @classmethod
     def of(cls, switches: Switches) -> Settings:
@@ -271,6 +279,9 @@ class Settings(msgspec.Struct, frozen=True):
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
             evicts_for_resizes=_evicts_for_resizes(switches),
             resize_policy=form_of(switches),
+            guards_devices=switches.choice("dra.double_allocation_guard") == "driver",
+            dra_reconcile_s=switches.number("kubelet.dra_reconcile_s"),
+            dra_wipe_delay_s=switches.number("kubelet.dra_wipe_delay_s"),
         )
 
 

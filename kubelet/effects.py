@@ -95,6 +95,21 @@ class DeleteMirror(msgspec.Struct, frozen=True):
     pod: KubeletPod
 
 
+class ReadClaims(msgspec.Struct, frozen=True):
+    """Read the claims of that pod live and report with `claims.claims_read`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    names: tuple[str, ...]
+
+
+class PublishSlices(msgspec.Struct, frozen=True):
+    """Delete the slices of the drivers in `wipe` (None: all of the node), and have those in `publish` offer anew."""
+
+    publish: tuple[str, ...]
+    wipe: tuple[str, ...] | None
+
+
 class ReportNode(msgspec.Struct, frozen=True):
     """Write the Node's status: these pressures stand now."""
 
@@ -151,5 +166,6 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror | CallPlugin | DevicesChanged
+    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror | CallPlugin
+    | DevicesChanged | ReadClaims | PublishSlices
 )  # fmt: skip

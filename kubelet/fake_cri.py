@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from kubelet.allocation import NO_RESOURCES, PodResources
+from kubelet.claims.record import HeldClaim
 from kubelet.probing import Probes
 from kubelet.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.script import Script
@@ -42,7 +43,8 @@ class PodRecord(msgspec.Struct, array_like=True):
     """What the node's runtime knows of one pod for one binding. `is_gone` erases what was recorded.
 
     Also the kubelet's checkpoint: `allocation` is what the pod has to itself, `allocated` its size as promised;
-    `actual`, what the runtime was last told, is None as long as that is the same (KEP-1287).
+    `actual`, what the runtime was last told, is None as long as that is the same (KEP-1287). `claims`: whose devices
+    are, or may be, prepared for the pod (KEP-4381).
     """
 
     node: str
@@ -58,6 +60,7 @@ class PodRecord(msgspec.Struct, array_like=True):
     actual: PodResources | None = None
     is_finished: bool = False
     is_gone: bool = False
+    claims: tuple[HeldClaim, ...] = ()
 
     @property
     def key(self) -> WorkerKey:

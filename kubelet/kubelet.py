@@ -7,7 +7,7 @@ here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,12 +15,15 @@ import msgspec
 from kubelet.admission import Admitted, Ledger, NodeFacts
 from kubelet.admission_desk import AdmissionDesk
 from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
+from kubelet.claims.desk import ClaimDesk
+from kubelet.claims.driver import Driver
+from kubelet.claims.floor import ClaimFloor
 from kubelet.config import NodeDefinition, Settings
 from kubelet.device_plugins import DevicePlugins
 from kubelet.device_words import Answer
 from kubelet.effects import ReadNode, ReportImages, Save, SetTimer
 from kubelet.eviction import Victim
-from kubelet.fake_cri import PodRecord, encode_record
+from kubelet.fake_cri import LOST_EXIT, PodRecord, encode_record
 from kubelet.images import NodeImages
 from kubelet.latency import LatencyModel
 from kubelet.node_status import STATUS_PERIOD_S, node_labels
@@ -42,15 +45,18 @@ from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static, worker_k
 from kubelet.worker_actions import (
     Action,
     AskDevices,
+    CallDrivers,
     Finished,
     LogStart,
     LogStop,
     Persist,
     Poke,
+    Prepare,
     Reached,
     Resized,
     StartFailed,
     Told,
+    Unprepare,
 )
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
@@ -114,12 +120,16 @@ class Kubelet:
             tells = settings.tells_device_health
             self.plugins = DevicePlugins(self.managers, self.ledger, self.out, tells_health=tells)
             self.admission.devices = self.plugins.desk
+        drivers = [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers]
+        self.claims = ClaimDesk(ClaimFloor(self), drivers, self.out, reconcile_s=settings.dra_reconcile_s,
+                                wipe_delay_s=settings.dra_wipe_delay_s)  # fmt: skip
         self.records: dict[WorkerKey, PodRecord] = {}
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._gone: dict[WorkerKey, None] = {}
         self._returned: dict[WorkerKey, Rejection] = {}
+        self._orphans: dict[WorkerKey, PodRecord] = {}
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
@@ -183,7 +193,7 @@ class Kubelet:
             if record.containers and not record.is_finished:
                 data = {"container": record.containers[0].name, "orphan": True}
                 self.out.log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
-            self._erase(record, key)
+            self._let_go(record, key, now)
         if self.resizing.trigger:
             self._retry_resizes(self.resizing.trigger, now)
 
@@ -194,12 +204,16 @@ class Kubelet:
         if key in self.workers or key in self.desk.finals or self.admission.holds(key):
             self._gone.pop(key, None)
             return
+        if record is not None and record.claims and not record.containers and not record.is_finished:
+            # Nothing of it ran: it starts anew, and its devices may be prepared already.
+            self.claims.recover(key, record.claims, is_prepared=False)
+            record = None
         if record is None and self.staging is not None and self.staging.took(pod):
             self._take_staged(self.staging, pod, key, now)
             return
         if pod.is_terminal:
             if record is not None and record.is_finished:
-                self._erase(record, key)
+                self._let_go(record, key, now)
             elif record is not None:
                 self._adopt(pod, key, record, traceparent, now)
                 return
@@ -422,6 +436,11 @@ class Kubelet:
         self._saved_once[key] = None
         if self.plugins is not None:
             self.plugins.begun(worker)
+        if record.claims:
+            is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
+            self.claims.recover(key, record.claims, is_prepared=not is_booted)
+            if is_booted and not record.is_finished:
+                self.claims.call(key, record.claims, now)
         self._act(worker, worker.adopt(record, now), now)
         if self.plugins is not None and (refused := self.plugins.readmitted(worker)) is not None:
             ending = worker.terminate(
@@ -520,6 +539,8 @@ class Kubelet:
             case "stage":
                 if self.staging is not None:
                     self.staging.due(key, now)
+            case "driver" | "unprepare" | "claims" | "drivers":
+                self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
             case "images":
@@ -622,6 +643,12 @@ class Kubelet:
                 case AskDevices(container=container):
                     assert self.plugins is not None
                     self.plugins.pre_start(worker, container)
+                case Prepare():
+                    self.claims.prepare(key, worker.pod, now)
+                case CallDrivers(is_broken=is_broken):
+                    self.claims.call(key, worker.claims, now, is_broken=is_broken)
+                case Unprepare():
+                    self.claims.unprepare(key, now)
                 case Finished():
                     self._finished(key, worker, now)
         if self.out.has_span(key) and worker.state in ("running", "terminated"):
@@ -634,6 +661,26 @@ class Kubelet:
         if due is not None and self._timers.get(key, float("inf")) > due:
             self._timers[key] = due
             self.out.effects.append(SetTimer(due, "worker", key))
+
+    def tell_worker(self, key: WorkerKey, what: Callable[[PodWorker], list[Action]], now: float) -> None:
+        """Have the pod's worker hear something, if there still is one."""
+        if (worker := self.workers.get(key)) is not None:
+            self._act(worker, what(worker), now)
+
+    def unprepared(self, key: WorkerKey, now: float) -> None:
+        """No devices are held for the pod any more, whether a worker waits for that or only a record is left."""
+        self.tell_worker(key, lambda worker: worker.unprepared(now), now)
+        if (record := self._orphans.pop(key, None)) is not None:
+            self._erase(record, key)
+
+    def _let_go(self, record: PodRecord, key: WorkerKey, now: float) -> None:
+        """Forget what is left of a pod that does not exist any more, once its devices are given back."""
+        if not record.claims:
+            self._erase(record, key)
+            return
+        self._orphans[key] = record
+        self.claims.recover(key, record.claims, is_prepared=True)
+        self.claims.unprepare(key, now)
 
     def _start_failed(self, worker: PodWorker, rejection: Rejection, now: float) -> None:
         """The start fails over and over: give the pod back if that is wanted, torn down first."""

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from kubelet.boots import Boot, boot_id_of
+from kubelet.claims.calls import ClaimCalls
 from kubelet.config import NodeDefinition
 from kubelet.device_sockets import DeviceSockets
 from kubelet.device_words import CallPlugin, DevicesChanged
@@ -25,6 +26,8 @@ from kubelet.effects import (
     EndSpan,
     Log,
     PlayStage,
+    PublishSlices,
+    ReadClaims,
     ReadNode,
     ReadPod,
     ReportImages,
@@ -105,6 +108,7 @@ class Agent:
         self.stages = StagePlayer(host, self) if host.stages else None
         self.devices = DeviceSockets(host, self, self.kubelet) if definition.takes_plugins else None
         self.calls = PodCalls(host, self)
+        self.claims = ClaimCalls(host, self)
         self._mirrors = MirrorCalls(host, self)
         self._untold: list[Tell] = []
         self.heartbeats = Heartbeats(host, self)
@@ -137,6 +141,8 @@ class Agent:
             )  # fmt: skip
         if self.topology is not None and self.client is not None:
             self.topology.begin(self.client, now)
+        self.kubelet.claims.begin(now)
+        self.drain()
         assert self.api is not None
         pods = Informer(
             self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
@@ -383,6 +389,10 @@ class Agent:
             case PlayStage(key=key):
                 assert self.stages is not None
                 self.host.spawn(self.stages.play(effect, self.traces.traceparent(key)))
+            case ReadClaims():
+                self.host.spawn(self.claims.read(effect))
+            case PublishSlices():
+                self.host.spawn(self.claims.publish(effect))
             case ReadPod(key=key, pod=pod):
                 self.host.spawn(self.calls.read_pod(key, pod))
             case ReadNode():

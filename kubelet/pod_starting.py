@@ -17,7 +17,10 @@ VOLUME_WAIT_S = 123.0
 """How long one try waits for all volumes."""
 RETRY_S, RETRY_JITTER = 10.0, 0.5
 _TELLS = {CONFIG: "CreateContainerConfigError", CREATE: "CreateContainerError", START: "RunContainerError"}
-_THRESHOLDS = {"FailedCreatePodSandBox": (10, 300.0), "FailedMount": (2, 0.0), "RunContainerError": (5, 0.0)}
+_THRESHOLDS = {
+    "FailedPrepareDynamicResources": (5, 120.0), "FailedCreatePodSandBox": (10, 300.0), "FailedMount": (2, 0.0),
+    "RunContainerError": (5, 0.0),
+}  # fmt: skip
 """How many failures, over how many seconds at least, make a pod one that may be given back (kubelet-unbinding 6.1)."""
 NO_FAULTS = StartFaults()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubelet.claims.record import HeldClaim
 from kubelet.fake_cri import (
     EPHEMERAL,
     INIT,
@@ -23,7 +24,8 @@ from kubelet.fake_cri import (
 )
 from kubelet.images import NodeImages
 from kubelet.latency import PodLatency
-from kubelet.pod_starting import NO_FAULTS, StartingPod
+from kubelet.pod_claims import ClaimingPod
+from kubelet.pod_starting import NO_FAULTS
 from kubelet.pod_status import RESIZE_IN_PROGRESS, Condition, Termination, WallTimes
 from kubelet.probing import probes_of
 from kubelet.resource_managers import Allocation
@@ -51,7 +53,7 @@ class Policy(msgspec.Struct, frozen=True):
     start_fence: bool = False
 
 
-class PodWorker(StartingPod):
+class PodWorker(ClaimingPod):
     """The machine of one (uid, binding generation).
 
     Invariant: `state` only moves forward, and `Finished` is returned exactly once, on reaching terminated.
@@ -134,6 +136,7 @@ class PodWorker(StartingPod):
                 self._started(container, now)
         if self.state == "stopped" and self._seq <= self._durable:
             self._terminated(now)
+        self._claims_saved(now)
         self._actuate(now)
         return self.advance(now)
 
@@ -168,6 +171,30 @@ class PodWorker(StartingPod):
         """What goes wrong on the node when pods start is another from now on."""
         self.advance_quietly(now)
         self._take_faults(faults, now)
+        return self.advance(now)
+
+    def claims_listed(self, claims: tuple[HeldClaim, ...], now: float) -> list[Action]:
+        """These are the claims whose devices the pod uses."""
+        self._list_claims(claims)
+        return self.advance(now)
+
+    def prepared(self, now: float) -> list[Action]:
+        """The pod's devices are ready."""
+        self._claims_ready(now)
+        return self.advance(now)
+
+    def not_prepared(self, message: str, now: float) -> list[Action]:
+        """The pod's devices are not ready, and why."""
+        self._claims_failed(message, now)
+        return self.advance(now)
+
+    def unprepared(self, now: float) -> list[Action]:
+        """The pod holds no devices any more: it may end, once that is on disk."""
+        self.claims, self._claiming = (), "free"
+        if self.state == "stopped" and self.ever_started:
+            self._persist()
+        elif self.state == "stopped":
+            self._terminated(now)
         return self.advance(now)
 
     def allocate(self, pod: KubeletPod, now: float) -> list[Action]:
@@ -449,6 +476,8 @@ class PodWorker(StartingPod):
             self._terminated(t)
 
     def _terminated(self, now: float) -> None:
+        if self._let_claims_go():
+            return
         self.state = "terminated"
         self.refresh(now)
         self._out.append(Finished())
@@ -470,6 +499,7 @@ class PodWorker(StartingPod):
             self.allocated,
             None if self.actual is self.allocated else self.actual,
             self.state in ("stopped", "terminated"),
+            claims=self.claims,
         )
 
     def adopt(self, record: PodRecord, now: float) -> list[Action]:
@@ -504,6 +534,7 @@ class PodWorker(StartingPod):
             if container.probes is not None:
                 self._resume_probes(container, status, self.node, now)
         self.ever_started = bool(recorded)
+        self.claims, self._claiming = record.claims, "held" if record.claims else ""
         self.has_ip = True
         self._stage, self._stage_due = "containers", None
         self._start_acked = True

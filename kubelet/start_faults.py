@@ -4,6 +4,7 @@ A clause is `STAGE fails`, then if wanted how often, for how long and how likely
 
     attach fails for 5m             the volume is not attached; every try takes 2 min 3 s
     mount fails 2 times             nor mounted
+    prepare fails 5 times           the driver of the pod's devices does not prepare them (pods with claims only)
     sandbox fails chance 0.3        the sandbox, or its network, is not made; tried again after 10 s to 15 s
     config fails                    what the container's configuration names is not there
     create fails                    the runtime refuses to create the container
@@ -23,7 +24,8 @@ import msgspec
 from kubelet.durations import duration_s
 
 ATTACH, MOUNT, SANDBOX, CONFIG, CREATE, START = "attach", "mount", "sandbox", "config", "create", "start"
-POD_STAGES: Final = (ATTACH, MOUNT, SANDBOX)
+PREPARE = "prepare"
+POD_STAGES: Final = (ATTACH, MOUNT, PREPARE, SANDBOX)
 CONTAINER_STAGES: Final = (CONFIG, CREATE, START)
 STAGES: Final = (*POD_STAGES, *CONTAINER_STAGES)
 FORM: Final = "want: STAGE fails [N times] [for DURATION] [chance 0..1], STAGE one of " + ", ".join(STAGES)

@@ -37,7 +37,7 @@ OPT_IN_REASONS = frozenset({"FailedCreatePodSandBox", "FailedMount", "RunContain
 
 _ENABLED = EXCLUDE_MAX_REASONS | {
     "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity", "NodeName",
-    "NodePorts", "TaintToleration", "NodeShutdown", "Evicted",
+    "NodePorts", "TaintToleration", "NodeShutdown", "Evicted", "FailedPrepareDynamicResources",
 }  # fmt: skip
 
 

@@ -65,4 +65,24 @@ class AskDevices(msgspec.Struct, frozen=True):
     container: str
 
 
-Action = Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed | AskDevices
+class Prepare(msgspec.Struct, frozen=True):
+    """Read the pod's claims, then call `claims_listed`."""
+
+
+class CallDrivers(msgspec.Struct, frozen=True):
+    """The pod's claims are durable: have their devices prepared, then call `prepared` or `not_prepared`.
+
+    `is_broken`: somebody said that it fails this time.
+    """
+
+    is_broken: bool
+
+
+class Unprepare(msgspec.Struct, frozen=True):
+    """Nothing of the pod runs: have its devices given back, then call `unprepared`."""
+
+
+Action = (
+    Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed | AskDevices
+    | Prepare | CallDrivers | Unprepare
+)  # fmt: skip

@@ -21,6 +21,7 @@ _POD_OPTIONS = frozenset(
         "gates",
         "group",
         "claims",
+        "claim-templates",
         "tolerate",
         "run",
         "restart",
@@ -110,6 +111,9 @@ def pod_template(options: Mapping[str, str], labels: Mapping[str, str]) -> Docum
         spec["restartPolicy"] = options["restart"]
     if "claims" in options:
         spec["resourceClaims"] = [{"name": c, "resourceClaimName": c} for c in options["claims"].split(",")]
+    if "claim-templates" in options:
+        made = [{"name": t, "resourceClaimTemplateName": t} for t in options["claim-templates"].split(",")]
+        spec["resourceClaims"] = [*spec.get("resourceClaims", ()), *made]
     if "grace" in options:
         spec["terminationGracePeriodSeconds"] = int(options["grace"])
     if "scheduler" in options:
@@ -281,6 +285,7 @@ _NODE_OPTIONS = frozenset(
         "threads",
         "full-pcpus",
         "cpu-policy",
+        "drivers",
         "faults",
         "images",
         "pulls",
@@ -345,6 +350,8 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
         made["maxParallelImagePulls"] = int(pulls) if pulls.isdigit() else 0
     if "faults" in options:
         made["startFaults"] = options["faults"]
+    if "drivers" in options:
+        made["drivers"] = options["drivers"]
     if "full-pcpus" in options:
         made["fullPcpusOnly"] = options["full-pcpus"] == "true"
     return made | _device_plugins(options)

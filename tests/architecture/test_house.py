@@ -34,6 +34,7 @@ SHELLS = {
         "topology_reporting",
     },
     "kubelet.device_plugin": {"serving"},
+    "kubelet.claims": {"calls"},
     "scheduler": {
         "binding",
         "evictions",
