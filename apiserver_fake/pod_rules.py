@@ -32,6 +32,7 @@ from apiserver_fake.validation import (
     too_many,
     unsupported,
 )
+from services.api.hugepages import PREFIX, page_size
 from services.api.meta import Document
 from services.api.quantity import amount
 
@@ -180,7 +181,7 @@ def _check_resources(resources: Document, at: str, causes: list[Cause]) -> None:
     for part, values in (("limits", limits), ("requests", requests)):
         for name, text in values.items():
             causes += qualified_name(f"{at}.{part}", name)
-            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+            if "/" not in name and name not in _STANDARD and not name.startswith(PREFIX):
                 causes.append(invalid(f"{at}.{part}", name, "must be a standard resource type or fully qualified"))
             causes += quantity(f"{at}.{part}[{name}]", name, text)
     if len(causes) > start:
@@ -197,6 +198,21 @@ def _check_resources(resources: Document, at: str, causes: list[Cause]) -> None:
                 )
         elif not may_differ:
             causes.append(required(f"{at}.limits", "Limit must be set for non overcommitable resources"))
+    _check_hugepages(limits, requests, at, causes)
+
+
+def _check_hugepages(limits: Document, requests: Document, at: str, causes: list[Cause]) -> None:
+    """Huge pages come in whole pages, and never alone."""
+    asked = [(name, text) for part in (limits, requests) for name, text in part.items() if name.startswith(PREFIX)]
+    for name, text in asked:
+        try:
+            is_whole = amount(name, text) % page_size(name) == 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            causes.append(invalid(at, text, f"{text} is not positive integer multiple of {name}"))
+    if asked and not {"cpu", "memory"} & {*limits, *requests}:
+        causes.append(forbidden(at, "HugePages require cpu or memory"))
 
 
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))

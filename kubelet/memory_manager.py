@@ -14,14 +14,6 @@ import msgspec
 from kubelet.topology import Hint, bits, masks
 from services.api.podresources import Amounts
 
-MEMORY = "memory"
-HUGEPAGES = "hugepages-"
-
-
-def is_memory(resource: str) -> bool:
-    """Whether the memory manager gives it out."""
-    return resource == MEMORY or resource.startswith(HUGEPAGES)
-
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of one kind, for one container, from a group of NUMA nodes together."""

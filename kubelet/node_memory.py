@@ -6,16 +6,14 @@ Huge pages are set apart from the memory a node has: what is left after them and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kubelet.memory_manager import HUGEPAGES, MEMORY
+from services.api.hugepages import page_size
+from services.api.numa_needs import MEMORY
 from services.api.podresources import Amounts
 from services.api.quantity import amount
-
-_HUGEPAGES = re.compile(r"hugepages-([0-9]+[KMGT]i)")
 
 
 class NodeMemory(msgspec.Struct, frozen=True):
@@ -49,7 +47,7 @@ def spread_memory(
     for kind, text in hugepages.items():
         if any(kind in own for own in hugepages_by_numa):
             raise ValueError(f"hugepages: {kind} is given for the node and for a NUMA node")
-        page = page_size(kind)
+        page = _page_size("hugepages", kind)
         pages = _whole_pages("hugepages", kind, text) // page
         for numa, total in enumerate(totals):
             total[kind] = (pages // len(totals) + (numa < pages % len(totals))) * page
@@ -86,17 +84,15 @@ def _allocatable(numa: int, total: Amounts, reserved: Mapping[int, Mapping[str, 
     return left
 
 
-def page_size(kind: str) -> int:
-    """Return the bytes of one page of `hugepages-2Mi`. Raises: ValueError for another name."""
-    match = _HUGEPAGES.fullmatch(kind)
-    size = amount(MEMORY, match[1]) if match else 0
-    if not size:
-        raise ValueError(f"hugepages: {kind!r}, want for example {HUGEPAGES}2Mi or {HUGEPAGES}1Gi")
-    return size
-
-
 def _whole_pages(field: str, kind: str, text: str) -> int:
-    size, page = amount(kind, text), page_size(kind)
+    size, page = amount(kind, text), _page_size(field, kind)
     if size < 0 or size % page:
         raise ValueError(f"{field}: {text} of {kind} is {size} bytes, not a multiple of {page}")
     return size
+
+
+def _page_size(field: str, kind: str) -> int:
+    try:
+        return page_size(kind)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None

@@ -14,11 +14,11 @@ from kubelet.cpu_manager import CpuManager
 from kubelet.device_manager import DeviceManager
 from kubelet.device_words import Share
 from kubelet.manager_counters import ManagerCounters
-from kubelet.manager_needs import Need, container_need, has_pod_level, pod_need
 from kubelet.memory_manager import Block, MemoryManager, Reusable, reused
 from kubelet.node_machine import MachineDefinition
 from kubelet.topology import Hint, ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
+from services.api.numa_needs import Need, container_need, has_pod_level, pod_need
 from services.api.podresources import qos_class
 
 

@@ -5,6 +5,7 @@ not judged. What is known of a node is its NodeResourceTopology, and pods that i
 - forgotten (`nrt_stale`), as without a cache: bursts of rejections until the next report;
 - charged to every zone (`nrt_overreserve`): no zone is promised twice, and some pods wait that would have fitted;
 - charged to the zone that the kubelet will choose (`oracle`), which also reports each change at once.
+What a container needs of a zone, and what it may use again of init containers before it, is the kubelet's reckoning.
 Source: kubelet-unbinding 1.1 (`numa_scheduler`).
 """
 
@@ -23,14 +24,14 @@ from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.world import World
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod
-from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
+from services.api.numa_needs import Need, container_need, has_pod_level, is_memory, pod_need
+from services.api.podresources import Amounts, qos_class
 from services.api.quantity import amount
 from services.reconcile.controller import Change
 
 NAME: Final = "NodeResourceTopologyMatch"
 CANNOT_ALIGN: Final = "cannot align {}"
 _MILLI: Final = 1000
-_NOT_ALIGNED: Final = frozenset(("memory", "ephemeral-storage", "pods"))
 
 
 class _Known:
@@ -67,7 +68,7 @@ class NodeResourceTopologyMatch:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that get nothing of their own from a NUMA node."""
-        if not self._known or not _aligned(pod.pod, pod_requests(pod.pod)):
+        if not self._known or not _needs(pod.pod, by_pod=True):
             return SKIP
         return SUCCESS
 
@@ -81,17 +82,19 @@ class NodeResourceTopologyMatch:
             for other in node.pods.values():
                 if other.uid not in known.counted:
                     self._charge(zones, other.pod, by_pod=known.by_pod)
-        if all(_take(zones, need) for need in _needs(pod.pod, by_pod=known.by_pod)):
+        if _place(zones, pod.pod, by_pod=known.by_pod):
             return SUCCESS
         return unschedulable(CANNOT_ALIGN.format("pod" if known.by_pod else "container"))
 
     def _charge(self, zones: list[Amounts], pod: Pod, *, by_pod: bool) -> None:
-        for need in _needs(pod, by_pod=by_pod):
-            if self._knowledge == "oracle":
-                _take(zones, need)
-            else:
-                for zone in zones:
-                    _subtract(zone, need)
+        if self._knowledge == "oracle":
+            _place(zones, pod, by_pod=by_pod)
+            return
+        for need, leaves in _needs(pod, by_pod=by_pod):
+            for zone in zones if not leaves else ():
+                for name, n in need.items():
+                    if name in zone:
+                        zone[name] -= n
 
     def events_to_register(self) -> Sequence[Registration]:
         """A report came, or a pod left."""
@@ -105,44 +108,47 @@ def _whole(name: str, value: int) -> int:
     return value // _MILLI if name == "cpu" else value
 
 
-def _aligned(pod: Pod, requests: Amounts) -> Amounts:
-    """Return what comes from a NUMA node: exclusive CPUs of Guaranteed pods, and whatever is no plain resource."""
-    found = {name: n for name, n in requests.items() if n > 0 and name not in _NOT_ALIGNED and name != "cpu"}
-    milli = requests.get("cpu", 0)
-    if milli and milli % _MILLI == 0 and qos_class(pod) == "Guaranteed":
-        found["cpu"] = milli // _MILLI
-    return found
-
-
-def _needs(pod: Pod, *, by_pod: bool) -> list[Amounts]:
-    """Return what is aligned as one, in the kubelet's order; of plain init containers only what nobody reuses."""
+def _needs(pod: Pod, *, by_pod: bool) -> list[tuple[Amounts, bool]]:
+    """Return what is aligned as one, in the kubelet's order, and whether it is left to the containers that follow."""
+    is_exclusive = not has_pod_level(pod) and qos_class(pod) == "Guaranteed"
     if by_pod:
-        return [_aligned(pod, pod_requests(pod))]
-    lasting = (c for c in (*pod.spec.init_containers, *pod.spec.containers) if _lasts(pod, c.name))
-    return [need for container in lasting if (need := _aligned(pod, container_requests(container)))]
+        asked = [(pod_need(pod), False)]
+    else:
+        inits = [(container_need(c), c.restart_policy != "Always") for c in pod.spec.init_containers]
+        asked = [*inits, *((container_need(c), False) for c in pod.spec.containers)]
+    found = [(_aligned(need, is_exclusive), leaves) for need, leaves in asked]
+    return [(need, leaves) for need, leaves in found if need]
 
 
-def _lasts(pod: Pod, name: str) -> bool:
-    return all(c.name != name or c.restart_policy == "Always" for c in pod.spec.init_containers)
+def _aligned(need: Need, is_exclusive: bool) -> Amounts:
+    """Return what comes from a NUMA node: devices, and of Guaranteed pods whole CPUs and memory."""
+    own = {"cpu": need.cpus, **need.memory} if is_exclusive else {}
+    return {name: n for name, n in {**need.devices, **own}.items() if n}
 
 
-def _take(zones: list[Amounts], need: Amounts) -> bool:
+def _place(zones: list[Amounts], pod: Pod, *, by_pod: bool) -> bool:
+    """Take what the pod needs from the zones, as the kubelet will; False when it will refuse the pod."""
+    left: list[Amounts] = [{} for _ in zones]
+    return all(_take(zones, left, need, leaves) for need, leaves in _needs(pod, by_pod=by_pod))
+
+
+def _take(zones: list[Amounts], left: list[Amounts], need: Amounts, leaves: bool) -> bool:
     """Take the need from the first zone that has it all, as the kubelet's smallest mask; False when none has.
 
-    Resources that no zone knows are not aligned.
+    `left`: what init containers that are done leave in each zone. Where there are CPUs or devices of theirs, those of
+    the next container must be too. Resources that no zone knows are not aligned.
     """
     wanted = {name: n for name, n in need.items() if any(name in zone for zone in zones)}
-    for zone in zones:
-        if all(zone.get(name, 0) >= n for name, n in wanted.items()):
-            _subtract(zone, wanted)
+    bound = [i for i in range(len(zones)) if any(left[i].get(name) for name in wanted if not is_memory(name))]
+    for i, zone in enumerate(zones):
+        has_all = all(zone.get(name, 0) + left[i].get(name, 0) >= n for name, n in wanted.items())
+        if has_all and all(i == other for other in bound):
+            for name, n in wanted.items():
+                again = left[i].get(name, 0)
+                zone[name] = zone.get(name, 0) - max(0, n - again)
+                left[i][name] = max(again, n) if leaves else max(0, again - n)
             return True
     return not wanted
-
-
-def _subtract(zone: Amounts, need: Amounts) -> None:
-    for name, n in need.items():
-        if name in zone:
-            zone[name] -= n
 
 
 def _make(args: object, handle: Handle) -> NodeResourceTopologyMatch:

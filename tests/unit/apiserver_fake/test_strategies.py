@@ -217,6 +217,21 @@ def test_a_pod_that_breaks_a_rule_is_told_which(world, spec, text):
             {"requests": {"example.com/gpu": "1"}},
             "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources",
         ),
+        (
+            {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "2Mi"}},
+            'spec.containers[0].resources.requests: Invalid value: "2Mi": must be equal to hugepages-2Mi limit of 4Mi',
+        ),
+        (
+            {"limits": {"hugepages-2Mi": "4Mi"}},
+            "spec.containers[0].resources: Forbidden: HugePages require cpu or memory",
+        ),
+        (
+            {"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}},
+            (
+                'spec.containers[0].resources: Invalid value: "3Mi": '
+                "3Mi is not positive integer multiple of hugepages-2Mi"
+            ),
+        ),
     ],
 )
 def test_quantities_are_checked(world, resources, text):

@@ -1,8 +1,13 @@
 """One NUMA node must have room for each container: what stale, over-reserved and exact knowledge say."""
 
+from random import Random
+
 import msgspec
 import pytest
 
+from kubelet.config import NodeDefinition
+from kubelet.resource_managers import Allocation, ResourceManagers
+from kubelet.topology_report import topology_document
 from scheduler.framework.interface import SUCCESS
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resource_topology_match import NodeResourceTopologyMatch
@@ -13,10 +18,11 @@ from services.api.kinds.pod import Pod
 GPU = "example.com/gpu"
 
 
-def report(*free, scope="container", policy="single-numa-node", counted="", gpus=None):
+def report(*free, scope="container", policy="single-numa-node", counted="", gpus=None, memory=None):
     zones = [
         {"name": f"node-{i}", "resources": [{"name": "cpu", "available": str(cpus)},
-                                            *([{"name": GPU, "available": str(gpus[i])}] if gpus else [])]}
+                                            *([{"name": GPU, "available": str(gpus[i])}] if gpus else []),
+                                            *([{"name": "memory", "available": memory[i]}] if memory else [])]}
         for i, cpus in enumerate(free)
     ]  # fmt: skip
     attributes = [{"name": "topologyManagerPolicy", "value": policy}, {"name": "topologyManagerScope", "value": scope},
@@ -92,3 +98,76 @@ def test_unbinding_1_1_pods_without_exclusive_cpus_do_not_take_any():
     shared = guaranteed("shared", "6", qos=False)
 
     assert verdict(guaranteed("p", "6"), report(8), knowledge="oracle", on_node=(shared,)) is SUCCESS
+
+
+def test_unbinding_1_1_memory_counts_where_it_is_reported_and_only_for_guaranteed_pods():
+    found = report(8, 8, memory=("512Mi", "2Gi"))
+    one, two = guaranteed("first", "1"), guaranteed("second", "1")
+
+    assert verdict(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one,)) is SUCCESS
+    assert verdict(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one, two)) == "cannot align container"
+    assert verdict(guaranteed("p", "1", qos=False), found, knowledge="oracle", on_node=(one, two)) is SUCCESS
+
+
+# --- against the kubelet itself ---
+
+
+def a_random_pod(random, name):
+    def container(at):
+        amounts = {"cpu": random.choice(("500m", "1", "2", "3", "5")), "memory": f"{random.randint(1, 5)}Gi"}
+        if random.random() < 0.3:
+            amounts[GPU] = str(random.randint(1, 2))
+        limits = amounts if random.random() < 0.9 else {}
+        always = {"restartPolicy": "Always"} if at < 0 and random.random() < 0.4 else {}
+        return {"name": f"c{at + 3}", "resources": {"requests": amounts, "limits": limits}, **always}
+
+    spec = {
+        "initContainers": [container(-3 + i) for i in range(random.choice((0, 0, 1, 2)))],
+        "containers": [container(i) for i in range(random.choice((1, 1, 2)))],
+    }
+    return msgspec.convert({"metadata": {"name": name, "uid": name}, "spec": spec}, Pod)
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+@pytest.mark.parametrize("memory", ["None", "Static"])
+@pytest.mark.parametrize("seed", range(6))
+def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, memory, seed):
+    """Pods come and go: with a report of a while ago and the pods since then, each verdict is the kubelet's.
+
+    But one: memory for a whole pod that no NUMA nodes have is no opinion for upstream's topology manager, so the pod's
+    containers may end on several. No scheduler should send a pod there for that.
+    """
+    random = Random(seed)
+    definition = NodeDefinition.parse({
+        "name": "n1", "numa": [{"cpus": 8, "devices": {GPU: 2}}, {"cpus": 6}, {"cpus": 8, "devices": {GPU: 1}}],
+        "memory": "48Gi", "topologyPolicy": "single-numa-node", "topologyScope": scope, "memoryPolicy": memory,
+        "reservedCpus": 1, "reservedMemory": [{"numaNode": 1, "limits": {"memory": "2Gi"}}],
+    })  # fmt: skip
+    managers = ResourceManagers(definition)
+    running: dict[str, tuple[Pod, Allocation]] = {}
+    since: list[Pod] = []
+    found = topology_document(definition, managers, ())
+    verdicts = []
+    for number in range(60):
+        if random.random() < 0.2:
+            found, since = topology_document(definition, managers, running), []
+        pod = a_random_pod(random, f"p{number}")
+        others = [PodInfo(other) for other in since]
+        said = verdict(PodInfo(pod), msgspec.convert(found, NodeResourceTopology), knowledge="oracle", on_node=others)
+        outcome = managers.admit(pod)
+
+        is_scattered = isinstance(outcome, Allocation) and len({block.numas for block in outcome.memory}) > 1
+        if not (is_scattered and scope == "pod"):
+            assert (said is SUCCESS) == isinstance(outcome, Allocation), (number, pod.spec, outcome)
+
+        verdicts.append(said is SUCCESS)
+        if isinstance(outcome, Allocation):
+            running[pod.metadata.uid] = pod, outcome
+            since.append(pod)
+        if is_scattered:
+            found, since = topology_document(definition, managers, running), []
+        if len(running) > 4:
+            gone = random.choice(sorted(running))
+            managers.release(running.pop(gone)[1])
+            found, since = topology_document(definition, managers, running), []
+    assert set(verdicts) == {True, False}

@@ -1,4 +1,4 @@
-"""What a container, or a pod as a whole, asks of the resource managers. Pure.
+"""What a container, or a pod as a whole, asks of a node's resource managers, and gets from NUMA nodes. Pure.
 
 Source: kubelet 5.3 to 5.5; KEP-753 (sidecars); upstream `podGuaranteedCPUs`, `getPodRequestedResources`.
 """
@@ -9,11 +9,17 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kubelet.memory_manager import is_memory
+from services.api.hugepages import PREFIX
 from services.api.kinds.pod import Container, Pod
 from services.api.podresources import Amounts, container_requests, pod_requests
 
+MEMORY = "memory"
 _COUNTED = frozenset(("cpu", "ephemeral-storage", "pods"))
+
+
+def is_memory(resource: str) -> bool:
+    """Whether the memory manager gives it out: memory, or huge pages."""
+    return resource == MEMORY or resource.startswith(PREFIX)
 
 
 class Need(msgspec.Struct, frozen=True):
