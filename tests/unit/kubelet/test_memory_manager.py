@@ -182,7 +182,7 @@ def test_memory_that_no_numa_node_has_is_an_unexpected_admission_error(a_node, a
         ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "64Gi"}}]}, "reservations take"),
         ({"reservedMemory": [{"numaNode": 0, "limits": {PAGES: "1Gi"}}]}, "NUMA node 0 has no hugepages-1Gi"),
         ({"hugepages": {"hugepages-2Mi": "3Mi"}}, "hugepages: 3Mi of hugepages-2Mi is 3145728 bytes"),
-        ({"hugepages": {"2Mi": "4Mi"}}, "hugepages: '2Mi', want for example hugepages-2Mi"),
+        ({"hugepages": {"2Mi": "4Mi"}}, "hugepages: '2Mi': want for example hugepages-2Mi"),
         ({"numa": [{"cpus": 4, "memory": "20Gi"}, {"cpus": 4, "memory": "20Gi"}]}, "its NUMA nodes have 42949672960"),
     ],
 )
