@@ -72,6 +72,8 @@ class AdmissionDesk:
     ) -> None:
         self.settings = settings
         self.node, self._defined = facts, defined
+        self.refused: Rejection | None = None
+        """Why nobody may come in now."""
         self.parked: dict[WorkerKey, Parked] = {}
         self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
         self.deferring = Deferring(settings, out)
@@ -116,7 +118,7 @@ class AdmissionDesk:
         if self.devices is not None and self.devices.is_busy:
             self.parked[key] = Parked(pod, "turn")
             return
-        if (refused := self._pressure.refuses(pod)) is not None:
+        if (refused := self._pressure.refuses(pod) or self.refused) is not None:
             self._rejected(pod, key, refused, now)
             return
         if not is_live and asks_for_labels(pod) and not is_static(pod):

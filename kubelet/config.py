@@ -14,6 +14,7 @@ from kubelet.device_definition import DevicePlugin, check_plugins
 from kubelet.latency import LatencyModel
 from kubelet.node_machine import Definition, MachineDefinition
 from kubelet.resize_policy_forms import Form, form_of
+from kubelet.shutdown import Period, plain_periods
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
@@ -40,11 +41,20 @@ class Eviction(Definition, frozen=True):
     pressure_transition_period: float = 300.0
 
 
+class ShutdownPeriod(Definition, frozen=True):
+    """How long pods of this priority or more have when the node shuts down."""
+
+    priority: int
+    shutdown_grace_period_seconds: float
+
+
 class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     """One emulated node.
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
     `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
+    `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
+    `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
@@ -68,6 +78,9 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     static_pods: tuple[dict[str, Any], ...] = ()
     drivers: tuple[DriverDefinition, ...] = ()
     start_faults: str = ""
+    shutdown_grace_period: float = 0.0
+    shutdown_grace_period_critical_pods: float = 0.0
+    shutdown_grace_period_by_pod_priority: tuple[ShutdownPeriod, ...] = ()
     images: dict[str, str] = {}
     serialize_image_pulls: bool = True
     max_parallel_image_pulls: int = 0
@@ -94,6 +107,25 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         """Return the sizes, in bytes, of the images that are there from the beginning. Raises: ValueError."""
         return {name: amount("memory", size) for name, size in self.images.items()}
 
+    def shutdown_periods(self) -> tuple[Period, ...]:
+        """Return how long each priority has when the node shuts down; none: no time at all (KEP-2000, KEP-2712)."""
+        if chosen := self.shutdown_grace_period_by_pod_priority:
+            return tuple(sorted(Period(each.priority, each.shutdown_grace_period_seconds) for each in chosen))
+        return plain_periods(self.shutdown_grace_period, self.shutdown_grace_period_critical_pods)
+
+    def _check_shutdown(self) -> None:
+        total_s, critical_s = self.shutdown_grace_period, self.shutdown_grace_period_critical_pods
+        if not 0 <= critical_s <= total_s or 0 < total_s < 1 or 0 < critical_s < 1:
+            raise ValueError(
+                f"shutdownGracePeriod: {total_s:g} s, shutdownGracePeriodCriticalPods: {critical_s:g} s; want each 0 "
+                "or at least 1, the second not above the first"
+            )
+        chosen = self.shutdown_grace_period_by_pod_priority
+        if chosen and total_s:
+            raise ValueError("shutdownGracePeriodByPodPriority: cannot be given together with shutdownGracePeriod")
+        if len({each.priority for each in chosen}) < len(chosen):
+            raise ValueError("shutdownGracePeriodByPodPriority: a priority is given twice")
+
     @property
     def pullers(self) -> int:
         """How many images are pulled at once; 0: any number."""
@@ -104,6 +136,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         self.check_machine()
         parse_curves(self.usage, NODE_RESOURCES)
         parse_faults(self.start_faults)
+        self._check_shutdown()
         self.present_images()
         if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
             raise ValueError(

@@ -117,7 +117,7 @@ class DeviceSockets:
         number = self._plugins.connected(resource, options, self._host.clock.now())
         self._connections[number] = connection
         self._node.drain()
-        self._host.spawn(self._listen(resource, number, connection))
+        self._node.spawn(self._listen(resource, number, connection))
 
     async def _listen(self, resource: str, number: int, connection: LocalConnection) -> None:
         why = "the plugin ended its list"
@@ -152,7 +152,7 @@ class DeviceSockets:
 
     def call(self, wanted: CallPlugin) -> None:
         """Make a call and report its answer."""
-        self._host.spawn(self._call(wanted))
+        self._node.spawn(self._call(wanted))
 
     async def _call(self, wanted: CallPlugin) -> None:
         connection = self._connections.get(wanted.connection)
@@ -173,7 +173,7 @@ class DeviceSockets:
         self._saved = registered
         if not self._is_saving:
             self._is_saving = True
-            self._host.spawn(self._write())
+            self._node.spawn(self._write())
 
     async def _write(self) -> None:
         written: tuple[str, ...] | None = None

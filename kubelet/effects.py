@@ -116,6 +116,16 @@ class ReportNode(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...]
 
 
+class ReportTroubles(msgspec.Struct, frozen=True):
+    """Write the Node's status: it is not Ready because of these; none: it is."""
+
+    troubles: tuple[str, ...]
+
+
+class PowerOff(msgspec.Struct, frozen=True):
+    """The shutdown is over: the machine may be switched off."""
+
+
 class ReportImages(msgspec.Struct, frozen=True):
     """Write the Node's status: these images are on it, with their sizes in bytes."""
 
@@ -166,6 +176,6 @@ class EndSpan(msgspec.Struct, frozen=True):
 Effect = (
     PlayStage
     | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | ReportImages | TellNode | CreateMirror | DeleteMirror | CallPlugin
-    | DevicesChanged | ReadClaims | PublishSlices
+    | EndSpan | ReportNode | ReportTroubles | PowerOff | ReportImages | TellNode | CreateMirror | DeleteMirror
+    | CallPlugin | DevicesChanged | ReadClaims | PublishSlices
 )  # fmt: skip

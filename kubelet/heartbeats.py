@@ -66,7 +66,7 @@ class Heartbeats:
             return
         self._has_begun = True
         host = self._host
-        host.spawn(self._renew())
+        self._node.spawn(self._renew())
         # Nodes that start together should not beat together for ever.
         phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
         self._renew_at(now + phase_s * host.lease_duration_s / 4)
@@ -78,7 +78,7 @@ class Heartbeats:
             case "lease":
                 self._renew_at(now + self._host.lease_duration_s / 4)
                 if not self._is_renewing:
-                    self._host.spawn(self._renew())
+                    self._node.spawn(self._renew())
             case "report":
                 self._host.set_timer(now + REPORT_PERIOD_S, self._node, "report")
                 self.report_soon()
@@ -129,7 +129,7 @@ class Heartbeats:
         """
         if self._node.is_registered and self._node.writes_status and not self._is_looking:
             self._is_looking = True
-            self._host.spawn(self._look())
+            self._node.spawn(self._look())
 
     async def _look(self) -> None:
         node = self._node
@@ -154,7 +154,7 @@ class Heartbeats:
             self._reports_again = True
             return
         self._is_reporting = True
-        self._host.spawn(self._report())
+        self._node.spawn(self._report())
 
     async def _report(self) -> None:
         try:

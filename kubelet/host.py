@@ -6,7 +6,7 @@ It knows a node only as somebody who lives here, is called when a timer is due, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from kubelet.manager_state import restored
 from kubelet.node_files import NodeFiles
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import Policy
+from kubelet.power import Power
 from kubelet.resource_managers import Allocation
 from kubelet.restarts import crashloop_bounds
 from kubelet.timers import Timers
@@ -36,6 +37,8 @@ NO_KEY = WorkerKey("", 0)
 
 class Tenant(Protocol):
     """A node that lives on a host."""
+
+    is_off: bool
 
     @property
     def name(self) -> str:
@@ -61,6 +64,12 @@ class Tenant(Protocol):
 
     def faults_changed(self, text: str) -> None:
         """Take what is wrong with the node from now on."""
+
+    def shut_down(self) -> None:
+        """End the pods in good order, then ask to be switched off."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that ends with the node's power."""
 
     def disk_changed(self, *, has_trouble: bool) -> None:
         """The disk began or ceased to make trouble."""
@@ -96,8 +105,13 @@ class Host:
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
         self.files = NodeFiles(seams.disk, config.static_pods, definitions)
         self._definitions = definitions
-        self.agents: Sequence[Tenant] = ()
-        self.group: asyncio.TaskGroup | None = None
+        self.agents: list[Tenant] = []
+        self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
+        """Makes the node of that place anew."""
+        self.power: Power[Tenant] = Power(
+            self.agents, lambda place: self.make(place), journal=self.journal, disk=seams.disk, clock=seams.clock,
+            on_new=lambda node: self.files.forget(node.name),
+        )  # fmt: skip
         self._is_over = False
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at_s = float("inf")
@@ -131,31 +145,23 @@ class Host:
     async def run(self) -> None:
         """Host the nodes until cancelled."""
         await self._recover()
-        self.files.look(self.agents)
+        self.files.look(self.agents, self.power)
         self.journal.on_trouble = self._disk_trouble
         self.journal.on_batch = self._drain_touched
         try:
             async with asyncio.TaskGroup() as group:
-                self.group = group
                 group.create_task(self.journal.run())
-                group.create_task(self.files.run(self.agents))
-                for agent in self.agents:
-                    group.create_task(agent.live())
+                group.create_task(self.files.run(self.agents, self.power))
+                self.power.begin(group)
                 self._last_tick_s = self.clock.now()
                 self._tick()
                 await asyncio.Event().wait()
         finally:
             # The timer is the one thing of ours that no task owns.
             self._is_over = True
+            self.power.end()
             if self._handle is not None:
                 self._handle.cancel()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that this host owns; a host that ends begins nothing."""
-        if self._is_over or self.group is None:
-            work.close()
-            return
-        self.group.create_task(work)
 
     async def _recover(self) -> None:
         """Hand every node what its runtime holds, and in which boot of the machine that is."""
@@ -169,6 +175,7 @@ class Host:
             records = after_boot(records, now)
             await self.journal.replace(records)
         await self.journal.keep({name: boot.id.encode() for name in boot.missing} | state)
+        self.power.machine = boot
         for agent in self.agents:
             agent.begins(boot)
         for (node, key), record in records.items():

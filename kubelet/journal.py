@@ -72,6 +72,17 @@ class Journal:
         self._waiting.append((node, key, seq, data, saved))
         self._wake.set()
 
+    def of(self, node: str) -> dict[tuple[str, WorkerKey], PodRecord]:
+        """Return what one node's runtime holds, as far as it is durable."""
+        found, _ = replay((line for where, line in self._live.items() if where[0] == node), self._nodes)
+        return found
+
+    async def flushed(self) -> None:
+        """Return when everything put before is durable."""
+        done = asyncio.Event()
+        self.put("", WorkerKey("", 0), 0, b"", lambda key, seq: done.set())
+        await done.wait()
+
     async def replace(self, records: Mapping[tuple[str, WorkerKey], PodRecord]) -> None:
         """Have the record say this and nothing else; return when that is durable."""
         self._live = {where: encode_record(record) for where, record in records.items()}
@@ -116,7 +127,7 @@ class Journal:
             self.batches += 1
             for node, key, _, line, _ in batch:
                 self._live.pop((node, key), None)
-                if not line.endswith(b",true]\n"):  # the last field of a record is `is_gone`
+                if line and not line.endswith(b",true]\n"):  # the last field of a record is `is_gone`
                     self._live[node, key] = line
             for _, key, seq, _, saved in batch:
                 saved(key, seq)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kubelet import shutdown
 from kubelet.admission import Admitted, Ledger, NodeFacts
 from kubelet.admission_desk import AdmissionDesk
 from kubelet.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
@@ -21,7 +22,7 @@ from kubelet.claims.floor import ClaimFloor
 from kubelet.config import NodeDefinition, Settings
 from kubelet.device_plugins import DevicePlugins
 from kubelet.device_words import Answer
-from kubelet.effects import ReadNode, ReportImages, Save, SetTimer
+from kubelet.effects import PowerOff, ReadNode, ReportImages, ReportTroubles, Save, SetTimer, TellNode
 from kubelet.eviction import Victim
 from kubelet.fake_cri import LOST_EXIT, PodRecord, encode_record
 from kubelet.images import NodeImages
@@ -65,6 +66,8 @@ from services.api.podresources import Amounts
 _NODE_KEY = WorkerKey("", 0)
 """Of timers that are about no single pod."""
 _NO_POD = KubeletPod()
+POWER_OFF_S = 1.0
+"""From the end of a shutdown in good order to the power: last words are written meanwhile."""
 
 
 class Kubelet:
@@ -130,10 +133,14 @@ class Kubelet:
         self._gone: dict[WorkerKey, None] = {}
         self._returned: dict[WorkerKey, Rejection] = {}
         self._orphans: dict[WorkerKey, PodRecord] = {}
+        self._shutdown: shutdown.Shutdown | None = None
+        self._is_powering_off = False
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
         self._names: dict[Key, int] = {}
+        self.is_booted = False
+        """Whether the machine was booted right before this kubelet began."""
         self._last_ip = 0
         self._images_told_s = float("-inf")
         self._is_resizing = False
@@ -299,7 +306,10 @@ class Kubelet:
         return wrong
 
     def add_static(self, pod: KubeletPod, now: float) -> None:
-        """Ask whether the pod fits, and run it."""
+        """Ask whether the pod fits, and run it; after a boot also what had ended before."""
+        record = self.records.get(worker_key(pod))
+        if self.is_booted and record is not None and record.is_finished:
+            self._erase(self.records.pop(worker_key(pod)), worker_key(pod))
         self._added(pod, "", now)
 
     def remove_static(self, pod: KubeletPod, now: float) -> None:
@@ -398,12 +408,17 @@ class Kubelet:
         staging.begin(key, pod, now)
 
     def _evict_staged(self, victim: WorkerKey, message: str, now: float) -> None:
+        """End a pod that stages move, to make room."""
+        if self.staging is not None and (staged := self.staging.pods.get(victim)) is not None:
+            self.out.tell(staged.pod, "Preempting", message, "Warning")
+            self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
+            self._end_staged(victim, "Preempting", message, now)
+
+    def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
         """End a pod that stages move: nothing of it has to be stopped first."""
         pod = self.staging.forget(victim) if self.staging is not None else None
         if pod is None:
             return
-        self.out.tell(pod, "Preempting", message, "Warning")
-        self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
         disruption = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -411,7 +426,7 @@ class Kubelet:
             "message": message,
             "lastTransitionTime": self._times.text(now),
         }
-        status = {"phase": "Failed", "reason": "Preempting", "message": message, "conditions": [disruption]}
+        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
         self.desk.set_final(victim, pod, status, now)
         self._release(victim)
         self._offer_room("pod_terminated", now)
@@ -515,6 +530,41 @@ class Kubelet:
             now,
         )  # fmt: skip
 
+    # --- shutdown (kubelet 6, KEP-2000) ---
+
+    def shut_down(self, now: float) -> None:
+        """End everything in good order, as far as the node is told to; then the machine may be switched off."""
+        if self._shutdown is not None:
+            return
+        periods = self.definition.shutdown_periods()
+        running = [(key, worker.pod) for key, worker in self.workers.items() if worker.state != "terminated"]
+        self._shutdown = shutdown.Shutdown(periods, running)
+        if periods:
+            self.out.effects += (
+                TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"),
+                ReportTroubles((shutdown.NOT_READY,)),
+            )
+            self.admission.refused = Rejection(*shutdown.REFUSED)
+            self.admission.room_came(now)
+            for key in list(self.staging.pods if self.staging is not None else ()):
+                self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
+        self._shut_down_further(self._shutdown, now)
+
+    def _shut_down_further(self, plan: shutdown.Shutdown, now: float) -> None:
+        step = plan.step(now, lambda key: key not in self.ledger.entries)
+        for key, grace_s in step.ending:
+            if (worker := self.workers.get(key)) is not None:
+                ending = worker.terminate(
+                    now, grace_s, "shutdown", reason=shutdown.REASON, message=shutdown.MESSAGE, disruption=True
+                )
+                self._act(worker, ending, now)
+        if step.next_s is not None:
+            self.out.effects.append(SetTimer(step.next_s, "shutdown", _NODE_KEY))
+        elif not self._is_powering_off:
+            self._is_powering_off = True
+            delay_s = POWER_OFF_S if self.admission.refused is not None else 0.0
+            self.out.effects.append(SetTimer(now + delay_s, "power-off", _NODE_KEY))
+
     def _relieve(self, victim: Victim, now: float) -> None:
         """The node runs short: this pod leaves (kubelet 7)."""
         worker = self.workers[victim.key]
@@ -543,6 +593,10 @@ class Kubelet:
                 self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
+            case "shutdown" if self._shutdown is not None:
+                self._shut_down_further(self._shutdown, now)
+            case "power-off":
+                self.out.effects.append(PowerOff())
             case "images":
                 self.out.effects.append(ReportImages(self.images.reported()))
             case "mirrors":
@@ -712,6 +766,8 @@ class Kubelet:
                 self._act(successor, successor.unhold(now), now)
         self._offer_room("pods_removed" if is_removed else "pod_terminated", now)
         self.statics.ended(worker.pod.metadata.key, now)
+        if self._shutdown is not None:
+            self.out.effects.append(SetTimer(now, "shutdown", _NODE_KEY))
 
     def _release(self, key: WorkerKey) -> bool:
         """Count the pod no longer; return whether it was counted."""

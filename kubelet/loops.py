@@ -6,7 +6,7 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,12 +26,14 @@ from kubelet.effects import (
     EndSpan,
     Log,
     PlayStage,
+    PowerOff,
     PublishSlices,
     ReadClaims,
     ReadNode,
     ReadPod,
     ReportImages,
     ReportNode,
+    ReportTroubles,
     Save,
     SetTimer,
     SpanStage,
@@ -99,6 +101,7 @@ class Agent:
         self.node_uid = ""
         self.boot = Boot("", False, ())
         self.is_registered = False
+        self.is_off = False
         self.is_paused = False
         self.must_read = False
         self.pods: Informer[KubeletPod] | None = None
@@ -215,6 +218,15 @@ class Agent:
         self.kubelet.faults_changed(faults, self.host.clock.now())
         self.drain()
 
+    def shut_down(self) -> None:
+        """End the pods in good order, then ask to be switched off."""
+        self.kubelet.shut_down(self.host.clock.now())
+        self.drain()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that ends with the node's power."""
+        self.host.power.start(self, work)
+
     @property
     def writes_status(self) -> bool:
         """Whether the Node's status is the kubelet's to write, not that of stages."""
@@ -224,16 +236,17 @@ class Agent:
         """Somebody deleted our Node: register again, under the same session."""
         if self.is_registered:
             self.is_registered = False
-            self.host.spawn(self._register_again())
+            self.spawn(self._register_again())
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node is registered and knows its pods."""
-        return self.is_registered and self.pods is not None and self.pods.has_synced
+        """Whether the node is registered and knows its pods, or has no power."""
+        return self.is_off or (self.is_registered and self.pods is not None and self.pods.has_synced)
 
     def begins(self, boot: Boot) -> None:
         """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
         self.boot = boot
+        self.kubelet.is_booted = boot.is_new
         self.report.boot_id = boot_id_of(self.name, boot.id)
         if boot.is_new:
             self.host.seams.events.write("node.boot", node=self.name, data={"boot_id": self.report.boot_id})
@@ -249,11 +262,13 @@ class Agent:
 
     def was_away(self) -> None:
         """The process was frozen for longer than the grace period: read before acting (N6)."""
+        if self.is_off:
+            return
         self.must_read = True
         self.heartbeats.report_soon()
         if not self.is_paused and self.pods is not None:
             self.is_paused = True
-            self.host.spawn(self._read_before_acting())
+            self.spawn(self._read_before_acting())
 
     # --- what the watches bring ---
 
@@ -293,6 +308,8 @@ class Agent:
         match what:
             case "tick":
                 self.host.tick()
+            case _ if self.is_off:
+                pass
             case "lease" | "report" | "retry-report":
                 self.heartbeats.fire(what, now)
             case "topology":
@@ -339,6 +356,8 @@ class Agent:
     def drain(self) -> None:
         """Perform what the machine wants, in order."""
         out = self.kubelet.out
+        if self.is_off:
+            out.effects.clear()
         while out.effects:
             effects, out.effects = out.effects, []
             for effect in effects:
@@ -385,20 +404,25 @@ class Agent:
         """Make a call in a task of its own."""
         match effect:
             case CallUnbind():
-                self.host.spawn(self.calls.unbind(effect))
+                self.spawn(self.calls.unbind(effect))
             case PlayStage(key=key):
                 assert self.stages is not None
-                self.host.spawn(self.stages.play(effect, self.traces.traceparent(key)))
+                self.spawn(self.stages.play(effect, self.traces.traceparent(key)))
             case ReadClaims():
-                self.host.spawn(self.claims.read(effect))
+                self.spawn(self.claims.read(effect))
             case PublishSlices():
-                self.host.spawn(self.claims.publish(effect))
+                self.spawn(self.claims.publish(effect))
             case ReadPod(key=key, pod=pod):
-                self.host.spawn(self.calls.read_pod(key, pod))
+                self.spawn(self.calls.read_pod(key, pod))
             case ReadNode():
-                self.host.spawn(self.calls.read_node(effect))
+                self.spawn(self.calls.read_node(effect))
             case ReportNode(conditions=conditions):
                 self.report.pressures = conditions
+                self.heartbeats.report_soon()
+            case PowerOff():
+                self.host.power.cut(self)
+            case ReportTroubles(troubles=troubles):
+                self.report.troubles = troubles
                 self.heartbeats.report_soon()
             case ReportImages(images=images):
                 self.report.images = images
@@ -416,11 +440,11 @@ class Agent:
                 self._show_devices()
                 self.devices.save(registered)
             case DeletePod(key=key, pod=pod, grace_s=grace_s):
-                self.host.spawn(self.calls.delete(key, pod, grace_s))
+                self.spawn(self.calls.delete(key, pod, grace_s))
             case CreateMirror():
-                self.host.spawn(self._mirrors.create(effect))
+                self.spawn(self._mirrors.create(effect))
             case DeleteMirror():
-                self.host.spawn(self._mirrors.delete(effect))
+                self.spawn(self._mirrors.delete(effect))
 
     def _show_devices(self) -> None:
         assert self.kubelet.plugins is not None
@@ -432,6 +456,8 @@ class Agent:
     def _saved(self, key: WorkerKey, seq: int) -> None:
         now = self.host.clock.now()
         self.host.notice(now)
+        if self.is_off:
+            return
         if self.is_paused:
             self._postponed.append(partial(self.kubelet.saved, key, seq))
             return
@@ -461,7 +487,7 @@ class Agent:
             self._recorder = Recorder(
                 self.client, self.host.clock, self.host.random, component="kubelet", host=self.name
             )
-            self.host.spawn(self._recorder.run())
+            self.spawn(self._recorder.run())
         return self._recorder
 
     # --- logs ---

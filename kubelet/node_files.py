@@ -3,6 +3,7 @@
 Looked for once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
 `--static-pods`, where a file is for every node of the process and a folder of a node's name for that node; a node
 definition's `staticPods` are there from the beginning. Faults: the file `nodes/NODE/faults`; none: as defined.
+Power: the file `nodes/NODE/power` (`kubelet/power.py`).
 Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 """
 
@@ -24,6 +25,7 @@ LOOK_PERIOD_S = 1.0
 FOLDER = "nodes/"
 STATIC_PODS = "static-pods"
 FAULTS = "faults"
+POWER = "power"
 
 log = structlog.get_logger()
 
@@ -42,6 +44,13 @@ class Owner(Protocol):
         """Take what is wrong with the node from now on."""
 
 
+class Switch(Protocol):
+    """Who switches nodes on and off; `kubelet.power.Power` is one."""
+
+    def said(self, name: str, text: str) -> None:
+        """Take what is said of a node's power now."""
+
+
 class NodeFiles:
     """The disks of one process's nodes. Invariant: a node is told only of what is not as it was."""
 
@@ -58,14 +67,19 @@ class NodeFiles:
         self._faults: dict[str, str] = {}
         self._trouble = ""
 
-    async def run(self, nodes: Sequence[Owner]) -> None:
+    async def run(self, nodes: Sequence[Owner], power: Switch) -> None:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(LOOK_PERIOD_S)
-            self.look(nodes)
+            self.look(nodes, power)
 
-    def look(self, nodes: Sequence[Owner]) -> None:
-        """Tell each node what its files are, if they are others than last time."""
+    def forget(self, node: str) -> None:
+        """The node is new: it is told everything again."""
+        self._known.pop(node, None)
+        self._faults.pop(node, None)
+
+    def look(self, nodes: Sequence[Owner], power: Switch) -> None:
+        """Tell each node what its files are, if they are others than last time; `power` hears first."""
         common, own = self._directory_files()
         faults: dict[str, str] = {}
         for name in self._disk.names():
@@ -74,6 +88,8 @@ class NodeFiles:
                 folder, _, file = rest.partition("/")
                 if folder == STATIC_PODS and _is_manifest(file) and (data := self._disk.read(name)) is not None:
                     own.setdefault(node, {})[file] = data
+                elif rest == POWER:
+                    power.said(node, (self._disk.read(name) or b"").decode(errors="replace"))
                 elif rest == FAULTS:
                     faults[node] = (self._disk.read(name) or b"").decode(errors="replace")
         if not (common or own or faults or self._defined or self._known or self._faults):

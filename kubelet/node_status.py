@@ -75,6 +75,8 @@ class NodeReport:
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False
         self.pressures: tuple[str, ...] = ()
+        self.troubles: tuple[str, ...] = ()
+        """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
         self.images: tuple[tuple[str, int], ...] = present.reported()
         self.devices: Mapping[str, tuple[int, int]] = {}
@@ -108,7 +110,10 @@ class NodeReport:
             if kind == "DiskPressure" and self.has_disk_trouble:
                 status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
             conditions.append(self._condition(kind, status, reason, message, wall_s))
-        conditions.append(self._condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", wall_s))
+        status, reason, message = "True", "KubeletReady", "kubelet is posting ready status"
+        if self.troubles:
+            status, reason, message = "False", "KubeletNotReady", _joined(self.troubles)
+        conditions.append(self._condition("Ready", status, reason, message, wall_s))
         made: Document = {
             "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
             "allocatable": self._definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
@@ -136,6 +141,11 @@ class NodeReport:
         if self.port > 0:
             made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
         return made
+
+
+def _joined(troubles: tuple[str, ...]) -> str:
+    """Return several errors as Go spells them together."""
+    return troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]"
 
 
 def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:

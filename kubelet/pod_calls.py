@@ -71,10 +71,10 @@ class PodCalls:
         kubelet = self._node.kubelet
         if kubelet.settings.writes_at_once:
             while (write := kubelet.desk.next_write(self._now())) is not None:
-                self._host.spawn(self._write_status(write))
+                self._node.spawn(self._write_status(write))
         elif not self._is_writing:
             self._is_writing = True
-            self._host.spawn(self._write_serially())
+            self._node.spawn(self._write_serially())
 
     async def _write_serially(self) -> None:
         """Write one after the other until the API server has everything."""
@@ -183,7 +183,7 @@ class PodCalls:
                 caller.kubelet.node_seen(node, now)
         elif node is None:
             await asyncio.sleep(1.0)
-            self._host.spawn(self.read_node(read))
+            self._node.spawn(self.read_node(read))
             return
         else:
             theirs = node.status.node_info.kubelet_session

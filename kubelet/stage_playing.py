@@ -142,7 +142,7 @@ class StagePlayer:
             return
         if what == "read-node":
             self._host.set_timer(now + READ_PERIOD_S, self._node, "read-node")
-            self._host.spawn(self._read())
+            self._node.spawn(self._read())
             return
         turn = self._life.due(now)
         if turn is None:
@@ -154,7 +154,7 @@ class StagePlayer:
             self._arm(self._life.played(now, self._host.clock.wall()))
             return
         self._host.seams.events.write("node.stage", node=self._node.name, data={"stage": turn.stage.name})
-        self._host.spawn(self._play(turn.stage.name, wanted))
+        self._node.spawn(self._play(turn.stage.name, wanted))
 
     async def _play(self, stage: str, wanted: list[Operation]) -> None:
         assert self._node.api is not None
@@ -189,7 +189,7 @@ class StagePlayer:
             self._recorder = Recorder(
                 self._node.client, self._host.clock, self._host.random, component="kubelet", host=self._node.name
             )
-            self._host.spawn(self._recorder.run())
+            self._node.spawn(self._recorder.run())
         self._recorder.event(
             kind="Node", api_version="v1", key=Key("", self._node.name), uid=self._node.node_uid,
             reason=told.reason, message=told.message, type=told.type,

@@ -27,6 +27,9 @@ class Ground(Protocol):
     def is_decided(self, key: WorkerKey) -> bool:
         """Whether the pod was admitted or rejected."""
 
+    def is_over(self, key: WorkerKey) -> bool:
+        """Whether nothing of the pod runs, or ever will."""
+
     def add_static(self, pod: KubeletPod, now: float) -> None:
         """Ask whether the pod fits, and run it."""
 
@@ -39,7 +42,7 @@ class StaticDesk:
 
     def __init__(self, node: str, ground: Ground, desk: StatusDesk, out: Outbox) -> None:
         self.manifests = Manifests(node)
-        self.mirrors = Mirrors(node, self.manifests, out, self._is_settled)
+        self.mirrors = Mirrors(node, self.manifests, out, self._is_settled, ground.is_over)
         self._ground, self._desk, self._out = ground, desk, out
         self._waiting: dict[Key, StaticPod] = {}
         self._undecided: dict[Key, None] = {}

@@ -21,11 +21,20 @@ RETRY_S = 10.0
 class Mirrors:
     """Invariant: of each name at most one call is in flight.
 
-    `is_settled` tells whether nothing of that name is being decided or ended on the node.
+    `is_settled` tells whether nothing of that name is being decided or ended on the node, `is_over` whether nothing of
+    that pod runs, or ever will.
     """
 
-    def __init__(self, node: str, manifests: Manifests, out: Outbox, is_settled: Callable[[Key], bool]) -> None:
-        self._node, self._manifests, self._out, self._is_settled = node, manifests, out, is_settled
+    def __init__(
+        self,
+        node: str,
+        manifests: Manifests,
+        out: Outbox,
+        is_settled: Callable[[Key], bool],
+        is_over: Callable[[WorkerKey], bool],
+    ) -> None:
+        self._node, self._manifests, self._out = node, manifests, out
+        self._is_settled, self._is_over = is_settled, is_over
         self.node_uid = ""
         """Of the Node that owns the mirrors; "": it is not registered, and nothing is called."""
         self._held: dict[Key, KubeletPod] = {}
@@ -68,13 +77,18 @@ class Mirrors:
         static, mirror = self._manifests.by_name.get(name), self._held.get(name)
         if mirror is not None:
             is_right = static is not None and is_mirror_of(mirror, static.uid)
-            if is_right and mirror.metadata.deletion_timestamp is None:
+            if is_right and mirror.metadata.deletion_timestamp is None and not self._is_outlived(name, mirror):
                 return
             self._called[name] = mirror.metadata.uid
             self._out.effects.append(DeleteMirror(mirror))
         elif static is not None:
             self._called[name] = static.uid
             self._out.effects.append(CreateMirror(name, mirror_document(static, self._node, self.node_uid)))
+
+    def _is_outlived(self, name: Key, mirror: KubeletPod) -> bool:
+        """Whether the mirror tells of an end that is not one: its pod was started anew. A phase never goes back."""
+        static = self._manifests.by_name.get(name)
+        return mirror.is_terminal and static is not None and not self._is_over(WorkerKey(static.uid, 0))
 
     def answered(self, name: Key, code: int, now: float) -> None:
         """Take the answer to a call; `code` 0: none came. What is done the watch tells; what failed is tried again."""

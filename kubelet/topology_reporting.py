@@ -64,7 +64,7 @@ class TopologyReporting:
     def _report(self) -> None:
         if not self._is_writing and self._now() != self._written:
             self._is_writing = True
-            self._host.spawn(self._write())
+            self._tenant.spawn(self._write())
 
     async def _write(self) -> None:
         assert self._client is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from kubelet.config import KubeletConfig
 from kubelet.host import Host
@@ -18,8 +18,13 @@ from services.runtime.health import HttpRequest, HttpResponse
 class KubeletRoom:
     """A process that hosts emulated nodes."""
 
-    def __init__(self, host: Host, agents: list[Agent]) -> None:
-        self.host, self.agents = host, agents
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    @property
+    def agents(self) -> list[Agent]:
+        """The nodes, each as it was last booted."""
+        return cast("list[Agent]", self.host.agents)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""
@@ -107,6 +112,6 @@ def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
     host = Host(config, seams, definitions)
     for definition in definitions:
         host.check_gates(definition)
-    agents = [Agent(host, definition, index) for index, definition in enumerate(definitions)]
-    host.agents = agents
-    return KubeletRoom(host, agents)
+    host.make = lambda place: Agent(host, definitions[place], place)
+    host.agents += (host.make(place) for place in range(len(definitions)))
+    return KubeletRoom(host)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubelet.node_files import FAULTS, STATIC_PODS
+from kubelet.node_files import FAULTS, POWER, STATIC_PODS
 from kubelet.start_faults import FORM, parse_faults
 from services.scenarios.mesh import Mesh
 from services.scenarios.script import Step
@@ -40,6 +40,21 @@ async def heal(telling: Told, step: Step) -> None:
     await telling.mesh.put_file(step.args[0], FAULTS, None)
 
 
+async def shutdown(telling: Told, step: Step) -> None:
+    """`shutdown NODE`: its pods are ended in good order if its definition gives them time; then it is off."""
+    await telling.mesh.put_file(step.args[0], POWER, b"shutdown")
+
+
+async def poweroff(telling: Told, step: Step) -> None:
+    """`poweroff NODE`: it has no power from now on."""
+    await telling.mesh.put_file(step.args[0], POWER, b"off")
+
+
+async def boot(telling: Told, step: Step) -> None:
+    """`boot NODE`: it boots, whether or not it was off; what ran is gone."""
+    await telling.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
+
+
 def _beside(telling: Told, name: str) -> bytes:
     """Return what is in a file beside the story. Raises: ValueError when it lies elsewhere or is not there."""
     path = (telling.folder / name).resolve()
@@ -50,7 +65,14 @@ def _beside(telling: Told, name: str) -> bytes:
     return path.read_bytes()
 
 
-VERBS: Mapping[str, Callable[[Any, Step], Awaitable[None]]] = {"static-pod": static_pod, "fault": fault, "heal": heal}
+VERBS: Mapping[str, Callable[[Any, Step], Awaitable[None]]] = {
+    "static-pod": static_pod,
+    "fault": fault,
+    "heal": heal,
+    "shutdown": shutdown,
+    "poweroff": poweroff,
+    "boot": boot,
+}
 
 
 def check(step: Step) -> None:
@@ -63,5 +85,5 @@ def check(step: Step) -> None:
         node, _, clauses = step.rest.partition(" ")
         if not parse_faults(clauses):
             raise ValueError(f"fault {node}: {FORM}")
-    if step.verb == "heal" and len(step.args) != 1:
-        raise ValueError("heal wants a node")
+    if step.verb in ("heal", "shutdown", "poweroff", "boot") and len(step.args) != 1:
+        raise ValueError(f"{step.verb} wants a node")

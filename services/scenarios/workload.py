@@ -294,6 +294,7 @@ _NODE_OPTIONS = frozenset(
         "plugin-options",
         "plugin-delay",
         "device-socket",
+        "shutdown",
     )
 )
 
@@ -336,6 +337,10 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
         if option in options:
             made[field] = int(options[option])
+    if "shutdown" in options:
+        total, _, critical = options["shutdown"].partition("/")
+        made["shutdownGracePeriod"] = float(total.removesuffix("s"))
+        made["shutdownGracePeriodCriticalPods"] = float((critical or "0").removesuffix("s"))
     if "images" in options:
         made["images"] = {}
         for each in options["images"].split(","):

@@ -29,6 +29,7 @@ SHELLS = {
         "loops",
         "node_files",
         "pod_calls",
+        "power",
         "stage_playing",
         "static_pods_calls",
         "topology_reporting",

@@ -1,0 +1,77 @@
+"""A node that shuts down in good order: who is ended when, and how long each may take. A pure machine.
+
+Pods are ended group by group, the lowest priority first; a group that is over early leaves its time to nobody, and one
+that is not over in its time is left behind. Nothing new comes in meanwhile. Source: kubelet 6; KEP-2000, KEP-2712;
+upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kubelet.view import CRITICAL_PRIORITY, KubeletPod, WorkerKey
+
+REASON: Final = "Terminated"
+MESSAGE: Final = "Pod was terminated in response to imminent node shutdown."
+REFUSED: Final = "NodeShutdown", "Pod was rejected as the node is shutting down."
+NOT_READY: Final = "node is shutting down"
+EVENT: Final = "NodeShutdown"
+DETECTED: Final = "Shutdown manager detected shutdown event"
+
+
+class Period(NamedTuple):
+    """Pods of this priority or more, up to the next period's, are ended within so many seconds."""
+
+    priority: int
+    seconds: float
+
+
+def plain_periods(total_s: float, critical_s: float) -> tuple[Period, ...]:
+    """Return the two groups of `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`; none: not in good order."""
+    if total_s <= 0:
+        return ()
+    return Period(0, total_s - critical_s), Period(CRITICAL_PRIORITY, critical_s)
+
+
+def group_of(priority: int, periods: Sequence[Period]) -> int:
+    """Return the place of the period for a priority; lower ones than the lowest belong to the lowest."""
+    place = 0
+    for index, period in enumerate(periods):
+        if period.priority <= priority:
+            place = index
+    return place
+
+
+class Step(NamedTuple):
+    """End these pods now, each within so many seconds; look again at `next_s`, None: all groups had their turn."""
+
+    ending: tuple[tuple[WorkerKey, float], ...]
+    next_s: float | None
+
+
+class Shutdown:
+    """Invariant: a group begins once the one before it is over, or has had its time."""
+
+    def __init__(self, periods: Iterable[Period], pods: Iterable[tuple[WorkerKey, KubeletPod]]) -> None:
+        self._periods = tuple(sorted(periods))
+        self._groups: list[list[tuple[WorkerKey, float]]] = [[] for _ in self._periods]
+        for key, pod in pods if self._periods else ():
+            self._groups[group_of(pod.spec.priority, self._periods)].append(
+                (key, float(pod.spec.termination_grace_period_seconds))
+            )
+        self._next = 0
+        self._until_s = float("-inf")
+
+    def step(self, now: float, is_over: Callable[[WorkerKey], bool]) -> Step:
+        """Go on as far as time allows."""
+        current = self._groups[self._next - 1] if self._next else []
+        if now < self._until_s - 1e-6 and not all(is_over(key) for key, _ in current):
+            return Step((), self._until_s)
+        while self._next < len(self._groups):
+            group, seconds = self._groups[self._next], self._periods[self._next].seconds
+            self._next += 1
+            if group:
+                self._until_s = now + seconds
+                return Step(tuple((key, min(grace_s, seconds)) for key, grace_s in group), self._until_s)
+        return Step((), None)
