@@ -9,6 +9,8 @@ import msgspec
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import CLAIMS, POD_CLAIM_NAME, ResourceClaim
+from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
 from services.api.podresources import amounts, as_allocated, pod_requests
 
@@ -30,6 +32,12 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     unbind_count: int = 0
     observed_generation: int = 0
     nominated_node_name: str = ""
+    resource_claim_statuses: list[_PodClaim] = []
+
+
+class _PodClaim(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class _SchedulingGroup(msgspec.Struct, rename="camel"):
@@ -39,6 +47,7 @@ class _SchedulingGroup(msgspec.Struct, rename="camel"):
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     scheduling_group: _SchedulingGroup | None = None
+    resource_claims: list[_PodClaim] = []
 
 
 class _NodeStatus(msgspec.Struct):
@@ -47,6 +56,10 @@ class _NodeStatus(msgspec.Struct):
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):
     lease_transitions: int | None = None
+
+
+class _SliceSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
 
 
 class _Any(msgspec.Struct):
@@ -62,6 +75,10 @@ class _Node(_Any):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
+class _Slice(_Any):
+    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
+
+
 class _Lease(_Any):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
@@ -70,7 +87,13 @@ _LEASES, _GROUPS, _JOBS = "leases.coordination.k8s.io", "podgroups.scheduling.k8
 _ANY = msgspec.json.Decoder(_Any)
 _POD = msgspec.json.Decoder(_Pod)
 _NODE = msgspec.json.Decoder(_Node)
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {"pods": _POD, "nodes": _NODE, _LEASES: msgspec.json.Decoder(_Lease)}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "pods": _POD,
+    "nodes": _NODE,
+    _LEASES: msgspec.json.Decoder(_Lease),
+    SLICES: msgspec.json.Decoder(_Slice),
+}
+_CLAIM = msgspec.json.Decoder(ResourceClaim)
 _WHOLE_POD = msgspec.json.Decoder(Pod)
 _GROUP = msgspec.json.Decoder(PodGroup)
 _JOB = msgspec.json.Decoder(Job)
@@ -98,6 +121,10 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
             "observed": decoded.status.observed_generation,
             "nominated": decoded.status.nominated_node_name,
         }
+        if decoded.spec.resource_claims:
+            made = {each.name: each.resource_claim_name for each in decoded.status.resource_claim_statuses}
+            names = (each.resource_claim_name or made.get(each.name) for each in decoded.spec.resource_claims)
+            found["claims"] = [name for name in names if name]
         # A spec that changed after the pod was bound may ask for another size, and the node may have granted it.
         is_changed = decoded.metadata.generation > max(1, decoded.status.binding_generation)
         if is_new or (is_changed and not decoded.metadata.deletion_timestamp):
@@ -109,6 +136,10 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         found["min_count"] = gang.min_count if gang is not None else 0
     elif resource == _JOBS:
         found["job"] = _counts(_JOB.decode(body))
+    elif resource == CLAIMS:
+        found |= _grant(_CLAIM.decode(body))
+    elif isinstance(decoded, _Slice):
+        found["node"] = decoded.spec.node_name
     elif isinstance(decoded, _Lease):
         found["transitions"] = decoded.spec.lease_transitions or 0
     elif isinstance(decoded, _Node):
@@ -129,6 +160,23 @@ def _counts(job: Job) -> Document:
         "finished": job.is_finished,
         "exact": not job.spec.is_indexed and job.spec.pod_failure_policy is None,
     }
+
+
+def _grant(claim: ResourceClaim) -> Document:
+    """Return what a claim was granted and who may use it; `nodes` only where the selector names nodes."""
+    found: Document = {"consumers": [each.uid for each in claim.status.reserved_for]}
+    if POD_CLAIM_NAME in claim.metadata.annotations:
+        found["generated"] = True
+    allocation = claim.status.allocation
+    if allocation is None:
+        return found
+    found["granted"] = ["/".join(each) for each in allocation.device_ids]
+    selector = allocation.node_selector
+    if selector is not None and len(selector.node_selector_terms) == 1:
+        term = selector.node_selector_terms[0]
+        if not term.match_expressions and len(term.match_fields) == 1 and term.match_fields[0].operator == "In":
+            found["nodes"] = list(term.match_fields[0].values)
+    return found
 
 
 def _requests(body: bytes) -> dict[str, int]:

@@ -33,7 +33,9 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told.
 
-    `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang.
+    `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang. `claims`: names of the
+    claims a pod uses. Of a claim: `granted`, its devices, None while it has none; `nodes` that can use them, None where
+    that is not told; `consumers`, the uids of who may; `is_generated`, made for one pod.
     """
 
     kind: str
@@ -56,6 +58,11 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     group: str = ""
     min_count: int = 0
     job: JobCounts | None = None
+    claims: tuple[str, ...] = ()
+    granted: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] = ()
+    is_generated: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -263,4 +270,13 @@ def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
         str(data.get("group") or (same.group if same else "")),
         int(data.get("min_count", 0)),
         msgspec.convert(data["job"], JobCounts) if "job" in data else None,
+        tuple(data.get("claims") or ()),
+        _maybe(data.get("granted")),
+        _maybe(data.get("nodes")),
+        tuple(data.get("consumers") or ()),
+        bool(data.get("generated")),
     )
+
+
+def _maybe(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

@@ -1,0 +1,49 @@
+"""I7: a device is prepared for one claim at a time."""
+
+from __future__ import annotations
+
+from services.scenarios.invariants.check import Check, Context, Report
+from services.telemetry.eventlog import Line
+
+
+class DevicesArePreparedOnce(Check):
+    """I7: between `driver.prepare(c, d)` and `driver.unprepare(c, d)` no other claim prepares d.
+
+    Where several schedulers may grant one device and nobody guards against it, it is only counted.
+    """
+
+    id = "I7"
+    events = ("driver.prepare", "driver.unprepare", "node.boot", "sched.bind_call")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._holders: dict[tuple[str, str], dict[str, None]] = {}
+        self._schedulers: dict[str, None] = {}
+        self._is_guarded = self.switches.choice("dra.double_allocation_guard") != "none"
+
+    def take(self, line: Line, report: Report) -> None:
+        """Follow what drivers do."""
+        match line.ev:
+            case "sched.bind_call":
+                self._schedulers[line.comp] = None
+                if len(self._schedulers) > 1 and not self._is_guarded:
+                    self.why_not = "several schedulers may grant one device; that is counted, not failed"
+            case "node.boot":
+                self._holders = {key: held for key, held in self._holders.items() if key[0] != line.node}
+            case _:
+                self._driver(line, report)
+
+    def _driver(self, line: Line, report: Report) -> None:
+        claim = str(line.data.get("claim", ""))
+        for device in line.data.get("devices", ()):
+            held = self._holders.setdefault((line.node, device), {})
+            if line.ev == "driver.unprepare":
+                held.pop(claim, None)
+                continue
+            others = [each for each in held if each != claim]
+            if others and not self.why_not:
+                report(line, f"device {device} is prepared for claim {claim} while it is for {', '.join(others)}")
+            held[claim] = None
+
+
+CHECK = DevicesArePreparedOnce

@@ -1,0 +1,38 @@
+"""I8: a pod is bound only with its claims."""
+
+from __future__ import annotations
+
+from services.api.kinds.resourceclaim import CONSUMERS_MAX
+from services.scenarios.invariants.check import Check, Report, pod_commit
+from services.telemetry.eventlog import Line
+
+
+class ClaimsComeBeforeTheBind(Check):
+    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod.
+
+    And nowhere are more than 256 consumers listed.
+    """
+
+    id = "I8"
+    events = ("store.commit",)
+
+    def take(self, line: Line, report: Report) -> None:
+        """Look at every bind, and at every claim."""
+        commit = self.view.commit
+        if commit is not None and commit.kind == "ResourceClaim" and len(commit.content.consumers) > CONSUMERS_MAX:
+            report(line, f"claim {commit.content.name} is reserved for {len(commit.content.consumers)}")
+        bound = pod_commit(self.view)
+        if bound is None or bound.subresource != "binding":
+            return
+        pod = bound.content
+        for name in pod.claims:
+            claim = self.view.get("ResourceClaim", pod.namespace, name)
+            if claim is None or claim.granted is None:
+                report(line, f"bound to {pod.node} while claim {name} {'has no devices' if claim else 'is missing'}")
+            elif claim.nodes is not None and pod.node not in claim.nodes:
+                report(line, f"bound to {pod.node}; claim {name} can be used on {', '.join(claim.nodes)}")
+            elif pod.uid not in claim.consumers:
+                report(line, f"bound to {pod.node} while claim {name} is not reserved for it")
+
+
+CHECK = ClaimsComeBeforeTheBind

@@ -1,0 +1,53 @@
+"""I9: devices are taken back from nobody who uses them."""
+
+from __future__ import annotations
+
+from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from services.telemetry.eventlog import Line
+
+
+class NobodyLosesDevices(Check):
+    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs.
+
+    A pod that was removed by force does not count: nobody can wait for the end of what is not there any more.
+    """
+
+    id = "I9"
+    events = ("store.commit", "kubelet.start", "kubelet.stop", "node.boot")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._running: dict[str, str] = {}
+        self._forced = Departed()
+
+    def take(self, line: Line, report: Report) -> None:
+        """Know what runs, and look at every claim that loses its devices."""
+        match line.ev:
+            case "kubelet.start":
+                self._running[uid_of(line)] = line.node
+            case "kubelet.stop":
+                self._running.pop(uid_of(line), None)
+            case "node.boot":
+                self._running = {uid: node for uid, node in self._running.items() if node != line.node}
+            case _:
+                self._take_commit(line, report)
+
+    def _take_commit(self, line: Line, report: Report) -> None:
+        commit = self.view.commit
+        if commit is None or commit.is_replayed:
+            return
+        if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):
+            self._forced.add(commit.content.uid)
+        if commit.kind != "ResourceClaim" or commit.before is None or commit.before.granted is None:
+            return
+        if commit.after is not None and commit.after.granted is not None:
+            return
+        if commit.after is not None and commit.after.consumers:
+            report(line, f"claim {commit.content.name} lost its devices and is reserved for {commit.after.consumers}")
+        for uid in commit.before.consumers:
+            if uid in self._running and uid not in self._forced:
+                report(line, f"claim {commit.content.name} lost its devices while pod {uid} runs on "
+                             f"{self._running[uid]}")  # fmt: skip
+
+
+CHECK = NobodyLosesDevices
