@@ -80,6 +80,16 @@ class Gate:
         except TimeoutError:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
 
+    async def opened(self, what: str) -> None:
+        """Return when a stream is open: one request, which is sent until it arrives. Raises: UnknownOutcome."""
+        try:
+            async with asyncio.timeout(WATCH_SILENCE_S):
+                while self.faults.cuts_requests:
+                    await self.change()
+                await self._take_time(is_up=True)
+        except TimeoutError:
+            raise UnknownOutcome(f"{what}: silent for {WATCH_SILENCE_S:g} s") from None
+
     def _swallows(self, sort: str) -> bool:
         return self.faults.cuts_requests or sort in self.faults.drop or self._is_lost()
 
@@ -155,8 +165,7 @@ class GatedApi:
         """Yield batches in order, late or not at all while the gate has faults."""
         gate = self._gate
         if not gate.is_open:
-            # Opening it is one request and the first of its answers.
-            await gate.passed(_at_once, "", f"watch {request.resource}", WATCH_SILENCE_S)
+            await gate.opened(f"watch {request.resource}")
         source = self._api.watch(request)
         try:
             while gate.is_open:
@@ -175,10 +184,6 @@ class GatedApi:
             close = getattr(source, "aclose", None)
             if close is not None:
                 await close()
-
-
-async def _at_once() -> None:
-    """Be answered."""
 
 
 async def _late(

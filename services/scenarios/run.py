@@ -146,6 +146,7 @@ def plan_of(
         engine=engine,
         schedulers=story.schedulers,
         stages=story.stages,
+        hosts=story.hosts,
     )
 
 

@@ -26,7 +26,7 @@ from pathlib import PurePath
 from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
-SETUP = frozenset({"set", "limit", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"})
+SETUP = frozenset({"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"})
 
 
 class ScriptError(ValueError):
@@ -70,6 +70,8 @@ class Story:
     limit_s: float = 600.0
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
+    hosts: int = 0
+    """Kubelet processes that the nodes are dealt out to; 0: at most three."""
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -99,6 +101,13 @@ def parse_names(text: str) -> tuple[str, ...]:
         width = len(first) if first.startswith("0") else 0
         names += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
     return tuple(names)
+
+
+def _count(text: str) -> int:
+    """Return a whole number above 0. Raises: ValueError."""
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ValueError(f"{text!r}: want a number from 1")
+    return int(text)
 
 
 def _split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -136,7 +145,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
     stages: list[str] = []
     nodes: list[NodeLine] = []
     steps: list[Step] = []
-    limit_s = 600.0
+    limit_s, hosts = 600.0, 0
     schedulers = Schedulers()
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
@@ -162,6 +171,8 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                     if not rest:
                         raise ValueError("want files beside the story: stages pod-fast.yaml")
                     stages += [str(PurePath(path).parent / word) for word in shlex.split(rest)]
+                case "hosts":
+                    hosts = _count(rest)
                 case "limit":
                     limit_s = parse_duration(rest)
                 case "node" | "nodes":
@@ -191,7 +202,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
             seen[name] = declared.line
     return Story(
         PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
-        schedulers, tuple(stages),
+        schedulers, tuple(stages), hosts,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.api.errors import ApiError, UnknownOutcome
@@ -20,7 +20,7 @@ from services.scenarios.history import History
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script import Step, Story
-from services.scenarios.telling import Telling
+from services.scenarios.telling import Telling, substitute
 from services.scenarios.verbs import VERBS
 
 SAMPLE_EVERY_S = 0.5
@@ -160,7 +160,7 @@ class _Told(Exception):
 
 async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step: Step, patience: float) -> None:
     if step.expectation is not None:
-        judgement = await _expect(telling.observer, monitors, step, step.expectation, patience)
+        judgement = await _expect(telling.observer, monitors, step, _spelled(telling, step), patience)
         if judgement is not None:
             tale.judgements.append(judgement)
         return
@@ -174,6 +174,17 @@ async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step:
     for answered, met, seen in telling.answers:
         tale.judgements.append(Judgement(answered.line, answered.text, met, seen, telling.observer.now_s))
     telling.answers.clear()
+
+
+def _spelled(telling: Telling, step: Step) -> Expectation:
+    """Return what the step expects, with what was remembered in place of `$name`."""
+    assert step.expectation is not None
+    if "$" not in step.expectation.value:
+        return step.expectation
+    try:
+        return replace(step.expectation, value=substitute(telling, step.expectation.value))
+    except ValueError as error:
+        raise _Told(f"{step.line}: {error}", is_mistake=True) from None
 
 
 def _never_came(telling: Telling, now_s: float) -> list[Judgement]:
