@@ -12,10 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.api.seams import Random
+from services.client.link_faults import CUTS, SORTS
 from services.runtime.rooms import room_of
 
-KINDS = ("kill", "cut", "slow", "delay", "loss", "duplicate", "power")
+KINDS = (
+    "kill", "cut", "slow", "delay", "loss", "duplicate", "power",
+    "pause", "clock", "disk", "boot", "node-cut", "node-slow", "node-loss", "node-drop",
+)  # fmt: skip
 EVERYTHING = "*"
+_OF_NODES = ("node-cut", "node-slow", "node-loss", "node-drop")
+_OFFSETS_S = ("30", "-30", "3600", "-3600")
+LONG = 0.15
+LONG_S = (45.0, 75.0)
+"""Part of what befalls a node that lasts about as long as the grace period, and how long; seconds."""
 AIMED = 0.6
 """Part of the kills that wait for a site."""
 
@@ -33,10 +42,11 @@ _SITES = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. `duration_s`: how long the component stays down or its link stays faulty.
+    """One fault. `duration_s`: how long the component stays down or stopped, or its link, disk or clock stays faulty.
 
-    `detail`: the direction of a cut. A kill with a `site` strikes `after_s` seconds after the component's
-    `count`-th line of that event since `at_s`.
+    `component` of what befalls one node alone is `node/<name>`. `detail`: the direction of a cut, the sort of calls
+    that are dropped, the error of a disk, the seconds a clock is off. A kill with a `site` strikes `after_s` seconds
+    after the component's `count`-th line of that event since `at_s`.
     """
 
     at_s: float
@@ -49,11 +59,12 @@ class Fault:
     after_s: float = 0.0
 
 
-def draw(random: Random, components: Sequence[str], heal_s: float) -> list[Fault]:
+def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequence[str] = ()) -> list[Fault]:
     """Return the faults of one run in order of time; at least one kill.
 
     Seconds count from the story's first act. A cut is of one direction or both; a delay holds back
-    watch events only; slow holds back everything; power kills all components at once.
+    watch events only; slow holds back everything; power kills all components at once. Kinds that begin with `node-`
+    are about the link of one of `nodes`; some of them last long enough for others to think the node dead.
     """
     kinds = ["kill", *(kind for kind in KINDS[1:] if random.random() < 0.4)]
     faults: list[Fault] = []
@@ -70,12 +81,34 @@ def draw(random: Random, components: Sequence[str], heal_s: float) -> list[Fault
                 faults.append(Fault(again_s, "kill", component, 0.0))
         elif kind == "power":
             faults.append(Fault(at_s, kind, EVERYTHING, random.uniform(0.0, 1.0)))
+        elif kind in _OF_NODES:
+            if nodes:
+                faults.append(_of_node(random, at_s, kind, random.choice(nodes), duration))
+        elif kind in ("pause", "clock"):
+            detail = random.choice(_OFFSETS_S) if kind == "clock" else ""
+            faults.append(Fault(at_s, kind, component, duration, detail))
+        elif kind in ("disk", "boot"):
+            kubelets = [c for c in components if room_of(c) == "kubelet"]
+            if kubelets:
+                detail = random.choice(("ENOSPC", "EIO")) if kind == "disk" else ""
+                faults.append(Fault(at_s, kind, random.choice(kubelets), duration, detail))
         else:
             # The server's own link is nobody's: breaking it would break nothing.
             component = random.choice([c for c in components if c != "apiserver"])
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _of_node(random: Random, at_s: float, kind: str, node: str, duration_s: float) -> Fault:
+    detail = ""
+    if kind == "node-cut":
+        detail = random.choice(CUTS[1:])
+    elif kind == "node-drop":
+        detail = random.choice(SORTS)
+    if random.random() < LONG:
+        duration_s = random.uniform(*LONG_S)
+    return Fault(at_s, kind, f"node/{node}", duration_s, detail)
 
 
 def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault:

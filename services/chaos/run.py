@@ -29,6 +29,8 @@ from services.telemetry.eventlog import Line
 HEAL_S = 20.0
 REST_LIMIT_S = 60.0
 """I28: the desired state at the latest this long after the last heal."""
+SLOW_MAX_S = 0.5
+"""How much longer a message of a slow link takes, at most."""
 QUIET_S = 10.0
 """I28: then only heartbeats for this long."""
 RESTLESS = ("Pod", "ReplicaSet", "Deployment", "Job")
@@ -76,19 +78,43 @@ class _Faults:
             for component in mesh.components() if fault.component == EVERYTHING else (fault.component,):
                 mesh.sever(component, fault.duration_s)
             return
+        if await self._befell_machine(fault):
+            return
         match fault.kind:
-            case "cut":
+            case "cut" | "node-cut":
                 mesh.link(fault.component, LinkFaults(cut=fault.detail))
-            case "slow":
-                mesh.link(fault.component, LinkFaults(slow_s=fault.duration_s / 10))
+            case "slow" | "node-slow":
+                mesh.link(fault.component, LinkFaults(slow_s=min(fault.duration_s / 10, SLOW_MAX_S)))
+            case "node-drop":
+                mesh.link(fault.component, LinkFaults(drop=(fault.detail,)))
             case "delay":
                 mesh.link(fault.component, LinkFaults(watch_delay_s=fault.duration_s / 2))
-            case "loss":
+            case "loss" | "node-loss":
                 mesh.link(fault.component, LinkFaults(loss=0.05))
             case _:
                 mesh.link(fault.component, LinkFaults(duplicate=0.2))
         await asyncio.sleep(fault.duration_s)
         mesh.link(fault.component)
+
+    async def _befell_machine(self, fault: Fault) -> bool:
+        """Return once a fault of a process's machine is over; False when it is none."""
+        mesh = self._mesh
+        match fault.kind:
+            case "pause":
+                await mesh.pause(fault.component, fault.duration_s)
+            case "boot":
+                await mesh.reboot(fault.component, fault.duration_s)
+            case "clock":
+                mesh.set_clock(fault.component, float(fault.detail))
+                await asyncio.sleep(fault.duration_s)
+                mesh.set_clock(fault.component, 0.0)
+            case "disk":
+                mesh.set_disk(fault.component, fault.detail, 0.0)
+                await asyncio.sleep(fault.duration_s)
+                mesh.set_disk(fault.component, "", 0.0)
+            case _:
+                return False
+        return True
 
     async def _reach(self, fault: Fault) -> None:
         """Return after the fault's site; a site that is not reached in time is given up: strike anyway."""
@@ -129,7 +155,7 @@ def run_chaos(
     def disturb_with(auditor: Auditor) -> Disturb:
         async def disturb(mesh: Mesh, observer: Observer, told: asyncio.Event) -> None:
             assert isinstance(mesh, SimMesh)
-            faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S))
+            faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S, mesh.nodes()))
             happening = _Faults(mesh)
             async with asyncio.TaskGroup() as group:
                 for fault in faults:

@@ -25,6 +25,8 @@ REQUEST_DEADLINE_S = 30.0
 WATCH_SILENCE_S = 30.0
 DUPLICATE_LATE_MAX_S = 3.0
 """How late the second copy of a duplicated request may come."""
+APART_S = 1e-6
+"""What arrives one after the other does not arrive at the same time."""
 
 OnCall = Callable[[str, str], None]
 """Hears `before` or `after`, and which call: `pods/status`."""
@@ -103,7 +105,7 @@ class Gate:
 
     async def _take_time(self, *, is_up: bool) -> None:
         now = asyncio.get_running_loop().time()
-        due_s = max(self._up_s if is_up else self._down_s, now + self.faults.delay_s(self.random))
+        due_s = max((self._up_s if is_up else self._down_s) + APART_S, now + self.faults.delay_s(self.random))
         if is_up:
             self._up_s = due_s
         else:

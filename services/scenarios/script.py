@@ -26,7 +26,9 @@ from pathlib import PurePath
 from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
-SETUP = frozenset({"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"})
+SETUP = frozenset(
+    {"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"}
+)
 
 
 class ScriptError(ValueError):

@@ -166,6 +166,10 @@ class SimMesh:
         """Return the names of all components, sorted."""
         return sorted(self._processes)
 
+    def nodes(self) -> Sequence[str]:
+        """Return the names of all nodes, in the order of their hosts."""
+        return list(self._host_of)
+
     def room(self, component: str) -> Room | None:
         """Return the component's living incarnation, to look at; None when it is down."""
         return self._process(component).room

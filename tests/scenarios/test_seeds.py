@@ -40,11 +40,15 @@ def test_the_failing_arm_breaks_no_invariant_under_random_crashes():
 
 def test_seeds_draw_every_kind_of_fault_for_every_component():
     components = ("apiserver", "controllers", "kubelet/h0", "scheduler")
-    drawn = [fault for seed in range(300) for fault in draw(random.Random(seed), components, 20.0)]
+    nodes = ("n1", "n2")
+    drawn = [fault for seed in range(300) for fault in draw(random.Random(seed), components, 20.0, nodes)]
 
     assert {f.kind for f in drawn} == set(KINDS)
     assert {f.component for f in drawn if f.kind == "kill"} == set(components)
-    assert {f.detail for f in drawn if f.kind == "cut"} == {"requests", "replies", "both"}
+    for kind in ("cut", "node-cut"):
+        assert {f.detail for f in drawn if f.kind == kind} == {"requests", "replies", "both"}
+    assert {f.component for f in drawn if f.kind.startswith("node-")} == {"node/n1", "node/n2"}
+    assert {f.component for f in drawn if f.kind in ("disk", "boot")} == {"kubelet/h0"}
     assert all(0 <= f.at_s <= 20.0 for f in drawn)
     aimed = [bool(f.site) for f in drawn if f.kind == "kill"]
     assert 0.4 < sum(aimed) / len(aimed) < 0.7
