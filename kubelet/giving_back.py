@@ -63,7 +63,10 @@ class GivingBack:
     def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
         """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
         state = self.going.get(key)
-        if state is None or key not in self.asking:
+        if state is None:
+            return None
+        state.pod = pod  # the next try names this version (`unbind.fence=resourceVersion`)
+        if key not in self.asking:
             return None
         answer = find_condition(pod.status.conditions, REQUESTED)
         if answer is None or answer.status != "False":

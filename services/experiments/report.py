@@ -23,6 +23,8 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("first_running_s", "First pod Running after", "{:.2f} s"),
     ("time_to_running_p50_s", "Time to Running, p50", "{:.2f} s"),
     ("time_to_running_p99_s", "Time to Running, p99", "{:.2f} s"),
+    ("rejected_to_running_p50_s", "Rejection to Running, p50", "{:.2f} s"),
+    ("rejected_to_running_p99_s", "Rejection to Running, p99", "{:.2f} s"),
     ("api_writes", "API writes (without heartbeats)", "{:.0f}"),
     ("api_writes_per_running_pod", "API writes per finally running pod", "{:.0f}"),
     ("status_patches", "Status patches by the scheduler", "{:.0f}"),

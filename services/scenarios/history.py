@@ -13,6 +13,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
 from services.scenarios.quantile import quantile
+from services.scenarios.rejections import waits_after_rejection
 from services.scenarios.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.verdicts import Told, Verdicts
 from services.telemetry.eventlog import Line
@@ -31,6 +32,8 @@ class PodStory:
     running_s: float | None = None
     ready_s: float | None = None
     failed_s: float | None = None
+    rejected_s: float | None = None
+    """When a node first gave it back, or failed it before it ran."""
     gone_s: float | None = None
     reason: str = ""
     unbinds: int = 0
@@ -99,6 +102,9 @@ class History:
         if node and (not story.nodes or story.nodes[-1] != node or pod.status.unbind_count > story.unbinds):
             story.nodes.append(node)
             story.bound_s = now_s
+        has_failed_early = pod.status.phase == "Failed" and story.running_s is None
+        if story.rejected_s is None and (pod.status.unbind_count > story.unbinds or has_failed_early):
+            story.rejected_s = now_s
         story.unbinds = max(story.unbinds, pod.status.unbind_count)
         story.phase = pod.status.phase or "Pending"
         if story.phase == "Running" and story.running_s is None:
@@ -163,6 +169,7 @@ def measures(
     started = [p for p in pods if p.running_s is not None]
     failed = [p for p in pods if p.failed_s is not None]
     starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
+    waits = _waits(pods)
     begun_s = min((p.created_s for p in pods), default=0.0)
     first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
     total = writes.since(started_s + begun_s)
@@ -180,6 +187,8 @@ def measures(
         "first_running_s": first_running - begun_s if first_running is not None else None,
         "time_to_running_p50_s": quantile(starts, 0.50),
         "time_to_running_p99_s": quantile(starts, 0.99),
+        "rejected_to_running_p50_s": quantile(waits, 0.50),
+        "rejected_to_running_p99_s": quantile(waits, 0.99),
         "api_writes": float(total),
         "api_writes_per_running_pod": total / len(running) if running else None,
         "status_patches": float(sum(verdicts.patches_by_uid.get(p.uid, 0) for p in pods)),
@@ -187,6 +196,21 @@ def measures(
         "status_stale_min": sum(stale for _, stale in untold) / 60.0,
         **resize_measures(history.resizes, preemptions),
     }
+
+
+def _waits(pods: list[PodStory]) -> list[float]:
+    """Return how long each rejection had to wait for a pod that runs, workload by workload."""
+    workloads: dict[str, list[PodStory]] = {}
+    for pod in pods:
+        workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, []).append(pod)
+    return [
+        wait
+        for of_one in workloads.values()
+        for wait in waits_after_rejection(
+            [p.rejected_s for p in of_one if p.rejected_s is not None],
+            [p.running_s for p in of_one if p.running_s is not None],
+        )
+    ]
 
 
 __all__ = ["History", "PodStory", "Sample", "Writes", "measures", "quantile"]

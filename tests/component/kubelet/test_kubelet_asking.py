@@ -34,7 +34,7 @@ def unbind(w, pod, identity=UNBINDER):
     )
 
 
-def test_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod_once_it_is_unbound(simulate):
+def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod_once_it_is_unbound(simulate):
     async def story(w):
         await w.create("p", cpu="2")
         asked = await w.until_pod("p", condition)
@@ -53,7 +53,7 @@ def test_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod_once_it
     assert going == {}
 
 
-def test_unbinding_6_2_when_nobody_answers_the_kubelet_falls_back_after_the_deadline(simulate):
+def test_kubelet_unbinding_6_2_when_nobody_answers_the_kubelet_falls_back_after_the_deadline(simulate):
     async def story(w):
         await w.create("p", cpu="2")
         begun = w.clock.now()
@@ -66,7 +66,7 @@ def test_unbinding_6_2_when_nobody_answers_the_kubelet_falls_back_after_the_dead
     assert 120 <= took_s < 122
 
 
-def test_unbinding_4_4_a_restarted_kubelet_that_admits_the_pod_withdraws_and_is_not_unbound(simulate):
+def test_kubelet_unbinding_4_4_a_restarted_kubelet_that_admits_the_pod_withdraws_and_is_not_unbound(simulate):
     async def story(w):
         await w.create("first", cpu="1")
         await w.until_pod("first", lambda pod: pod["status"].get("phase") == "Running")
@@ -85,7 +85,7 @@ def test_unbinding_4_4_a_restarted_kubelet_that_admits_the_pod_withdraws_and_is_
     assert late.code in (409, 422)
 
 
-def test_unbinding_4_4_no_container_starts_before_its_start_is_acknowledged(simulate):
+def test_kubelet_unbinding_4_4_no_container_starts_before_its_start_is_acknowledged(simulate):
     async def story(w):
         await w.create("first", cpu="1")
         await w.until_pod("first", lambda pod: pod["status"].get("phase") == "Running")

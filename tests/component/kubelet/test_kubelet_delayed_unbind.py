@@ -10,7 +10,7 @@ from services.api.identity import node_identity
 from services.api.meta import Key
 
 SMALL = ({"name": "n1", "cpu": "1"}, {"name": "n2", "cpu": "4"})
-SEEDS = range(20)
+SEEDS = range(100)
 
 
 def running(pod):
@@ -64,7 +64,7 @@ def overlaps(found):
     return max(a, c) < min(b, d)
 
 
-def test_unbinding_9_without_a_fence_some_pod_runs_on_two_nodes_at_once(simulate):
+def test_kubelet_unbinding_09_without_a_fence_some_pod_runs_on_two_nodes_at_once(simulate):
     found = [simulate(delayed, nodes=SMALL, seed=seed,
                       switches=("kubelet.on_reject=unbind", "unbind.fence=none"))[1] for seed in SEEDS]  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_unbinding_9_without_a_fence_some_pod_runs_on_two_nodes_at_once(simulate
 
 
 @pytest.mark.parametrize("switches", [("unbind.fence=session",), ("unbind.fence=none", "kubelet.start_fence=true")])
-def test_unbinding_9_with_a_fence_the_late_request_is_refused_every_time(simulate, switches):
+def test_kubelet_unbinding_09_with_a_fence_the_late_request_is_refused_every_time(simulate, switches):
     told = [simulate(delayed, nodes=SMALL, seed=seed, switches=("kubelet.on_reject=unbind", *switches))
             for seed in SEEDS]  # fmt: skip
 

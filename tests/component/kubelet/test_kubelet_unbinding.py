@@ -4,6 +4,8 @@ import asyncio
 
 import msgspec
 
+from kubelet.unbinding import request_id
+from kubelet.view import WorkerKey
 from services.api.errors import Forbidden, UnknownOutcome
 from services.api.identity import node_identity
 from services.api.meta import Key
@@ -30,7 +32,7 @@ async def bind(w, name, node="n1"):
     await w.scheduler.bind(Key("default", name), pod["metadata"]["uid"], node)
 
 
-def test_unbinding_2_a_rejected_pod_is_given_back_and_runs_elsewhere_under_its_uid(simulate):
+def test_kubelet_unbinding_02_a_rejected_pod_is_given_back_and_runs_elsewhere_under_its_uid(simulate):
     async def story(w):
         uid = await w.create("p", cpu="2")
         pod = await w.until_pod("p", unbound)
@@ -45,7 +47,7 @@ def test_unbinding_2_a_rejected_pod_is_given_back_and_runs_elsewhere_under_its_u
     assert lines[:2] == ["kubelet.unbind_call", "kubelet.unbind_result"]
 
 
-def test_unbinding_5_the_rejection_after_max_attempts_fails_with_the_original_reason(simulate):
+def test_kubelet_unbinding_05_the_rejection_after_max_attempts_fails_with_the_original_reason(simulate):
     async def story(w):
         await w.create("p", cpu="2")
         for count in range(1, 3):
@@ -59,7 +61,7 @@ def test_unbinding_5_the_rejection_after_max_attempts_fails_with_the_original_re
     assert pod["status"]["message"].endswith("(unbind: LimitReached)")
 
 
-def test_unbinding_6_lost_answers_lead_to_one_increment_and_one_history_entry(simulate):
+def test_kubelet_unbinding_06_lost_answers_lead_to_one_increment_and_one_history_entry(simulate):
     async def story(w):
         api = w.agent().api
         real, lost = api.call, []
@@ -87,32 +89,43 @@ def test_unbinding_6_lost_answers_lead_to_one_increment_and_one_history_entry(si
     assert len(pod["status"]["unbindHistory"]) == 1
 
 
-def test_unbinding_8_a_server_that_says_already_started_gets_a_pod_that_runs_on(simulate):
+def test_kubelet_unbinding_08_a_pod_of_which_a_container_ran_is_refused_and_runs_on(simulate):
+    init = {"initContainers": [{"name": "first", "image": "busybox"}]}
+
     async def story(w):
-        uid = await w.create("p")
-        pod = await w.until_pod("p", running)
+        uid = await w.create("p", spec=init, annotations={"keplab.dev/run.first": "exit 0 after 20s"})
+        pod = await w.until_pod("p", lambda p: "running" in first_state(p))
+        generation = pod["status"]["bindingGeneration"]
         body = {
             "apiVersion": "v1", "kind": "PodUnbind", "metadata": {"name": "p", "namespace": "default", "uid": uid},
-            "nodeName": "n1", "bindingGeneration": pod["status"]["bindingGeneration"],
-            "kubeletSession": w.agent().session, "reason": "OutOfcpu",
+            "nodeName": "n1", "bindingGeneration": generation, "kubeletSession": w.agent().session,
+            "requestID": request_id(WorkerKey(uid, generation), "n1"), "reason": "OutOfcpu",
         }  # fmt: skip
-        from kubelet.unbinding import request_id
-        from kubelet.view import WorkerKey
 
-        body["requestID"] = request_id(WorkerKey(uid, body["bindingGeneration"]), "n1")
-        response = await w.call(
-            node_identity("n1"), verb="create", resource="pods", namespace="default", name="p",
-            subresource="unbind", body=msgspec.json.encode(body),
-        )  # fmt: skip
-        return response, await w.pod("p")
+        async def unbind():
+            return await w.call(
+                node_identity("n1"), verb="create", resource="pods", namespace="default", name="p",
+                subresource="unbind", body=msgspec.json.encode(body),
+            )  # fmt: skip
 
-    response, pod = simulate(story, switches=UNBIND)
+        early, phase = await unbind(), pod["status"]["phase"]
+        await w.until_pod("p", running)
+        return phase, early, await unbind(), await w.pod("p"), w.lines("kubelet.start", uid)
 
-    assert response.code in (409, 422)
+    phase, early, late, pod, starts = simulate(story, switches=UNBIND)
+
+    assert (phase, early.code, early.error().reason) == ("Pending", 409, "AlreadyStarted")
+    assert (late.code, late.error().reason) == (422, "PhaseNotPending")
     assert running(pod)
+    assert "unbindCount" not in pod["status"]
+    assert len(starts) == 1
 
 
-def test_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refused_after_rebinding(simulate):
+def first_state(pod):
+    return (pod["status"].get("initContainerStatuses") or [{}])[0].get("state", {})
+
+
+def test_kubelet_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refused_after_rebinding(simulate):
     async def story(w):
         await w.create("p", cpu="2")
         pod = await w.until_pod("p", unbound)
@@ -135,7 +148,7 @@ def test_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refused_after_
     assert running(pod)
 
 
-def test_unbinding_11_the_second_admission_on_the_same_node_starts_the_containers_once(simulate):
+def test_kubelet_unbinding_11_the_second_admission_on_the_same_node_starts_the_containers_once(simulate):
     async def story(w):
         uid = await w.create("p", cpu="2")
         await w.until_pod("p", unbound)
@@ -149,7 +162,7 @@ def test_unbinding_11_the_second_admission_on_the_same_node_starts_the_container
     assert [(x.obj["uid"], x.gen) for x in starts] == [(uid, pod["status"]["bindingGeneration"])]
 
 
-def test_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
+def test_kubelet_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
     async def story(w):
         await w.create("p", cpu="2", bind=False, spec={"nodeName": "n1"})
         return await w.until_pod("p", failed), w.lines("kubelet.unbind_call")
@@ -160,7 +173,7 @@ def test_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
     assert not calls
 
 
-def test_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_on_return(simulate):
+def test_kubelet_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_on_return(simulate):
     async def story(w):
         w.network.profile("kubelet/h0").watch_delay_s = 1.0
         await w.create("p", cpu="2")
@@ -172,7 +185,7 @@ def test_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_o
     assert simulate(story, nodes=SMALL, switches=UNBIND)["status"]["unbindCount"] == 1
 
 
-def test_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_under_a_new_session(simulate):
+def test_kubelet_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_under_a_new_session(simulate):
     async def story(w):
         w.network.profile("kubelet/h0").watch_delay_s = 1.0
         await w.create("p", cpu="2")

@@ -195,7 +195,7 @@ def test_a_bind_nobody_ever_answers_keeps_its_room_until_a_read_shows_it_unbound
     assert (results[1].data["outcome"], results[1].data["resolved_how"]) == ("error", "read")
 
 
-def test_unbinding_2_an_unbound_pod_runs_elsewhere_within_five_seconds(play):
+def test_kubelet_unbinding_02_an_unbound_pod_runs_elsewhere_within_five_seconds(play):
     async def story(world):
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
@@ -221,7 +221,7 @@ def test_unbinding_2_an_unbound_pod_runs_elsewhere_within_five_seconds(play):
     assert metrics["scheduler_node_exclusions"] == 1
 
 
-def test_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_behind(play):
+def test_kubelet_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_behind(play):
     async def story(world):
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
@@ -243,7 +243,7 @@ def test_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_behind(pla
     assert metrics['scheduler_cache_size{type="assumed_pods"}'] == 0
 
 
-def test_unbinding_12_with_the_handshake_an_old_scheduler_is_spared(play):
+def test_kubelet_unbinding_12_with_the_handshake_an_old_scheduler_is_spared(play):
     async def story(world):
         await world.node("n1")
         await world.pod("p")
@@ -255,7 +255,7 @@ def test_unbinding_12_with_the_handshake_an_old_scheduler_is_spared(play):
     assert play(story, **{"scheduler_only.PodUnbinding": False}) == "SchedulerNotCapable"
 
 
-def test_unbinding_12_without_the_handshake_it_exits_with_code_1(play):
+def test_kubelet_unbinding_12_without_the_handshake_it_exits_with_code_1(play):
     async def story(world):
         await world.node("n1")
         await world.pod("p")

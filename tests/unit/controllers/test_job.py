@@ -141,7 +141,7 @@ def test_a_finished_job_starts_nothing_and_lets_its_pods_go(look, a_tracked):
     assert (found.created, found.released, found.status) == ([], ["a"], {})
 
 
-def test_unbinding_18_a_pod_that_was_given_back_is_active_and_nothing_is_counted(look, a_tracked):
+def test_kubelet_unbinding_18_a_pod_that_was_given_back_is_active_and_nothing_is_counted(look, a_tracked):
     unbound = a_tracked("a", "Pending", unbindCount=1)
     unbound["spec"]["nodeName"] = ""
     found = look(a_job(backoffLimit=0), unbound)

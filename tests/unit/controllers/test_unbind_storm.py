@@ -31,7 +31,7 @@ def give_back(world, a_pod, name):
     return world.put(a_pod(name, phase="Pending", status=status))
 
 
-def test_unbinding_9_two_of_five_raise_an_alarm_once(world, a_pod):
+def test_kubelet_unbinding_9_two_of_five_raise_an_alarm_once(world, a_pod):
     here = world()
     bind(here, a_pod, *"abcde")
     keys = [give_back(here, a_pod, name) for name in "ab"]
@@ -44,7 +44,7 @@ def test_unbinding_9_two_of_five_raise_an_alarm_once(world, a_pod):
     assert here.reconcile("n1", "", after_s=10).actions == ()
 
 
-def test_unbinding_9_one_of_five_or_four_of_four_are_no_storm(world, a_pod):
+def test_kubelet_unbinding_9_one_of_five_or_four_of_four_are_no_storm(world, a_pod):
     fifth, few = world(), world()
     bind(fifth, a_pod, *"abcde")
     give_back(fifth, a_pod, "a")
@@ -74,7 +74,7 @@ def test_kubelet_unbinding_9_two_of_twenty_on_many_nodes_are_an_alarm_of_the_clu
     assert len(here.reconcile("", "", after_s=2).actions) == 1
 
 
-def test_unbinding_9_the_taint_comes_with_the_storm_and_goes_after_five_minutes(world, a_pod):
+def test_kubelet_unbinding_9_the_taint_comes_with_the_storm_and_goes_after_five_minutes(world, a_pod):
     here = world("unbind.storm_taint=true")
     bind(here, a_pod, *"abcde")
     for name in "ab":
@@ -90,7 +90,7 @@ def test_unbinding_9_the_taint_comes_with_the_storm_and_goes_after_five_minutes(
     assert over.actions[0].patch["spec"]["taints"] == [{"key": "own", "effect": "NoExecute"}]
 
 
-def test_unbinding_9_a_taint_of_a_predecessor_is_taken_off_in_time(world):
+def test_kubelet_unbinding_9_a_taint_of_a_predecessor_is_taken_off_in_time(world):
     here = world("unbind.storm_taint=true")
     keys = here.put({**N1, "spec": {"taints": [TAINT]}})
 

@@ -38,18 +38,18 @@ def calling(a_pod):
      (403, "Forbidden", ReadPod()), (422, "LimitReached", FallBack("LimitReached")),
      (422, "Exempt", FallBack("Exempt")), (409, "SchedulerNotCapable", FallBack("SchedulerNotCapable"))],
 )  # fmt: skip
-def test_unbinding_6_2_every_answer_has_one_meaning(calling, code, reason, step):
+def test_kubelet_unbinding_6_2_every_answer_has_one_meaning(calling, code, reason, step):
     assert calling.answer(code, reason, 1.0) == step
 
 
-def test_unbinding_6_2_a_429_waits_as_told(calling):
+def test_kubelet_unbinding_6_2_a_429_waits_as_told(calling):
     assert calling.answer(429, "TooManyRequests", 1.0, retry_after_s=7) == Wait(8.0)
     assert calling.call(5.0) == Wait(8.0)
     assert calling.call(8.0) == Call()
 
 
 @pytest.mark.parametrize(("code", "reason"), [(0, ""), (500, "InternalError"), (409, "Conflict"), (503, "x")])
-def test_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_seconds(calling, code, reason):
+def test_kubelet_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_seconds(calling, code, reason):
     now, waits = 0.0, []
     for _ in range(6):
         step = calling.answer(code, reason, now, jitter=0.5)
@@ -59,14 +59,14 @@ def test_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_seconds(calli
     assert waits == [1, 2, 4, 8, 16, 30]
 
 
-def test_unbinding_6_2_the_wait_is_spread_by_20_percent(a_pod):
+def test_kubelet_unbinding_6_2_the_wait_is_spread_by_20_percent(a_pod):
     for jitter, wait in ((0.0, 0.8), (0.5, 1.0)):
         state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
         state.call(0.0)
         assert state.answer(0, "", 0.0, jitter=jitter) == Wait(wait)
 
 
-def test_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(calling):
+def test_kubelet_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(calling):
     now = 0.0
     for _ in range(20):
         step = calling.answer(0, "", now, jitter=0.5)
@@ -99,7 +99,7 @@ def test_guarantees_x_ub5_the_request_id_is_what_the_server_computes():
     assert request_id(WorkerKey("u", 3), "n1") == hashlib.sha256(b"u\x003\x00n1").hexdigest()[:32]
 
 
-def test_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):
+def test_kubelet_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):
     daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]}
     mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
 
@@ -110,7 +110,7 @@ def test_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):
     assert not may_unbind(a_pod(), "ImagePullBackOff")
 
 
-def test_unbinding_6_1_a_node_that_never_fits_asks_for_the_longest_exclusion(a_pod):
+def test_kubelet_unbinding_6_1_a_node_that_never_fits_asks_for_the_longest_exclusion(a_pod):
     def body(reason):
         return unbind_body(a_pod(), WorkerKey("u", 2), "n1", "s", reason, "m", fence="session")
 

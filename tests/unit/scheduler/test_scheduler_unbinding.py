@@ -56,7 +56,7 @@ def test_the_room_an_unbound_pod_leaves_wakes_others(heart, a):
     assert world.attempt(5.0) == "waits->n1"
 
 
-def test_unbinding_3_no_alternative_names_the_reason_until_a_pod_leaves_the_node(heart, a):
+def test_kubelet_unbinding_03_no_alternative_names_the_reason_until_a_pod_leaves_the_node(heart, a):
     world = heart().nodes(a.node("n1")).pods(other := a.pod("other", node="n1"))
     _unbind(world, a, 0.0)
     assert world.attempt(2.0) == "p!"
@@ -106,14 +106,14 @@ def test_the_exclusion_switch(heart, a, mode, with_other, alone):
     assert (both.attempt(2.0), only.attempt(2.0)) == (with_other, alone)
 
 
-def test_unbinding_4_without_exclusion_the_pod_goes_back_to_the_better_node(heart, a):
+def test_kubelet_unbinding_04_without_exclusion_the_pod_goes_back_to_the_better_node(heart, a):
     world = heart(scheduler__exclusion="none").nodes(a.node("n1", cpu="64", memory="99Gi"), a.node("n2", cpu="2"))
     _unbind(world, a, 0.0)
 
     assert world.attempt(2.0) == "p->n1"
 
 
-def test_unbinding_12_gate_off_ends_with_upstreams_last_words(heart, a):
+def test_kubelet_unbinding_12_gate_off_ends_with_upstreams_last_words(heart, a):
     world = heart(PodUnbinding=False).nodes(a.node("n1"))
 
     (effect,) = _unbind(world, a, 0.0)
@@ -123,7 +123,7 @@ def test_unbinding_12_gate_off_ends_with_upstreams_last_words(heart, a):
     assert effect.message.endswith("scheduler cache is corrupted and can badly affect scheduling decisions")
 
 
-def test_unbinding_12_gate_off_loses_an_assumed_pod_as_upstream_does(heart, a):
+def test_kubelet_unbinding_12_gate_off_loses_an_assumed_pod_as_upstream_does(heart, a):
     world = heart(PodUnbinding=False).nodes(a.node("n1")).pods(a.pod("p", cpu="1"))
     world.attempt(0.0)
 
@@ -134,7 +134,7 @@ def test_unbinding_12_gate_off_loses_an_assumed_pod_as_upstream_does(heart, a):
     assert world.queue.get(a.pod("p").metadata.key) is None
 
 
-def test_unbinding_13_a_bind_and_unbind_seen_as_one_event_leave_no_phantom_usage(heart, a):
+def test_kubelet_unbinding_13_a_bind_and_unbind_seen_as_one_event_leave_no_phantom_usage(heart, a):
     world = heart().nodes(a.node("n1"), a.node("n2")).pods(a.pod("p", cpu="1"))
     chosen = world.attempt(0.0).removeprefix("p->")
     assumption = world.cache.pods["p"].assumption
@@ -148,7 +148,7 @@ def test_unbinding_13_a_bind_and_unbind_seen_as_one_event_leave_no_phantom_usage
     assert world.cache.node_of("p") != chosen
 
 
-def test_unbinding_14_a_move_seen_as_one_event_moves_the_usage(heart, a):
+def test_kubelet_unbinding_14_a_move_seen_as_one_event_moves_the_usage(heart, a):
     world = heart().nodes(a.node("n1"), a.node("n2"))
     before = a.pod("p", cpu="1", node="n1")
     world.pods(before)

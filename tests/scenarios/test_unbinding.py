@@ -1,0 +1,359 @@
+"""The acceptance scenarios of kubelet-unbinding told as stories, with their figures read from the event log.
+
+8, 9 and 11 to 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
+"""
+
+import asyncio
+import contextlib
+import random
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import ADMIN
+from services.api.meta import Key
+from services.client.client import Client
+from services.scenarios.run import load_story, simulate
+from services.scenarios.script import parse_story
+from services.scenarios.simulated import SimClock
+from services.scenarios.verbs import VERBS
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+
+
+class Told:
+    """One story told: its result, its lines and what they show."""
+
+    def __init__(self, name, seed, overrides, change):
+        path = FOLDER / f"{name}.txt"
+        story = load_story(path)
+        if change:
+            story = parse_story(path.read_text().replace(*change), str(path), frozenset(VERBS))
+        self.lines = []
+        self.result = simulate(story, seed=seed, overrides=overrides, on_line=self.lines.append)
+        self.measures = self.result.measures
+        self.failed_expectations = [f"{j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
+
+    def commits(self, sub="", name=""):
+        """Return the changes of pods by that subresource, of pods whose names begin so."""
+        return [
+            line for line in self.lines
+            if line.ev == "store.commit" and line.obj["kind"] == "Pod" and not line.data.get("replayed")
+            and line.data.get("subresource", "") == sub and line.obj["name"].startswith(name)
+        ]  # fmt: skip
+
+    def answers(self, code, path=""):
+        """Return the server's answers with that code to writes below that path."""
+        return [
+            line for line in self.lines
+            if line.ev == "api.response" and line.data.get("code") == code and path in str(line.data.get("path", ""))
+        ]  # fmt: skip
+
+    def ran(self, uid):
+        """Return (node, from, to) of each container's run."""
+        open_runs, runs = {}, []
+        for line in self.lines:
+            if line.ev in ("kubelet.start", "kubelet.stop") and (line.obj or {}).get("uid") == uid:
+                at_s = line.mono_ns / 1e9
+                if line.ev == "kubelet.start":
+                    open_runs[line.node] = at_s
+                elif line.node in open_runs:
+                    runs.append((line.node, open_runs.pop(line.node), at_s))
+        return runs + [(node, at_s, float("inf")) for node, at_s in open_runs.items()]
+
+
+@cache
+def _told(name, seed=1, overrides=(), change=()):
+    told = Told(name, seed, dict(overrides), change)
+    assert told.result.violations == []
+    assert told.result.error == ""
+    return told
+
+
+def seconds(line):
+    return line.mono_ns / 1e9
+
+
+def test_kubelet_unbinding_01_todays_kubelet_fails_three_hundred_pods_in_a_minute_and_none_runs():
+    # A fifth of the minute is enough to show it.
+    told = _told("runaway/runaway-fail", change=("wait 60s", "wait 12s"))
+
+    assert told.failed_expectations == []
+    assert told.measures["pods_failed"] >= 300
+    assert told.measures["pods_running_at_end"] == 0
+    assert told.measures["first_running_s"] is None
+
+
+def test_kubelet_unbinding_02_one_pod_ever_unbound_once_runs_elsewhere_within_five_seconds():
+    told = _told("runaway/runaway-unbind")
+
+    assert told.failed_expectations == []
+    assert (told.measures["pods_created"], told.measures["unbinds"], told.measures["pods_failed"]) == (1, 1, 0)
+    assert told.measures["first_running_s"] <= 5.0
+
+
+def test_kubelet_unbinding_03_without_alternative_three_attempts_in_200_seconds_and_room_ends_the_wait():
+    told = _told("unbinding/no-alternative")
+    unbinds = [seconds(line) for line in told.commits("unbind", "wide")]
+    freed = [seconds(line) for line in told.commits(name="b") if line.data["type"] == "DELETED"]
+    (running,) = [j.at_s for j in told.result.expectations if "name=wide phase == Running" in j.text]
+
+    assert told.failed_expectations == []
+    assert len([at for at in unbinds if at < unbinds[0] + 200]) <= 3
+    assert running + told.result.started_s - freed[-1] <= 5.0
+
+
+def test_kubelet_unbinding_04_without_exclusion_five_unbinds_a_failed_pod_and_two_a_minute():
+    told = _told("unbinding/exclusion-none")
+    failures = sorted(seconds(line) for line in told.commits("status", "web-") if line.data["phase"] == "Failed")
+    gaps = [later - earlier for earlier, later in pairwise(failures)]
+
+    assert told.failed_expectations == []
+    assert {line.node for line in told.lines if line.ev == "kubelet.unbind_call"} == {"n1"}
+    assert all(25.0 <= gap <= 40.0 for gap in gaps), "1, 2, 4, 8 and 16 s, then the next pod"
+    assert 1.5 <= 60.0 / (sum(gaps) / len(gaps)) <= 2.4
+
+
+def test_kubelet_unbinding_05_the_fourth_rejection_of_three_allowed_fails_with_reason_and_note():
+    told = _told("unbinding/limit")
+
+    assert told.failed_expectations == []
+    assert len(told.commits("unbind", "wide")) == 3
+
+
+@pytest.mark.parametrize("form", ["subresource", "binding_delete"])
+@pytest.mark.parametrize("seed", range(8))
+def test_kubelet_unbinding_06_lost_and_doubled_requests_and_answers_count_once(form, seed):
+    told = _told("unbinding/answers-lost", seed, (("unbind.api", form),))
+
+    assert told.failed_expectations == []
+    assert len(told.commits("unbind", "guest")) == 1
+
+
+def test_kubelet_unbinding_07_nobody_but_the_pods_own_kubelet_may_unbind_it():
+    told = _told("unbinding/foreign-kubelet")
+    refused = told.answers(403, "/unbind")
+
+    assert told.failed_expectations == []
+    assert len(refused) == 5
+    assert told.commits("unbind") == []
+
+
+def test_kubelet_unbinding_10_a_status_twenty_seconds_late_is_of_an_older_binding_to_the_same_node():
+    told = _told("unbinding/stale-status")
+    (refused,) = [line for line in told.answers(409, "/status") if line.data.get("reason") == "StaleBinding"]
+
+    assert told.failed_expectations == []
+    (uid,) = {line.obj["uid"] for line in told.commits(name="wide")}
+    ((node, begun, ended),) = told.ran(uid)
+    assert (node, ended) == ("n1", float("inf"))
+    assert seconds(refused) - begun >= 19.0
+
+
+def test_kubelet_unbinding_13_what_was_bound_and_given_back_unseen_is_counted_nowhere():
+    assert _told("unbinding/late-scheduler").failed_expectations == []
+
+
+def test_kubelet_unbinding_17_a_timer_of_the_node_that_was_left_does_not_follow_the_pod():
+    told = _told("unbinding/taint-timer")
+    (unbound,) = told.commits("unbind", "guest")
+
+    assert told.failed_expectations == []
+    assert seconds(unbound) - told.result.started_s >= 10.0
+    assert [line for line in told.commits(name="guest") if line.data.get("deletion")] == []
+
+
+@pytest.mark.parametrize("cut_s", [30, 60])
+def test_kubelet_unbinding_19_a_node_cut_off_for_a_while_completes_the_flow_on_its_return(cut_s):
+    told = _told("unbinding/partition-short", change=("wait 60s", f"wait {cut_s}s"))
+
+    assert told.failed_expectations == []
+    assert len(told.commits("unbind", "web-")) == 1
+
+
+def test_kubelet_unbinding_19_after_400_seconds_a_replacement_runs_and_nothing_ran_twice():
+    told = _told("unbinding/partition-long")
+    uids = list(dict.fromkeys(line.obj["uid"] for line in told.commits(name="web-")))
+
+    assert told.failed_expectations == []
+    assert [told.ran(uid) for uid in uids[:1]] == [[]], "what n1 rejected never ran"
+    assert [node for node, _, _ in told.ran(uids[1])] == ["n2"]
+    assert told.commits("unbind") == []
+
+
+def test_kubelet_unbinding_20_a_storm_is_held_back_by_the_rate_limits_and_tamed_by_signature():
+    by_pod, by_signature = _told("unbinding/storm-by-pod"), _told("unbinding/storm")
+    unbinds = [seconds(line) for line in by_pod.commits("unbind")]
+
+    assert by_pod.failed_expectations == by_signature.failed_expectations == []
+    assert len(unbinds) <= 200
+    assert by_pod.answers(429, "/unbind") != []
+    for begun in unbinds:
+        # A burst of twenty, and ten a minute from then on.
+        assert sum(begun <= at < begun + 60.0 for at in unbinds) <= 20 + 10
+    assert by_signature.measures["unbinds"] <= 20
+    assert by_signature.measures["time_to_running_p99_s"] <= 90.0
+
+
+def test_kubelet_unbinding_21_pods_of_a_daemon_set_and_of_a_preset_node_fail_as_today():
+    told = _told("unbinding/exempt")
+
+    assert told.failed_expectations == []
+    assert [line for line in told.lines if line.ev == "kubelet.unbind_call"] == []
+
+
+def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come_back():
+    fail, unbind = _told("unbinding/numa-stale-fail"), _told("unbinding/numa-stale-unbind")
+    oracle = _told("unbinding/numa-oracle")
+    failures = sorted(seconds(line) for line in fail.commits("status", "web-") if line.data["phase"] == "Failed")
+    rate = len(failures) / max(failures[-1] - failures[0], 1.0)
+
+    assert fail.failed_expectations == unbind.failed_expectations == oracle.failed_expectations == []
+    assert len(failures) <= rate * 10.0 + 1, "until the next report, ten seconds later"
+    assert failures[-1] - failures[0] <= 10.0
+    assert unbind.measures["pods_failed"] == 0
+    assert unbind.measures["unbinds"] <= 3
+    assert oracle.measures["unbinds"] == oracle.measures["pods_failed"] == 0
+
+
+# --- sections 7.3, 8, 10 and 11 ---
+
+
+@pytest.mark.parametrize(
+    "name", ["budget", "deleted", "user-bound", "gang-refuse", "attempt-decay", "wasted-preemption"]
+)
+def test_kubelet_unbinding_sections_7_to_11_others_take_an_unbind_as_specified(name):
+    assert _told(f"unbinding/{name}").failed_expectations == []
+
+
+def _metrics_after(name, **overrides):
+    """Return all metrics of all components as a story leaves them."""
+    found = {}
+
+    def look(mesh):
+        for component in mesh.components():
+            found.update(mesh.room(component).metrics())
+
+    simulate(load_story(FOLDER / f"unbinding/{name}.txt"), seed=1, overrides=overrides, afterwards=look)
+    return found
+
+
+def test_kubelet_unbinding_section_10_every_metric_tells_its_figure():
+    back, elsewhere = _metrics_after("stale-status"), _metrics_after("job")
+    wasted = _metrics_after("wasted-preemption")
+
+    def figure(found, start, end=""):
+        return sum(value for name, value in found.items() if name.startswith(start) and name.endswith(end))
+
+    unbinds = back['scheduler_pod_unbinds_total{reason="TopologyAffinityError"}']
+    assert unbinds >= 1
+    assert back['apiserver_pod_unbind_total{reason="TopologyAffinityError",code="200"}'] == unbinds
+    assert figure(back, "kubelet_pod_unbind_total", 'reason="TopologyAffinityError",result="ok"}') == unbinds
+    assert back['stale_status_writes_rejected_total{why="StaleBinding"}'] == 1
+    assert back["scheduler_rebound_same_node_total"] == unbinds
+    assert figure(elsewhere, "kubelet_pod_unbind_duration_seconds_count") == 1
+    assert figure(elsewhere, "kubelet_unbind_teardown_seconds_count") == 1
+    assert figure(elsewhere, "kubelet_admission_rejections_total") == 1
+    assert elsewhere["scheduler_unbound_to_rebound_seconds_count"] == 1
+    assert 0.9 <= elsewhere["scheduler_unbound_to_rebound_seconds_sum"] <= 1.2
+    assert wasted["scheduler_node_exclusions"] == 1
+    assert figure(elsewhere, "pod_unbinds_until_running_bucket", 'le="0"}') == 0
+    assert figure(elsewhere, "pod_unbinds_until_running_bucket", 'le="1"}') == 1
+    assert figure(elsewhere, "pod_unbinds_until_running_sum") == 1
+    assert wasted["unbind_wasted_preemptions_total"] == 1
+    assert "unbind_wasted_preemptions_total" not in elsewhere
+
+
+def test_kubelet_unbinding_section_10_every_event_is_told_once_by_its_name():
+    story = "unbinding/limit"
+    told = _told(story)
+    events = [line for line in told.lines if line.ev == "store.commit" and line.obj["kind"] == "Event"]
+
+    assert events
+    text = (FOLDER / f"{story}.txt").read_text()
+    names = ("TopologyAffinityError", "UnbindRequested", "Unbound", "UnbindLimitReached")
+    wanted = "".join(f"expect count events reason={name} involvedObject.name=wide >= 1\n" for name in names)
+    seen = simulate(parse_story(text + wanted, story, frozenset(VERBS)), seed=1)
+    assert [j.text for j in seen.expectations if not j.passed] == []
+
+
+# --- section 12: what may go wrong meanwhile ---
+
+
+@pytest.mark.parametrize("name", ["deadline", "crash-points", "clocks", "rate-limited", "binding-delete"])
+def test_kubelet_unbinding_section_12_each_failure_ends_as_specified(name):
+    assert _told(f"unbinding/{name}").failed_expectations == []
+
+
+@pytest.mark.parametrize("after", ["bind", "unbind"])
+def test_kubelet_unbinding_section_12_a_scheduler_that_dies_with_the_event_on_its_way_takes_the_pod_up_again(after):
+    sub = {"bind": "binding", "unbind": "unbind"}[after]
+
+    def strikes(mesh):
+        def heard(line):
+            if line.ev == "store.commit" and line.data.get("subresource") == sub and line.obj["name"].startswith("web"):
+                if not struck:
+                    mesh.sever("scheduler")
+                struck.append(line)
+
+        return heard
+
+    struck = []
+
+    async def disturb(mesh, observer, told):
+        mesh.on_line(strikes(mesh))
+        await told.wait()
+
+    story = load_story(FOLDER / "unbinding" / "binding-delete.txt")
+    result = simulate(story, seed=1, disturb=lambda auditor: disturb)
+
+    assert struck
+    assert [j.text for j in result.expectations if not j.passed and "within" in j.text] == []
+    assert result.violations == []
+
+
+def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_that_names_a_version_and_no_more():
+    lines, writes = [], []
+
+    async def disturb(mesh, observer, told):
+        admin = Client(mesh.api(ADMIN), SimClock(asyncio.get_running_loop(), 0.0), random.Random(1))
+
+        async def write():
+            for number in range(5):
+                annotation = {"metadata": {"annotations": {"n": f"{len(writes)}/{number}"}}}
+                with contextlib.suppress(ApiError, UnknownOutcome):
+                    await admin.patch("pods", Key("default", "guest"), annotation)
+
+        def heard(line):
+            if line.ev == "kubelet.unbind_call" and len(writes) < 2:
+                writes.append(asyncio.get_running_loop().create_task(write()))
+
+        mesh.on_line(heard)
+        await told.wait()
+
+    story = load_story(FOLDER / "unbinding" / "late-scheduler.txt")
+    result = simulate(
+        story, seed=1, overrides={"unbind.fence": "resourceVersion"}, disturb=lambda auditor: disturb,
+        on_line=lines.append,
+    )  # fmt: skip
+    conflicts = [
+        line
+        for line in lines
+        if line.ev == "api.response" and line.data.get("code") == 409 and "/unbind" in str(line.data.get("path"))
+    ]
+
+    assert conflicts
+    assert [(j.text, j.seen) for j in result.expectations if not j.passed] == []
+    assert result.violations == []
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_kubelet_unbinding_section_12_a_request_that_is_slow_is_the_same_request(seed):
+    change = ("link kubelet/n1 loss=0.5 duplicate=0.5", "link kubelet/n1 slow=4s duplicate=0.5")
+    told = _told("unbinding/answers-lost", seed, change=change)
+
+    assert told.failed_expectations == []
+    assert len(told.commits("unbind", "guest")) == 1
