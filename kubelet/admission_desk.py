@@ -30,7 +30,7 @@ from services.api.meta import Document
 
 
 class Parked(msgspec.Struct):
-    """A pod that is not decided yet. `why`: room, node, hold, defer, devices or turn (others' devices)."""
+    """A pod that is not decided yet. `why`: health, room, node, hold, defer, devices or turn (others' devices)."""
 
     pod: KubeletPod
     why: str
@@ -72,6 +72,7 @@ class AdmissionDesk:
     ) -> None:
         self.settings = settings
         self.node, self._defined = facts, defined
+        self._is_held = False
         self.refused: Rejection | None = None
         """Why nobody may come in now."""
         self.parked: dict[WorkerKey, Parked] = {}
@@ -115,6 +116,9 @@ class AdmissionDesk:
 
         A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
         """
+        if self._is_held:
+            self.parked[key] = Parked(pod, "health")
+            return
         if self.devices is not None and self.devices.is_busy:
             self.parked[key] = Parked(pod, "turn")
             return
@@ -140,6 +144,13 @@ class AdmissionDesk:
                 self._await_node(pod, key)
             case Rejection() as rejection:
                 self._rejected(pod, key, rejection, now)
+
+    def hold_back(self, is_held: bool, now: float) -> None:
+        """Let new pods wait from now on, or take those that wait."""
+        was_held, self._is_held = self._is_held, is_held
+        if was_held and not is_held:
+            for key in [k for k, p in self.parked.items() if p.why == "health"]:
+                self._retry(key, now)
 
     def _admitted(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.deferring.admitted(key)

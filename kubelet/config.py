@@ -12,16 +12,16 @@ import msgspec
 from kubelet.claims.driver import DriverDefinition, parse_drivers
 from kubelet.device_definition import DevicePlugin, check_plugins
 from kubelet.latency import LatencyModel
+from kubelet.node_health import parse_node_faults
 from kubelet.node_machine import Definition, MachineDefinition
 from kubelet.resize_policy_forms import Form, form_of
 from kubelet.shutdown import Period, plain_periods
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
-from kubelet.start_faults import parse_faults
 from kubelet.static_pods import ManifestError, read_manifest
 from kubelet.usage import NODE_RESOURCES, parse_curves
-from services.api.quantity import amount
+from services.api.quantity import amount, format_amount
 from services.api.switches import Switches
 from services.api.taints import Taint
 from services.api.unbinding import nodes_may, spelling
@@ -31,14 +31,24 @@ from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, settin
 class Eviction(Definition, frozen=True):
     """When a node evicts pods (KubeletConfiguration's names, seconds instead of durations).
 
-    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period.
+    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period. `hard` None:
+    Kubernetes' own, which are then not withheld from the pods (`NodeDefinition.allocatable`).
     """
 
-    hard: dict[str, str] = msgspec.field(default_factory=lambda: dict(DEFAULT_HARD))
+    hard: dict[str, str] | None = None
     soft: dict[str, str] = {}
     soft_grace_period: dict[str, float] = {}
     max_pod_grace_period: float = 0.0
     pressure_transition_period: float = 300.0
+
+    @property
+    def hard_thresholds(self) -> dict[str, str]:
+        """What is evicted for at once."""
+        return DEFAULT_HARD if self.hard is None else self.hard
+
+
+RESERVABLE = ("cpu", "memory", "ephemeral-storage")
+_EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 
 
 class ShutdownPeriod(Definition, frozen=True):
@@ -56,6 +66,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
     `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.
+    `kube_reserved` and `system_reserved` are quantities that pods may not have.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
     `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
@@ -81,6 +92,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     shutdown_grace_period: float = 0.0
     shutdown_grace_period_critical_pods: float = 0.0
     shutdown_grace_period_by_pod_priority: tuple[ShutdownPeriod, ...] = ()
+    kube_reserved: dict[str, str] = {}
+    system_reserved: dict[str, str] = {}
     images: dict[str, str] = {}
     serialize_image_pulls: bool = True
     max_parallel_image_pulls: int = 0
@@ -102,6 +115,45 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         except (msgspec.ValidationError, ValueError) as error:
             raise ValueError(f"node {name}: {error}") from None
         return definition
+
+    def allocatable(self) -> dict[str, str]:
+        """Return the capacity less what the definition withholds from pods.
+
+        That is what is reserved for the system, and hard eviction thresholds that are said.
+        """
+        found = super().allocatable()
+        if not self._reserves_cpus:
+            found["cpu"] = self.capacity()["cpu"]
+        for name, taken in self._withheld().items():
+            found[name] = format_amount(name, max(0, amount(name, found.get(name, "0")) - taken))
+        return found
+
+    @property
+    def _reserves_cpus(self) -> bool:
+        return bool(self.reserved_cpus or self.reserved_system_cpus)
+
+    @property
+    def reserved(self) -> int | tuple[int, ...]:
+        """The CPUs the system keeps: which ones, or how many; at least what is reserved of them, in whole CPUs."""
+        if self._reserves_cpus:
+            return super().reserved
+        milli = sum(amount("cpu", each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
+        return -(-milli // 1000)
+
+    def _withheld(self) -> dict[str, int]:
+        taken: dict[str, int] = {}
+        for reserved in (self.kube_reserved, self.system_reserved):
+            for name, text in reserved.items():
+                taken[name] = taken.get(name, 0) + amount(name, text)
+        sizes = capacities(self.memory, self.ephemeral_storage)
+        for each in thresholds(self.eviction.hard or {}, {}, {}, sizes):
+            if (kept := _EVICTED.get(each.signal.name)) is not None:
+                taken[kept] = taken.get(kept, 0) + each.least
+        if self._reserves_cpus:
+            taken.pop("cpu", None)  # that stands for all of it
+        if self.reserved_memory:
+            taken.pop("memory", None)  # and so does reservedMemory, which must be as much
+        return taken
 
     def present_images(self) -> dict[str, int]:
         """Return the sizes, in bytes, of the images that are there from the beginning. Raises: ValueError."""
@@ -135,8 +187,13 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         """Raise ValueError when the definition cannot be a node."""
         self.check_machine()
         parse_curves(self.usage, NODE_RESOURCES)
-        parse_faults(self.start_faults)
+        parse_node_faults(self.start_faults)
         self._check_shutdown()
+        for field, reserved in (("kubeReserved", self.kube_reserved), ("systemReserved", self.system_reserved)):
+            for name, text in reserved.items():
+                if name not in RESERVABLE:
+                    raise ValueError(f"{field}: {name!r}, want one of {', '.join(RESERVABLE)}")
+                amount(name, text)
         self.present_images()
         if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
             raise ValueError(
@@ -151,7 +208,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 raise ValueError(f"staticPods[{index}]: {error}") from None
         chosen = self.eviction
         sizes = capacities(self.memory, self.ephemeral_storage)
-        thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, sizes)
+        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, sizes)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
 
@@ -197,7 +254,7 @@ class KubeletConfig(CommonConfig):
     )
     device_sockets: bool = setting(False, "device plugins may register with the equal nodes")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets: plugins register at DIR/NODE/kubelet.sock")
-    pod_events: Literal["all", "warnings"] = setting("all", "Events about pods: all, or only warnings")
+    pod_events: Literal["all", "warnings"] = setting("all", "Events about pods and nodes: all, or only warnings")
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""

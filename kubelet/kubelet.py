@@ -7,7 +7,7 @@ here waits. Source: kubelet 3 to 6; kubelet-unbinding 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from kubelet.eviction import Victim
 from kubelet.fake_cri import LOST_EXIT, PodRecord, encode_record
 from kubelet.images import NodeImages
 from kubelet.latency import LatencyModel
+from kubelet.node_health import NodeFaults, NodeHealth, parse_node_faults
 from kubelet.node_status import STATUS_PERIOD_S, node_labels
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
@@ -36,7 +37,7 @@ from kubelet.resize_policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.resizing import Resizing
 from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.staging import Staging
-from kubelet.start_faults import StartFault, StartFaults, parse_faults
+from kubelet.start_faults import StartFaults
 from kubelet.static_pods import is_mirror
 from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import WRITE_STATUSES, StatusDesk
@@ -117,7 +118,7 @@ class Kubelet:
         )  # fmt: skip
         self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
         self.images.on_change = self._images_changed
-        self.faults = StartFaults(parse_faults(definition.start_faults), 0.0)
+        self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
         self.plugins: DevicePlugins | None = None
         if definition.takes_plugins:
             tells = settings.tells_device_health
@@ -133,6 +134,8 @@ class Kubelet:
         self._gone: dict[WorkerKey, None] = {}
         self._returned: dict[WorkerKey, Rejection] = {}
         self._orphans: dict[WorkerKey, PodRecord] = {}
+        self.health = NodeHealth()
+        self._troubles: tuple[str, ...] = ()
         self._shutdown: shutdown.Shutdown | None = None
         self._is_powering_off = False
         self._saved_once: dict[WorkerKey, None] = {}
@@ -191,6 +194,8 @@ class Kubelet:
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
         self.pressure.begin(now)
+        if not self.resizing.has_sources and self.definition.start_faults and not self.health:
+            self.faults_changed(parse_node_faults(self.definition.start_faults), now)
         self.resizing.has_sources = True
         self.statics.sources_ready()
         for key, record in list(self.records.items()):
@@ -375,12 +380,26 @@ class Kubelet:
             images=self.images,
         )
 
-    def faults_changed(self, faults: Iterable[StartFault], now: float) -> None:
-        """What goes wrong on this node when pods start is another from now on."""
-        self.faults = StartFaults(faults, now)
+    def faults_changed(self, faults: NodeFaults, now: float) -> None:
+        """What is wrong with this node is another from now on."""
+        self.health = NodeHealth(faults.ailments, now)
+        self._look_at_health(now)
+        self.faults = StartFaults(faults.all_starts, now)
         for worker in list(self.workers.values()):
             if worker.state == "starting":
                 self._act(worker, worker.faults_changed(self.faults, now), now)
+
+    def _look_at_health(self, now: float) -> None:
+        """Say what stands against the node's being Ready, and take new pods, or not."""
+        troubles = self.health.troubles(now)
+        if self._shutdown is not None and self.admission.refused is not None:
+            troubles = (*troubles, shutdown.NOT_READY)
+        if troubles != self._troubles:
+            self._troubles = troubles
+            self.out.effects.append(ReportTroubles(troubles))
+        if (next_s := self.health.next_s(now)) is not None:
+            self.out.effects.append(SetTimer(next_s, "health", _NODE_KEY))
+        self.admission.hold_back(self.health.holds_back(now), now)
 
     def _images_changed(self, now: float) -> None:
         """Tell of the images that are new, those of some seconds together."""
@@ -540,11 +559,9 @@ class Kubelet:
         running = [(key, worker.pod) for key, worker in self.workers.items() if worker.state != "terminated"]
         self._shutdown = shutdown.Shutdown(periods, running)
         if periods:
-            self.out.effects += (
-                TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"),
-                ReportTroubles((shutdown.NOT_READY,)),
-            )
+            self.out.effects.append(TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"))
             self.admission.refused = Rejection(*shutdown.REFUSED)
+            self._look_at_health(now)
             self.admission.room_came(now)
             for key in list(self.staging.pods if self.staging is not None else ()):
                 self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
@@ -597,6 +614,8 @@ class Kubelet:
                 self._shut_down_further(self._shutdown, now)
             case "power-off":
                 self.out.effects.append(PowerOff())
+            case "health":
+                self._look_at_health(now)
             case "images":
                 self.out.effects.append(ReportImages(self.images.reported()))
             case "mirrors":

@@ -46,11 +46,11 @@ from kubelet.fake_cri import PodRecord, container_log
 from kubelet.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.host import Host
 from kubelet.kubelet import Kubelet
+from kubelet.node_health import parse_node_faults
 from kubelet.node_status import NodeReport, node_document
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
 from kubelet.stage_playing import StagePlayer
-from kubelet.start_faults import parse_faults
 from kubelet.static_pods_calls import MirrorCalls
 from kubelet.topology_reporting import TopologyReporting
 from kubelet.view import KubeletPod, WorkerKey, worker_key
@@ -209,9 +209,9 @@ class Agent:
         self.drain()
 
     def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on, in the words of `kubelet/start_faults.py`."""
+        """Take what is wrong with the node from now on, in the words of `kubelet/node_health.py`."""
         try:
-            faults = parse_faults(text or self.definition.start_faults)
+            faults = parse_node_faults(text or self.definition.start_faults)
         except ValueError as error:
             log.warning("node.faults_unreadable", node=self.name, reason=str(error))
             return
@@ -294,8 +294,20 @@ class Agent:
                 log.warning("node.registration_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
 
+    def _tell_of_node(self) -> None:
+        """Tell what is new of the node itself, once the API server knows it."""
+        news, self.report.news = self.report.news, []
+        if self.host.config.pod_events == "warnings" or not self.writes_status:
+            return
+        for reason, message in news:
+            self._events().event(
+                kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
+                reason=reason, message=message, type="Normal",
+            )  # fmt: skip
+
     def take_node(self, node: Node) -> None:
         """Take the Node as the API server has it."""
+        self._tell_of_node()
         self.kubelet.admission.node = facts(node)
         self.kubelet.node_seen(node, self.host.clock.now())
         self.node_uid = node.metadata.uid or self.node_uid

@@ -33,6 +33,19 @@ _SHORTAGES = {
 }
 
 
+_TURNS = {
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("Ready", "True"): "NodeReady",
+    ("Ready", "False"): "NodeNotReady",
+}
+"""What is told when a condition turns (upstream `recordNodeStatusEvent`)."""
+
+
 def node_labels(definition: NodeDefinition) -> dict[str, str]:
     """Return the labels a node registers with."""
     labels = {
@@ -75,6 +88,8 @@ class NodeReport:
         self._since: dict[str, tuple[str, str]] = {}
         self.has_disk_trouble = False
         self.pressures: tuple[str, ...] = ()
+        self.news: list[tuple[str, str]] = [("Starting", "Starting kubelet.")]
+        """Reasons and messages of Events that are still to be told of the node."""
         self.troubles: tuple[str, ...] = ()
         """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
@@ -87,6 +102,8 @@ class NodeReport:
         held = self._since.get(kind)
         if held is None or held[0] != status:
             held = self._since[kind] = (status, now)
+            event = _TURNS[kind, status]
+            self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
         return {
             "type": kind,
             "status": status,

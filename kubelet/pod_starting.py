@@ -9,13 +9,14 @@ A pure machine. Source: kubelet 1, 3.2, 3.3, 8; kubelet-unbinding 6.1; upstream 
 from __future__ import annotations
 
 from kubelet.fake_cri import Container
+from kubelet.node_health import NETWORK_DOWN
 from kubelet.pod_memory import MeasuredPod
-from kubelet.start_faults import ATTACH, CONFIG, CREATE, MOUNT, POD_STAGES, SANDBOX, START, StartFaults
+from kubelet.start_faults import ATTACH, CONFIG, CREATE, MOUNT, NETWORK, POD_STAGES, SANDBOX, START, StartFaults
 from kubelet.worker_actions import StartFailed
 
 VOLUME_WAIT_S = 123.0
 """How long one try waits for all volumes."""
-RETRY_S, RETRY_JITTER = 10.0, 0.5
+RETRY_S, TRANSIENT_RETRY_S, RETRY_JITTER = 10.0, 1.0, 0.5
 _TELLS = {CONFIG: "CreateContainerConfigError", CREATE: "CreateContainerError", START: "RunContainerError"}
 _THRESHOLDS = {
     "FailedPrepareDynamicResources": (5, 120.0), "FailedCreatePodSandBox": (10, 300.0), "FailedMount": (2, 0.0),
@@ -77,13 +78,17 @@ class StartingPod(MeasuredPod):
             found = self._node_faults.strikes(stage, t, self._latency.share(f"node {stage}", self._tries))
         return found
 
-    def _retry_at(self, t: float) -> float:
+    def _retry_at(self, t: float, after_s: float = RETRY_S) -> float:
         self._tries += 1
-        return t + RETRY_S * (1.0 + RETRY_JITTER * self._latency.share("retry", self._tries))
+        return t + after_s * (1.0 + RETRY_JITTER * self._latency.share("retry", self._tries))
 
     # --- volumes ---
 
     def _mount(self, t: float) -> None:
+        if not self.pod.spec.host_network and self._broken_until(NETWORK, t) is not None:
+            self._tell("NetworkNotReady", f"network is not ready: {NETWORK_DOWN}", "Warning")
+            self._stage, self._stage_due = "worker", self._retry_at(t, TRANSIENT_RETRY_S)
+            return
         takes_s = self._latency.of("mount")
         stage = ATTACH
         until = self._broken_until(ATTACH, t)

@@ -27,7 +27,7 @@ class NodePressure:
         capacity = capacities(definition.memory, definition.ephemeral_storage)
         chosen = definition.eviction
         self._pressure = Pressure(
-            thresholds(chosen.hard, chosen.soft, chosen.soft_grace_period, capacity),
+            thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, capacity),
             capacity,
             transition_s=chosen.pressure_transition_period,
             max_pod_grace_s=chosen.max_pod_grace_period,

@@ -25,6 +25,8 @@ from kubelet.durations import duration_s
 
 ATTACH, MOUNT, SANDBOX, CONFIG, CREATE, START = "attach", "mount", "sandbox", "config", "create", "start"
 PREPARE = "prepare"
+NETWORK: Final = "network"
+"""A node whose network does not work at all: no clause of its own, see `node_health`."""
 POD_STAGES: Final = (ATTACH, MOUNT, PREPARE, SANDBOX)
 CONTAINER_STAGES: Final = (CONFIG, CREATE, START)
 STAGES: Final = (*POD_STAGES, *CONTAINER_STAGES)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kubelet.node_files import FAULTS, POWER, STATIC_PODS
-from kubelet.start_faults import FORM, parse_faults
+from kubelet.node_health import NodeFaults, parse_node_faults
+from kubelet.start_faults import FORM
 from services.scenarios.mesh import Mesh
 from services.scenarios.script import Step
 
@@ -30,7 +31,7 @@ async def static_pod(telling: Told, step: Step) -> None:
 
 
 async def fault(telling: Told, step: Step) -> None:
-    """`fault NODE CLAUSES`: pods start badly there, from now on and until `heal NODE` (`kubelet/start_faults.py`)."""
+    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node_health.py`)."""
     node, _, clauses = step.rest.partition(" ")
     await telling.mesh.put_file(node, FAULTS, clauses.encode())
 
@@ -83,7 +84,7 @@ def check(step: Step) -> None:
         raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
     if step.verb == "fault":
         node, _, clauses = step.rest.partition(" ")
-        if not parse_faults(clauses):
+        if parse_node_faults(clauses) == NodeFaults():
             raise ValueError(f"fault {node}: {FORM}")
     if step.verb in ("heal", "shutdown", "poweroff", "boot") and len(step.args) != 1:
         raise ValueError(f"{step.verb} wants a node")

@@ -295,6 +295,9 @@ _NODE_OPTIONS = frozenset(
         "plugin-delay",
         "device-socket",
         "shutdown",
+        "kube-reserved",
+        "system-reserved",
+        "evict-below",
     )
 )
 
@@ -337,6 +340,11 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
         if option in options:
             made[field] = int(options[option])
+    for option, field in (("kube-reserved", "kubeReserved"), ("system-reserved", "systemReserved")):
+        if option in options:
+            made[field] = pairs(options[option])
+    if "evict-below" in options:
+        made["eviction"] = {"hard": pairs(options["evict-below"])}
     if "shutdown" in options:
         total, _, critical = options["shutdown"].partition("/")
         made["shutdownGracePeriod"] = float(total.removesuffix("s"))
