@@ -345,3 +345,68 @@ def test_a_pod_deleted_while_it_waits_for_its_namesake_never_starts(simulate):
 
     assert starts == []
     assert not entries
+
+
+def test_kubelet_8_a_container_that_ignores_sigterm_ends_with_137_when_its_five_seconds_are_over(simulate):
+    async def story(w):
+        uid = await w.create("p", run="on SIGTERM ignore")
+        await w.until_pod("p", running)
+        begun = w.clock.now()
+        await w.delete("p", 5)
+        codes = []
+        while (pod := await w.pod("p")) is not None:
+            ended = pod["status"]["containerStatuses"][0]["state"].get("terminated")
+            codes += [ended["exitCode"]] if ended else []
+            await asyncio.sleep(0.0001)
+        return w.lines("kubelet.stop", uid)[0].mono_ns / 1e9 - begun, codes
+
+    took_s, codes = simulate(story)
+
+    assert 5.0 <= took_s <= 5.1
+    assert set(codes) == {137}
+
+
+def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(simulate):
+    from services.api.identity import node_identity
+    from services.client.client import encode
+
+    async def story(w):
+        uid = await w.create("p")
+        before = await w.until_pod("p", running)
+        status = {"phase": "Failed", "observedGeneration": before["metadata"]["generation"]}
+        answers = [
+            await w.call(
+                node_identity(node), verb="patch", resource="pods", namespace="default", name=name,
+                subresource="status", patch_type="strategic", body=encode({"metadata": {"uid": uid}, "status": status}),
+            )
+            for node, name in (("n2", "p"), ("n2", "nobody"))
+        ]  # fmt: skip
+        return [(a.code, a.error().message) for a in answers], before, await w.pod("p")
+
+    answers, before, after = simulate(story, nodes=({"name": "n1"}, {"name": "n2"}))
+
+    assert [code for code, _ in answers] == [403, 403]
+    assert answers[0] == answers[1]
+    assert after == before
+
+
+def test_kubelet_20_two_hundred_kubelets_of_one_host_never_beat_later_than_fifteen_seconds(simulate):
+    # What 50 pods a node cost in CPU is measured by `keplab bench kubelet --nodes 200 --pods 10000`.
+    async def story(w):
+        begun = w.clock.now()
+        for i in range(400):
+            await w.create(f"p{i}", node=f"n{i % 200}", cpu="100m")
+        await asyncio.sleep(60)
+        pods = [await w.pod(f"p{i}") for i in range(400)]
+        return begun, pods, [x for x in w.lines("store.commit") if x.obj["kind"] == "Lease"]
+
+    nodes = tuple({"name": f"n{i}", "cpu": "4"} for i in range(200))
+    begun, pods, beats = simulate(story, nodes=nodes)
+
+    by_node = {}
+    for line in beats:
+        by_node.setdefault(line.obj["name"], []).append(line.mono_ns / 1e9)
+    assert all(running(pod) for pod in pods)
+    assert len(by_node) == 200
+    assert all(b - a <= 15.0 for times in by_node.values() for a, b in itertools.pairwise(times))
+    assert all(times[-1] >= begun + 45.0 for times in by_node.values())
