@@ -140,7 +140,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         milli = sum(amount("cpu", each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
         return -(-milli // 1000)
 
-    def _withheld(self) -> dict[str, int]:
+    def _said(self) -> dict[str, int]:
+        """Return what kubeReserved, systemReserved and the thresholds that are said come to."""
         taken: dict[str, int] = {}
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
@@ -149,6 +150,10 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for each in thresholds(self.eviction.hard or {}, {}, {}, sizes):
             if (kept := _EVICTED.get(each.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + each.least
+        return taken
+
+    def _withheld(self) -> dict[str, int]:
+        taken = self._said()
         if self._reserves_cpus:
             taken.pop("cpu", None)  # that stands for all of it
         if self.reserved_memory:
@@ -194,6 +199,15 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 if name not in RESERVABLE:
                     raise ValueError(f"{field}: {name!r}, want one of {', '.join(RESERVABLE)}")
                 amount(name, text)
+        total, said = (
+            sum(amount("memory", each.limits.get("memory", "0")) for each in self.reserved_memory),
+            self._said(),
+        )
+        if total and said.get("memory", total) != total:
+            raise ValueError(
+                f'reservedMemory: the total amount "{format_amount("memory", total)}" of type "memory" is not equal to '
+                f'the value "{format_amount("memory", said["memory"])}" determined by Node Allocatable feature'
+            )
         self.present_images()
         if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
             raise ValueError(

@@ -16,7 +16,6 @@ from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
 from kubelet.latency import LatencyModel
-from kubelet.manager_options import ALPHA_GATE, BETA_GATE, check_gates
 from kubelet.manager_state import FILE as MANAGER_STATE
 from kubelet.manager_state import restored
 from kubelet.node_files import NodeFiles
@@ -117,14 +116,6 @@ class Host:
         self._handle_at_s = float("inf")
         self._last_tick_s = self.clock.now()
         self._touched: dict[Tenant, None] = {}
-
-    def check_gates(self, definition: NodeDefinition) -> None:
-        """Raise StartError when the node's CPU manager has options whose feature gates are off."""
-        switches = self.seams.switches
-        try:
-            check_gates(definition.all_cpu_options, alpha=switches.flag(ALPHA_GATE), beta=switches.flag(BETA_GATE))
-        except ValueError as error:
-            raise StartError(f"node {definition.name}: {error}", EXIT_USAGE) from None
 
     def policy_of(self, definition: NodeDefinition) -> Policy:
         """Return the settings of one node's workers. Raises: StartError for a maximum that the gate forbids."""

@@ -881,7 +881,7 @@ class Kubelet:
         }
         if adopted:
             data["adopted"] = True
-        self.out.log("kubelet.admit", pod, key, data)
+        self.out.log("kubelet.admit", pod, key, data | self.ledger.entries[key].allocation.told())
 
     @property
     def running_pods(self) -> int:

@@ -7,10 +7,12 @@ merged hint: its own (scope container), or one for the whole pod (scope pod). So
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from kubelet.cpu_manager import CpuManager
+from kubelet.cpu_topology import format_cpus
 from kubelet.device_manager import DeviceManager
 from kubelet.device_words import Share
 from kubelet.manager_counters import ManagerCounters
@@ -44,6 +46,15 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_empty(self) -> bool:
         """Whether nothing was allocated."""
         return not (self.cpus or self.devices or self.memory)
+
+    def told(self) -> dict[str, Any]:
+        """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
+        found: dict[str, Any] = {}
+        if self.containers:
+            found["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
+        if self.memory:
+            found["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
+        return found
 
 
 NO_ALLOCATION = Allocation()

@@ -9,9 +9,11 @@ from kubelet.config import KubeletConfig
 from kubelet.host import Host
 from kubelet.loops import Agent
 from kubelet.manager_metrics import manager_metrics
+from kubelet.manager_switches import settled
 from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize_metrics import PENDING, by_priority
 from services.api.seams import Seams
+from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
 
 
@@ -108,10 +110,11 @@ def _tail(text: bytes, lines: str) -> bytes:
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
     """Return a host of the nodes the configuration names. Raises: StartError."""
-    definitions = config.node_definitions()
+    try:
+        definitions = tuple(settled(node, seams.switches) for node in config.node_definitions())
+    except ValueError as error:
+        raise StartError(str(error), EXIT_USAGE) from None
     host = Host(config, seams, definitions)
-    for definition in definitions:
-        host.check_gates(definition)
     host.make = lambda place: Agent(host, definitions[place], place)
     host.agents += (host.make(place) for place in range(len(definitions)))
     return KubeletRoom(host)

@@ -63,6 +63,8 @@ bookmarks alone, and a pod on a node not heard of yet does no harm."""
 EXIT_UPSTREAM: Final = 1
 NOMINATIONS_PERIOD_S: Final = 4.0
 """Twice this is less than the 10 s that a nomination to a missing node may last (K4)."""
+GAP_S: Final = 0.001
+"""How long queue and cache disagree where one is to hear first; an idle scheduler makes an attempt meanwhile."""
 LEAST_PRIORITY: Final = -(2**31)
 log = structlog.get_logger()
 
@@ -185,6 +187,7 @@ class Scheduler:
         if self._recording is not None:
             group.create_task(self._recording.run())
         group.create_task(self._clear_nominations())
+        self._resizes.begin()
 
     async def _clear_nominations(self) -> None:
         """Clear nominations to nodes that do not exist, again and again until that is written."""
@@ -224,8 +227,7 @@ class Scheduler:
         self._perform(effects, now, change.traceparent)
         self._wake.set()
         if self._hearts.handlers.is_behind:
-            # Whoever waits to be woken goes first: that is the moment in which queue and cache disagree.
-            asyncio.get_running_loop().call_soon(self._catch_up, now, change.traceparent)
+            asyncio.get_running_loop().call_later(GAP_S, self._catch_up, now, change.traceparent)
 
     def _catch_up(self, now: float, traceparent: str) -> None:
         self._perform(self._hearts.handlers.catch_up(), now, traceparent)

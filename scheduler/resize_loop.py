@@ -130,6 +130,12 @@ class ResizeLoop:
                                  traceparent=span.traceparent)  # fmt: skip
             await self._wires.dispatcher.say(patch)
 
+    def begin(self) -> None:
+        """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
+        if self._hearts.resizes is not None:
+            for pod in self._hearts.resizes.left_over():
+                self.ended(pod, "")
+
     def ended(self, pod: PodInfo, traceparent: str) -> None:
         """Take back what was written of the wait: the pod waits no more."""
         resizes = self._hearts.resizes

@@ -198,10 +198,12 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
             status[name] = before[name]
         else:
             status.pop(name, None)
-    if (old.get("spec") or {}).get("nodeName"):
-        # Nobody nominates a node for a pod that has one (I17).
-        status.pop("nominatedNodeName", None)
-        if before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+    if node := (old.get("spec") or {}).get("nodeName"):
+        # Nobody nominates a node for a pod that has one (I17), but where that tells of its resize (kep-5836 13.5).
+        nominated = status.pop("nominatedNodeName", None)
+        if nominated == node and ctx.switches.choice("resize.double_preemption") == "nnn":
+            status["nominatedNodeName"] = node
+        elif before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
             status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)

@@ -22,6 +22,7 @@ from scheduler.resize.deferral import CONDITION, desired, is_told_off, waits
 from scheduler.resize.rules import ResizeRules
 from scheduler.resize.waking import Deferred, Waking
 from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.api.podresources import Amounts
 
@@ -75,18 +76,21 @@ class ResizeQueueing:
         return self.rules.update_order if is_in_both else "one_step"
 
     def has_ended(self, before: PodInfo | None, after: PodInfo) -> bool:
-        """Whether a pod of ours waits no more and says things of its wait still, this scheduler's or another's."""
-        tells = self.rules.conditions == "resize_unschedulable_g1"
-        nominates = self.rules.double_preemption == "nnn"
-        pod = after.pod
-        if not (tells or nominates) or waits(pod) or not pod.is_active or not self._is_ours(after):
-            return False
-        if before is not None and waits(before.pod):
-            return True
-        return before is None and (
-            (tells and find_condition(pod.status.conditions, CONDITION) is not None)
-            or (nominates and pod.status.nominated_node_name == pod.spec.node_name)
-        )
+        """Whether the wait of a pod ends of which this scheduler may have written things on it."""
+        return self._writes and before is not None and waits(before.pod) and self._is_over(after)
+
+    def left_over(self) -> list[PodInfo]:
+        """Return the pods that wait no more and still say things that a scheduler before this one wrote of it."""
+        if not self._writes:
+            return []
+        return [state.pod for state in self._cache.pods.values() if _tells(state.pod.pod) and self._is_over(state.pod)]
+
+    @property
+    def _writes(self) -> bool:
+        return self.rules.conditions == "resize_unschedulable_g1" or self.rules.double_preemption == "nnn"
+
+    def _is_over(self, pod: PodInfo) -> bool:
+        return not waits(pod.pod) and pod.pod.is_active and self._is_ours(pod)
 
     def follow(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
                traceparent: str = "") -> None:  # fmt: skip
@@ -195,6 +199,12 @@ def gated(preempting: Preempting, others: PreEnqueue) -> PreEnqueue:
         return _IN_PROGRESS if preempting.is_running(pod.uid) else SUCCESS
 
     return pre_enqueue
+
+
+def _tells(pod: Pod) -> bool:
+    """Whether the pod's status has something that only a wait for a resize explains."""
+    is_nominated = bool(pod.spec.node_name) and pod.status.nominated_node_name == pod.spec.node_name
+    return is_nominated or find_condition(pod.status.conditions, CONDITION) is not None
 
 
 def _wish_of(pod: PodInfo) -> Amounts:

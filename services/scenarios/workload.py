@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.api.meta import Document
+from services.scenarios.node_managers import MANAGER_OPTIONS, managers
 from services.scenarios.script import parse_duration
 
 _POD_OPTIONS = frozenset(
@@ -279,12 +280,7 @@ _NODE_OPTIONS = frozenset(
         "region",
         "numa",
         "devices",
-        "policy",
-        "scope",
-        "reserved",
-        "threads",
-        "full-pcpus",
-        "cpu-policy",
+        *MANAGER_OPTIONS,
         "drivers",
         "faults",
         "images",
@@ -305,9 +301,8 @@ _NODE_OPTIONS = frozenset(
 def node_definition(name: str, options: Mapping[str, str]) -> Document:
     """Return a node definition as `kubelet/config.py` reads it.
 
-    `numa=2x8` is two NUMA nodes of 8 CPUs each; `cpu` defaults to their sum; `policy` and `scope` are the
-    topology manager's. `devices=example.com/gpu:2` puts two devices on every NUMA node. A topology policy
-    other than none implies the static CPU manager unless `cpu-policy` says otherwise.
+    `numa=2x8` is two NUMA nodes of 8 CPUs each; `cpu` defaults to their sum. `devices=example.com/gpu:2` puts two
+    devices on every NUMA node. What the resource managers are told: `node_managers.py`.
     `plugins=example.com/gpu:4` gives the node an emulated device plugin with four devices, `plugin-topology=0,0,1,1`
     says where they are, `plugin-options=pairs+pre-start` what it wants, `plugin-delay=20s` how long it takes to
     register again; `device-socket=true` lets others register.
@@ -315,7 +310,6 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     """
     _check(options, _NODE_OPTIONS, "a node")
     made: Document = {"name": name, "memory": options.get("memory", "64Gi"), "pods": int(options.get("pods", "110"))}
-    policy = options.get("policy", "none")
     if "numa" in options:
         count, sign, cpus = options["numa"].partition("x")
         if not sign or not count.isdigit() or not cpus.isdigit():
@@ -325,9 +319,7 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
         made["cpu"] = options.get("cpu", str(int(count) * int(cpus)))
     else:
         made["cpu"] = options.get("cpu", "8")
-    made["topologyPolicy"] = policy
-    made["topologyScope"] = options.get("scope", "container")
-    made["cpuPolicy"] = options.get("cpu-policy", "none" if policy == "none" else "static")
+    made |= managers(options)
     if "extended" in options:
         made["extended"] = pairs(options["extended"])
     if "labels" in options:
@@ -337,9 +329,6 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("zone", "zone"), ("region", "region")):
         if option in options:
             made[field] = options[option]
-    for option, field in (("reserved", "reservedCpus"), ("threads", "threadsPerCore")):
-        if option in options:
-            made[field] = int(options[option])
     for option, field in (("kube-reserved", "kubeReserved"), ("system-reserved", "systemReserved")):
         if option in options:
             made[field] = pairs(options[option])
@@ -365,8 +354,6 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
         made["startFaults"] = options["faults"]
     if "drivers" in options:
         made["drivers"] = options["drivers"]
-    if "full-pcpus" in options:
-        made["fullPcpusOnly"] = options["full-pcpus"] == "true"
     return made | _device_plugins(options)
 
 

@@ -204,3 +204,149 @@ def test_without_the_gate_nothing_happens(play):
 
     assert said == []
     assert "deletionTimestamp" not in victim["metadata"]
+
+
+def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leave(play):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await world.until(is_going(world, "v"))
+        await asyncio.sleep(0.5)
+        during = (await world.get("h"))["status"].get("nominatedNodeName", "")
+        await finish(world, "v")
+        await report(world, "h", "300m")
+        await asyncio.sleep(1)
+        return during, (await world.get("h"))["status"].get("nominatedNodeName", "")
+
+    assert play(story, **GATE, resize__double_preemption="nnn") == ("n1", "")
+
+
+def test_a_node_that_opts_out_is_no_failed_preemption(play):
+    async def story(world):
+        await full_node(world)
+        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
+        await world.admin.patch("nodes", Key("", "n1"), policy)
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        await asyncio.sleep(1)
+        return conditions(await world.get("h"))
+
+    found = play(story, **GATE, resize__generation="G1", resize__policy_source="node_field")
+
+    assert "ResizeUnschedulable" not in found
+
+
+def test_kep_5836_12_before_the_beta_resizes_spoil_the_metrics_of_new_pods_and_then_they_have_their_own(play):
+    async def story(world):
+        await world.node("n1", cpu="300m")
+        await pod(world, "o", "200m", 300)
+        await pod(world, "h", "100m", 300)
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        await asyncio.sleep(1)
+        metrics = world.scheduler.metrics()
+        attempts = 'scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"}'
+        return metrics, [metrics.get(name, 0) for name in (
+            attempts, "scheduler_preemption_attempts_total", 'scheduler_pending_pods{queue="unschedulable"}',
+            "scheduler_resize_preemption_attempts_total", 'scheduler_pending_resize_pods{queue="unschedulable"}',
+        )]  # fmt: skip
+
+    merged, counts = play(story, **GATE)
+    apart, own = play(story, **GATE, resize__generation="G4")
+
+    assert (counts, own) == ([1, 1, 1, 1, 1], [0, 0, 0, 1, 1])
+    assert merged['scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"}'] == 3
+    assert apart['scheduler_queue_incoming_pods_total{event="AssignedPodResize",queue="active"}'] == 1
+    # o and h themselves were judged when they were told of, too: one look for each change of a deferred pod.
+    assert apart['scheduler_event_handling_duration_seconds_count{event="AssignedPodResize"}'] >= 1
+    labels = 'operation="pod_resize",preemptor="pod"'
+    assert apart[f'scheduler_preemption_evaluation_duration_seconds_count{{{labels},result="failure"}}'] == 1
+    assert apart[f"scheduler_preemption_pdb_violations_total{{{labels}}}"] == 0
+    total = "scheduler_preemption_goroutines_execution_total"
+    assert f'{total}{{operation="initial_placement",result="success"}}' in apart
+    assert f'{total}{{result="success"}}' in merged
+
+
+def test_kep_5836_12_evictions_for_a_resize_are_counted_as_such_in_the_beta(play):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await world.until(is_going(world, "v"))
+        await asyncio.sleep(1)
+        return world.scheduler.metrics()
+
+    found = play(story, **GATE, resize__generation="G4")
+
+    total = "scheduler_preemption_goroutines_execution_total"
+    assert found[f'{total}{{operation="pod_resize",result="success"}}'] == 1
+    assert found[f'{total}{{operation="initial_placement",result="success"}}'] == 0
+    assert found["scheduler_resize_preemption_victims_count"] == 1
+    assert found["scheduler_preemption_victims_count"] == 0
+
+
+def test_kep_5836_18_a_pod_is_not_tried_again_while_its_victims_are_being_evicted(play):
+    async def story(world):
+        async def hook(request, call):
+            if request.verb == "delete":
+                deleted.append(request.name)
+                if len(deleted) == 2:
+                    await go_on.wait()
+            return await call(request)
+
+        deleted, go_on = [], asyncio.Event()
+        await world.node("n1", cpu="300m")
+        for name in ("v1", "v2"):
+            await pod(world, name, "100m")
+        await pod(world, "h", "100m", 300)
+        world.hook = hook
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: len(deleted) == 2)
+        await finish(world, deleted[0])  # an event that would wake it
+        await asyncio.sleep(2)
+        held = len(outcomes(world))
+        go_on.set()
+        await world.until(is_going(world, deleted[1]))
+        await finish(world, deleted[1])
+        await world.until(lambda: "fits" in outcomes(world))
+        return held, outcomes(world), deleted
+
+    held, said, deleted = play(story, **GATE)
+
+    assert (held, said) == (1, ["unschedulable", "fits"])
+    assert sorted(deleted) == ["v1", "v2"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_kep_5836_17_an_apiserver_that_knows_the_feature_does_no_harm_to_a_scheduler_that_does_not(play, is_on):
+    async def story(world):
+        await full_node(world)
+        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
+        await world.admin.patch("nodes", Key("", "n1"), policy)
+        stored = (await world.admin.get("nodes", Key("", "n1")))["spec"]["podPreemptionPolicy"]
+        await world.admin.patch("nodes", Key("", "n1"), {"spec": {"podPreemptionPolicy": None}})
+        await resize(world, "h", "300m", "100m")
+        await asyncio.sleep(10)
+        return stored, outcomes(world), "deletionTimestamp" in (await world.get("v"))["metadata"]
+
+    gate = "scheduler_only__InPlacePodVerticalScalingSchedulerPreemption"
+    stored, said, has_evicted = play(story, **GATE, **{gate: is_on})
+
+    assert stored == {"disableResizePreemption": ["ops/x"]}
+    assert (bool(said), has_evicted) == (is_on, is_on)
+
+
+def test_kep_5836_17_a_scheduler_restarted_without_the_gate_lets_deferred_pods_be(play):
+    async def story(world):
+        await full_node(world)
+        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
+        await world.admin.patch("nodes", Key("", "n1"), policy)
+        await resize(world, "h", "300m", "100m")
+        await world.until(lambda: outcomes(world))
+        before = len(outcomes(world))
+        world.scheduler_switches = {"InPlacePodVerticalScalingSchedulerPreemption": False}
+        await world.restart_scheduler()
+        await world.admin.patch("nodes", Key("", "n1"), {"spec": {"podPreemptionPolicy": None}})
+        await asyncio.sleep(30)
+        return len(outcomes(world)) - before, "deletionTimestamp" in (await world.get("v"))["metadata"]
+
+    assert play(story, **GATE) == (0, False)

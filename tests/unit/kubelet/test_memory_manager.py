@@ -180,12 +180,15 @@ def test_memory_that_no_numa_node_has_is_an_unexpected_admission_error(a_node, a
         ({"memoryPolicy": "static"}, "memoryPolicy"),
         ({"reservedMemory": [{"numaNode": 2, "limits": {"memory": "1Gi"}}]}, "references a NUMA node 2 .* it has 1"),
         ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "64Gi"}}]}, "reservations take"),
+        ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}], "kubeReserved": {"memory": "500Mi"},
+          "eviction": {"hard": {"memory.available": "100Mi"}}},
+         'the total amount "1Gi" of type "memory" is not equal to the value "600Mi" determined by Node Allocatable'),
         ({"reservedMemory": [{"numaNode": 0, "limits": {PAGES: "1Gi"}}]}, "NUMA node 0 has no hugepages-1Gi"),
         ({"hugepages": {"hugepages-2Mi": "3Mi"}}, "hugepages: 3Mi of hugepages-2Mi is 3145728 bytes"),
         ({"hugepages": {"2Mi": "4Mi"}}, "hugepages: '2Mi': want for example hugepages-2Mi"),
         ({"numa": [{"cpus": 4, "memory": "20Gi"}, {"cpus": 4, "memory": "20Gi"}]}, "its NUMA nodes have 42949672960"),
     ],
-)
+)  # fmt: skip
 def test_memory_that_does_not_add_up_is_refused_with_both_values(a_node, fields, named):
     with pytest.raises(ValueError, match="node n1: .*" + named):
         a_node(**fields)

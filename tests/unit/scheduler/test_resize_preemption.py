@@ -88,6 +88,10 @@ class Scene:
     def deferred(self, name, wish, has, priority=HIGH, **more):
         return self.pod(name, wish, has, priority, pending="Deferred", **more)
 
+    def cpu_of(self, name):
+        """Return what the pod as shown last asks for, in millicores."""
+        return int(self.pods[name].spec.containers[0].resources.requests["cpu"].removesuffix("m"))
+
     def gone(self, name):
         self.hearts.handlers.on_pod(self.pods.pop(name), None, self.now)
         return self
@@ -543,3 +547,96 @@ def test_kep_5836_20_new_pods_come_and_go_and_no_deferred_pod_of_another_node_is
     assert untouched == 100
     assert s.attempt().pod.key.name == "d7"
     assert s.attempt() is None
+
+
+# -- what the sources name as tests, and no scenario says (kep-5836 18) --------------------------------------
+
+
+def test_kep_5836_18_a_scheduler_that_starts_queues_what_is_deferred_already(scene):
+    s = scene().node(300).pod("v", 200)
+
+    s.deferred("h", 300, 100)  # the first that is ever seen of it
+
+    assert (s.pool("h"), s.victims()) == (Pool.ACTIVE, ["v"])
+
+
+def test_kep_5836_18_a_pod_is_queued_when_its_kubelet_says_deferred_and_not_before(scene):
+    s = scene().node(300).pod("v", 200).pod("h", 100, priority=HIGH)
+
+    s.pod("h", 300, 100, HIGH)
+    asked = s.pool("h")
+    s.deferred("h", 300, 100)
+
+    assert (asked, s.pool("h")) == (Pool.NONE, Pool.ACTIVE)
+
+
+@pytest.mark.parametrize("profile", ["default-scheduler", "another"])
+def test_kep_5836_18_another_schedulers_pods_are_none_of_ours(scene, profile):
+    s = scene().node(300).pod("v", 200).deferred("h", 300, 100, scheduler_name=profile)
+
+    assert s.pool("h") is (Pool.ACTIVE if profile == "default-scheduler" else Pool.NONE)
+
+
+@pytest.mark.parametrize(("generation", "again"), [("G3", True), ("G4", False)])
+def test_kep_5836_18_during_a_long_grace_only_the_beta_spares_the_others(scene, generation, again):
+    leaving = (Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
+    s = scene(resize__generation=generation).node(600)
+    s.pod("v", 200, start="2026-01-01T00:00:02Z").pod("w", 200, start="2026-01-01T00:00:01Z").pod("o", 100)
+    s.deferred("h", 400, 100)  # 900 are asked for: v and o go, or so
+    first = s.victims()
+    for name in first:
+        s.pod(name, s.cpu_of(name), start="2026-01-01T00:00:02Z", deleting=True, conditions=leaving)
+
+    s.later().deferred("h", 350, 100)  # a reason to look again while they leave
+    verdict = s.attempt()
+
+    assert len(first) == 2
+    assert ("terminating pod" in verdict.after) is not again
+    assert verdict.is_guarded is not again
+
+
+def test_kep_5836_18_a_policy_wakes_only_where_it_ends_and_only_on_its_own_node(scene):
+    s = scene().node(300, owners=["ops/x"]).node(300, "n2", owners=["ops/x"]).pod("v", 200).deferred("h", 300, 100)
+    s.attempt()
+    s.later()
+
+    s.node(300, "n2")
+    elsewhere = s.pool("h")
+    s.node(300, owners=["ops/y"])
+    still = s.pool("h")
+    s.node(300)
+
+    assert (elsewhere, still, s.pool("h")) == (Pool.UNSCHEDULABLE, Pool.UNSCHEDULABLE, Pool.ACTIVE)
+
+
+def test_kep_5836_18_a_policy_that_begins_wakes_nobody(scene):
+    s = full(scene)
+
+    s.node(200, "n1", owners=["ops/x"])
+
+    assert s.pool("d") is Pool.UNSCHEDULABLE
+
+
+def test_kep_5836_18_a_node_that_comes_wakes_whoever_ran_there_before_it_was_known(scene):
+    s = scene().pod("v", 200).deferred("h", 300, 100)
+    unknown = s.attempt()
+
+    s.later().node(300)
+
+    assert "the pod's node is not known" in unknown.message
+    assert s.victims() == ["v"]
+
+
+def test_kep_5836_18_of_two_deferred_pods_the_higher_evicts_the_lower_where_it_must(scene):
+    s = scene().node(1000).deferred("low", 600, 300, MID).deferred("high", 800, 400, HIGH)
+
+    assert s.attempt().eviction.victims[0].key.name == "low"
+    assert "No preemption victims found" in s.attempt().message
+
+
+def test_kep_5836_18_short_of_memory_only_a_pod_still_fails_on_cpu_that_another_has_overbooked(scene, a):
+    s = scene().node(1000).deferred("d", 900, 300, HIGH)
+    s.pod("h", 200, priority=HIGH, pending="Deferred")  # its own wish is another matter than cpu
+
+    s.attempt()
+    assert s.attempt().reasons == ("Insufficient cpu",)

@@ -1,0 +1,32 @@
+"""Preemption for deferred resizes as processes: races, replaced wishes, opt-out, a restart with a long grace (KEP-5836).
+
+Time is real here: the longest of these stories takes two thirds of a minute.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, run_as_processes
+
+STORIES = Path(__file__).parents[2] / "experiments" / "kep-5836"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one-victim",
+        "over-eviction",
+        "competing-resize-woken",
+        "superseded-mid-preemption",
+        "opt-out-condition",
+        "newcomer-beside",
+        "restart-guarded",
+    ],
+)
+def test_kep_5836_the_story_comes_true_as_processes(name, tmp_path):
+    result = run_as_processes(load_story(STORIES / f"{name}.txt"), seed=1, engine="memory", data_dir=tmp_path / "mesh")
+
+    assert [] == [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
+    assert (result.error, result.failures) == ("", [])

@@ -1,0 +1,244 @@
+"""The acceptance scenarios of KEP-5836, told as stories; what a story's expectations cannot say is judged here.
+
+Each story is in `experiments/kep-5836`, and its expectations hold in every arm that is told here unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, simulate
+
+STORIES = Path(__file__).parents[2] / "experiments" / "kep-5836"
+GENERATIONS = ("G0", "G1", "G2", "G3", "G4")
+
+
+class Told:
+    """One story, told in simulation."""
+
+    def __init__(self, name, **switches):
+        self.lines = []
+        overrides = {name.replace("__", "."): value for name, value in switches.items()}
+        story = load_story(name if isinstance(name, Path) else STORIES / f"{name}.txt")
+        self.result = simulate(story, seed=1, overrides=overrides, on_line=self.lines.append)
+
+    @property
+    def missed(self):
+        found = [f"line {j.line}: {j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
+        return found + [f"{v.invariant}: {v.detail}" for v in self.result.violations] + self.result.failures
+
+    def said(self, ev, name="", **data):
+        """Return `(seconds since the story began, data)` of the lines about that pod."""
+        return [
+            (line.mono_ns / 1e9 - self.result.started_s, line.data)
+            for line in self.lines
+            if line.ev == ev
+            and (not name or (line.obj is not None and line.obj["name"] == name))
+            and all(line.data.get(key) == value for key, value in data.items())
+        ]
+
+    @property
+    def victims(self):
+        return sorted({line.obj["name"] for line in self.lines if line.ev == "sched.victim"})
+
+    def attempts(self, name):
+        return [(data["outcome"], data["waits_for"]) for _, data in self.said("sched.resize", name)]
+
+
+def test_kep_5836_01_a_single_victim_leaves_and_the_pod_is_out_of_the_queue():
+    told = Told("one-victim")
+
+    assert (told.missed, told.victims) == ([], ["v"])
+    (granted, _) = told.said("kubelet.resize", "h")[0]
+    assert [at for at, _ in told.said("sched.resize", "h") if at > granted + 0.5] == []
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_kep_5836_01_every_generation_makes_room(generation):
+    told = Told("one-victim", resize__generation=generation)
+
+    assert (told.missed, told.victims) == ([], ["v"])
+
+
+def test_kep_5836_02_both_of_two_victims_where_both_must_go_and_one_where_one_is_enough():
+    told = Told("two-victims")
+
+    assert (told.missed, told.victims) == ([], ["v1", "v2", "w1"])
+
+
+def test_kep_5836_03_a_pod_that_never_preempts_waits_in_the_queue():
+    told = Told("never")
+
+    assert (told.missed, told.victims) == ([], [])
+    assert told.attempts("h")[0] == ("unschedulable", "room")
+
+
+def test_kep_5836_04_an_infeasible_wish_is_not_queued():
+    told = Told("infeasible")
+
+    assert (told.missed, told.attempts("h")) == ([], [])
+
+
+@pytest.mark.parametrize(("generation", "waits_for"), [("G3", "kubelet"), ("G4", "nothing")])
+def test_kep_5836_05_a_wish_that_fits_is_parked_or_leaves_the_queue_and_nothing_is_bound(generation, waits_for):
+    told = Told("fits", resize__generation=generation)
+
+    assert (told.missed, told.victims) == ([], [])
+    assert told.attempts("h") == [("fits", waits_for)]
+    assert len(told.said("store.commit", "h", subresource="binding")) == 1  # the first, long before
+
+
+def test_kep_5836_06_what_is_deferred_is_reserved():
+    assert Told("reserved").missed == []
+
+
+def test_kep_5836_07_only_what_happens_on_its_own_node_wakes_a_deferred_pod():
+    told = Told("other-node")
+    attempts = told.said("sched.resize", "d")
+    (shrunk, _) = told.said("kubelet.resize", "other")[0]
+
+    assert told.missed == []
+    assert len([at for at, _ in attempts if at < shrunk]) == 1
+    assert len([at for at, _ in attempts if shrunk <= at < shrunk + 5]) <= 1
+
+
+def test_kep_5836_08_only_a_wish_that_eviction_can_meet_evicts():
+    told = Told("superseded")
+    (evicted, _) = told.said("sched.victim", "v")[0]
+
+    assert (told.missed, told.victims) == ([], ["v"])
+    assert evicted > 15  # the first wish waited that long in vain
+
+
+@pytest.mark.parametrize(
+    ("story", "generation", "attempts"),
+    [
+        ("competing-resize", "G3", ["unschedulable", "fits"]),
+        ("competing-resize-woken", "G4", ["unschedulable", "fits", "unschedulable"]),
+        ("competing-resize-woken", "G2", ["unschedulable", "fits", "unschedulable"]),
+    ],
+)
+def test_kep_5836_09_a_competitor_is_served_first_and_who_fitted_is_told_or_not(story, generation, attempts):
+    told = Told(story, resize__generation=generation)
+    (asked, _) = told.said("store.commit", "c", subresource="resize")[0]
+    again = [at for at, _ in told.said("sched.resize", "a") if at > asked]
+
+    assert (told.missed, told.victims) == ([], ["b"])
+    assert [outcome for outcome, _ in told.attempts("a")] == attempts
+    assert all(asked <= at <= asked + 1 for at in again)
+
+
+@pytest.mark.parametrize(("story", "victims"), [("over-eviction", 3), ("over-eviction-allocated", 1)])
+def test_kep_5836_10_wishes_count_while_victims_are_chosen_or_what_was_promised(story, victims):
+    told = Told(story)
+
+    assert (told.missed, len(told.victims)) == ([], victims)
+
+
+@pytest.mark.parametrize("story", ["opt-out", "opt-out-condition", "opt-out-annotation"])
+def test_kep_5836_11_a_node_opts_out_in_the_form_of_every_generation_that_has_one(story):
+    told = Told(story)
+
+    assert (told.missed, told.victims) == ([], ["v"])
+
+
+def test_kep_5836_12_a_budget_spares_the_lesser_pod_unless_there_is_no_other_way():
+    told = Told("budget")
+
+    assert (told.missed, told.victims) == ([], ["alone", "mid"])
+
+
+def test_kep_5836_13_two_resizes_evict_exactly_two():
+    told = Told("two-resizes")
+
+    assert (told.missed, len(told.victims)) == ([], 2)
+
+
+@pytest.mark.parametrize(("story", "victims"), [("newcomer", ["r"]), ("newcomer-beside", [])])
+def test_kep_5836_14_a_newcomer_evicts_who_wishes_or_takes_what_is_only_wished_for(story, victims):
+    told = Told(story)
+
+    assert (told.missed, told.victims) == ([], victims)
+
+
+@pytest.mark.parametrize(
+    ("story", "mode", "victims"),
+    [
+        ("restart", "accept", ["v", "w2"]),
+        ("restart", "memory", ["v", "w2"]),
+        ("restart-guarded", "nnn", ["v"]),
+        ("restart-guarded", "spec_node_name", ["v"]),
+    ],
+)
+def test_kep_5836_15_a_scheduler_that_restarts_evicts_again_unless_something_outlives_it(story, mode, victims):
+    told = Told(story, resize__double_preemption=mode)
+
+    assert (told.missed, told.victims) == ([], victims)
+
+
+@pytest.mark.parametrize(("story", "victims"), [("group", ["g1", "g2"]), ("group-single", ["g1"])])
+def test_kep_5836_16_a_group_leaves_as_a_whole_over_nodes_or_one_by_one(story, victims):
+    told = Told(story)
+
+    assert (told.missed, told.victims) == ([], victims)
+
+
+def test_kep_5836_17_a_wish_that_is_taken_back_evicts_nobody_afterwards():
+    told = Told("taken-back")
+
+    assert (told.missed, told.victims) == ([], [])
+    assert set(told.attempts("h")) == {("unschedulable", "policy")}
+    assert all(at < 2 for at, _ in told.said("sched.resize", "h"))  # none once the node would not mind
+
+
+def test_kep_5836_18_a_deferred_pod_that_is_deleted_is_forgotten():
+    told = Told("deleted")
+
+    assert (told.missed, told.victims) == ([], [])
+
+
+def test_kep_5836_19_a_victim_is_never_bound_again_and_its_successor_gets_the_new_node():
+    told = Told("autoscaler")
+    webs = [pod for pod in told.result.pods if pod.name.startswith("web")]
+
+    assert told.missed == []
+    assert [pod.nodes for pod in webs] == [["n1"], ["n2"]]
+    assert webs[0].gone_s is not None
+
+
+@pytest.mark.parametrize(("story", "attempts"), [("between-queue-and-cache", 0), ("cache-first", 1)])
+def test_kep_5836_13_4_the_beta_loses_a_pod_of_which_the_queue_hears_first(story, attempts):
+    told = Told(story)
+
+    assert told.missed == []
+    assert len(told.victims) == attempts
+
+
+def test_what_a_scheduler_told_is_taken_back_by_the_next_one(tmp_path):
+    story = tmp_path / "story.txt"
+    story.write_text(
+        "# A wish is taken back while no scheduler looks\n"
+        "set InPlacePodVerticalScalingSchedulerPreemption=true resize.generation=G1\n"
+        "limit 60s\nnodes n1 cpu=300m\npod o cpu=200m\npod h cpu=100m\n"
+        "expect within 10s count pods phase=Running == 2\n"
+        "resize pod/h cpu=300m\n"
+        "expect within 2s each pods name=h status.conditions[ResizeUnschedulable].reason == PreemptionFailed\n"
+        "kill scheduler down=3s\n"
+        "resize pod/h cpu=100m\n"
+        "expect within 2s count pods name=h status.conditions[PodResizePending].status=True == 0\n"
+        "expect each pods name=h status.conditions[ResizeUnschedulable].reason == PreemptionFailed\n"
+        "expect within 10s count pods name=h status.conditions[ResizeUnschedulable].status=True == 0\n"
+    )
+
+    assert Told(story).missed == []
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("story", ["two-resizes", "superseded-mid-preemption", "taken-back", "group", "never"])
+def test_what_does_not_tell_generations_apart_is_so_in_all(story, generation):
+    if story in ("taken-back", "never") and generation in ("G0", "G1", "G2"):
+        pytest.skip("expects the words of a later generation")
+
+    assert Told(story, resize__generation=generation).missed == []
