@@ -16,8 +16,8 @@ seconds:
     pull D                          the image is not on the node yet, and takes D to pull
     pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
     STAGE fails [N times] [for D] [chance P]
-                                    a stage of the start fails: attach, mount, sandbox (of the whole pod), config,
-                                    create, start (of the container); see kubelet/start_faults.py
+                                    a stage of the start fails: attach, mount, prepare (of devices), sandbox (of the
+                                    whole pod), config, create, start (of the container); see kubelet/start_faults.py
     answer after D                  until D after the start every probe's connection is refused
     fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
                                     is answered with a failure, for so long (default: for ever)

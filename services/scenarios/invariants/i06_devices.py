@@ -13,7 +13,7 @@ class DevicesAreGrantedOnce(Check):
     """
 
     id = "I6"
-    events = ("store.commit", "sched.bind_call")
+    events = ("store.commit", "sched.attempt")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -23,7 +23,7 @@ class DevicesAreGrantedOnce(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Follow what claims are granted."""
-        if line.ev == "sched.bind_call":
+        if line.ev == "sched.attempt":
             self._schedulers[line.comp] = None
             if len(self._schedulers) > 1 and not self._is_guarded:
                 self.why_not = "several schedulers may grant one device; that is counted, not failed"

@@ -13,7 +13,7 @@ class DevicesArePreparedOnce(Check):
     """
 
     id = "I7"
-    events = ("driver.prepare", "driver.unprepare", "node.boot", "sched.bind_call")
+    events = ("driver.prepare", "driver.unprepare", "node.boot", "sched.attempt")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -24,7 +24,7 @@ class DevicesArePreparedOnce(Check):
     def take(self, line: Line, report: Report) -> None:
         """Follow what drivers do."""
         match line.ev:
-            case "sched.bind_call":
+            case "sched.attempt":
                 self._schedulers[line.comp] = None
                 if len(self._schedulers) > 1 and not self._is_guarded:
                     self.why_not = "several schedulers may grant one device; that is counted, not failed"

@@ -50,7 +50,7 @@ def test_i6_one_device_for_two_claims():
 
 @pytest.mark.parametrize(("guard", "broken"), [("none", set()), ("apiserver", {"I6"})])
 def test_i6_with_two_schedulers_it_is_counted_unless_somebody_guards(guard, broken):
-    log = life().add("sched.bind_call", comp="scheduler/a").add("sched.bind_call", comp="scheduler/b")
+    log = life().add("sched.attempt", comp="scheduler/a").add("sched.attempt", comp="scheduler/b")
 
     assert judge(claim(claim(log, OTHER, "ADDED"), OTHER, **MINE), f"dra.double_allocation_guard={guard}") == broken
 

@@ -1,0 +1,136 @@
+"""Devices for claims, told as stories, with what happened read from the event log (dra-core 12; kubelet-unbinding 13)."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, simulate
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]
+
+
+class Told:
+    """One story told, and its lines."""
+
+    def __init__(self, name, seed, overrides):
+        self.lines = []
+        story = load_story(FOLDER / f"{name}.txt")
+        self.result = simulate(story, seed=seed, overrides=overrides, on_line=self.lines.append)
+        self.unmet = [f"{j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
+        self.broken = [f"{v.invariant}: {v.detail}" for v in self.result.violations]
+
+    def of(self, *events, node=""):
+        return [line for line in self.lines if line.ev in events and node in ("", line.node)]
+
+    def claim_commits(self, name=""):
+        return [
+            line for line in self.of("store.commit")
+            if line.obj["kind"] == "ResourceClaim" and line.obj["name"].startswith(name)
+        ]  # fmt: skip
+
+
+@cache
+def _told(name, seed, overrides):
+    return Told(name, seed, dict(overrides))
+
+
+def told(name, seed=1, /, **overrides):
+    return _told(name, seed, tuple((key.replace("__", "."), value) for key, value in overrides.items()))
+
+
+def came_true(name, seed=1, /, **overrides):
+    """Tell the story; everything it expects must come true, and no invariant may break."""
+    story = told(name, seed, **overrides)
+    assert (story.unmet, story.broken) == ([], [])
+    return story
+
+
+def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim():
+    story = came_true("claims/one-for-each")
+
+    writes = [(line.data["type"], line.data.get("subresource", "")) for line in story.claim_commits("b-")]
+    assert writes == CLAIM_WRITES[:3]  # made, finalizer, granted with who may use it
+    prepared = story.of("driver.prepare")
+    assert len({line.data["devices"][0] for line in prepared[:4]}) == 4
+    assert prepared[4].data["devices"] == prepared[0].data["devices"]
+
+
+def test_dra_core_15_a_promise_is_not_relied_upon_and_ten_pods_share_the_claim():
+    story = came_true("claims/in-flight")
+
+    messages = [line.data.get("message", "") for line in story.of("sched.attempt")]
+    assert any("is in the process of being allocated" in message for message in messages)
+    assert len(story.claim_commits("shared")[-1].data["consumers"]) == 10
+
+
+@pytest.mark.parametrize(("guard", "running", "prepared"), [("none", 2, 2), ("driver", 1, 1), ("apiserver", 1, 1)])
+def test_dra_core_16_two_schedulers_give_one_device_twice_unless_somebody_guards(guard, running, prepared):
+    story = told("claims/two-schedulers", dra__double_allocation_guard=guard)
+
+    assert story.broken == []
+    assert len(story.of("kubelet.start")) == running
+    assert len(story.of("driver.prepare")) == prepared
+    granted = [line for line in story.claim_commits() if line.data.get("granted")]
+    assert len({line.obj["uid"] for line in granted}) == (1 if guard == "apiserver" else 2)
+
+
+def test_dra_core_17_three_failures_cost_time_and_nothing_else():
+    story = came_true("claims/slow-start")
+
+    (start,), failed = story.of("kubelet.start"), story.of("kubelet.unbind_call")
+    assert start.mono_ns / 1e9 >= 30
+    assert failed == []
+
+
+def test_dra_core_18_a_claim_that_two_pods_share_is_prepared_once_and_unprepared_after_the_last():
+    story = came_true("claims/shared")
+
+    steps = [line.ev for line in story.of("driver.prepare", "driver.unprepare", "kubelet.start", "kubelet.stop")]
+    assert steps == [
+        "driver.prepare", "kubelet.start", "kubelet.start", "kubelet.stop", "kubelet.stop", "driver.unprepare",
+    ]  # fmt: skip
+
+
+def test_dra_core_19_slices_outlive_a_driver_by_half_a_minute_and_come_back_with_it():
+    story = came_true("claims/driver-away")
+
+    gone = [
+        line.mono_ns / 1e9 for line in story.of("store.commit")
+        if line.obj["kind"] == "ResourceSlice" and line.data["type"] == "DELETED"
+    ]  # fmt: skip
+    assert len(gone) == 1
+    assert 40 <= gone[0] <= 42
+
+
+@pytest.mark.parametrize("seed", [1, 7, 8, 9])
+def test_dra_core_20_whoever_is_killed_meanwhile_nothing_is_granted_twice_or_left(seed):
+    came_true("claims/killed", seed)
+
+
+@pytest.mark.parametrize("release", ["scheduler", "postfilter", "rc"])
+def test_kubelet_unbinding_15_devices_that_do_not_come_up_are_left_for_others(release):
+    story = came_true("unbinding/devices", unbind__claim_release=release)
+
+    (call,) = story.of("kubelet.unbind_call")
+    assert call.mono_ns / 1e9 >= 120
+    (freed,) = story.of("driver.unprepare", node="n1")
+    assert story.lines.index(freed) < story.lines.index(call)
+    own = [
+        (line.identity, "granted" in line.data) for line in story.claim_commits("guest-") if line.data["subresource"]
+    ]
+    who = {"rc": "system:controller:resourceclaim"}.get(release, "system:kube-scheduler")
+    assert own == [("system:kube-scheduler", True), (who, False), ("system:kube-scheduler", True)]
+    failed = [line for line in story.of("sched.attempt") if line.data["outcome"] != "scheduled"]
+    assert len([line for line in failed if "deallocation" in line.data["message"]]) == (release == "postfilter")
+
+
+def test_kubelet_unbinding_16_a_claim_that_somebody_else_uses_is_not_touched():
+    story = came_true("unbinding/devices-shared")
+
+    granted = {tuple(line.data["granted"]) for line in story.claim_commits("shared") if "granted" in line.data}
+    assert granted == {("gpu.example.com/n1/gpu-0",)}
+    assert story.of("driver.unprepare") == []
+    last = story.claim_commits("shared")[-1]
+    assert len(last.data["consumers"]) == 1
