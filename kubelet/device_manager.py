@@ -8,7 +8,7 @@ choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `cm/devic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubelet.device_words import Device, Preference, Share
 from kubelet.topology import Hint, bits, masks
@@ -111,6 +111,17 @@ class DeviceManager:
         held = self._resources.get(resource)
         listed = held.devices.get(device) if held is not None else None
         return listed is None or listed.is_healthy
+
+    def healthy(self) -> Iterator[tuple[str, Device]]:
+        """Yield (resource, device) of all that can be given away or are."""
+        for name, held in self._resources.items():
+            if held.is_registered:
+                yield from ((name, device) for device in held.devices.values() if device.is_healthy)
+
+    def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
+        """Return the NUMA nodes a device is near to; none when nobody lists it."""
+        held = self._resources.get(resource)
+        return held.numa_of(device) if held is not None else ()
 
     # --- what plugins tell ---
 

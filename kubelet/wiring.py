@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
+
 from kubelet.config import KubeletConfig
+from kubelet.device_report import pod_resources
 from kubelet.host import Host
 from kubelet.loops import Agent
 from kubelet.manager_metrics import manager_metrics
@@ -87,8 +90,20 @@ class KubeletRoom:
         return found
 
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
-        """Return what the process serves besides its health: container logs."""
-        return [("/containerLogs/{namespace}/{pod}/{container}", self._container_log)]
+        """Return what the process serves besides its health: container logs, and who has which devices."""
+        return [
+            ("/containerLogs/{namespace}/{pod}/{container}", self._container_log),
+            ("/podResources/{node}", self._pod_resources),
+        ]
+
+    def _pod_resources(self, request: Any) -> HttpResponse:
+        for agent in self.agents:
+            if agent.name == request.params["node"]:
+                entries = agent.kubelet.ledger.entries.values()
+                shares = ((entry.pod, entry.allocation.devices) for entry in entries)
+                found = pod_resources(agent.kubelet.managers.devices, shares)
+                return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+        return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
 
     def _container_log(self, request: Any) -> HttpResponse:
         params, query = request.params, request.query

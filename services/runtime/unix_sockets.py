@@ -21,6 +21,7 @@ from services.api.local_rpc import LocalService, RpcError, Streaming, Unary
 
 PATH_MAX_BYTES = 107
 STOP_GRACE_S = 0.2
+BIND_TRIES = 3
 
 _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -46,6 +47,7 @@ class _Address:
     """A socket's path in a form the kernel takes; `close` gives the directory's descriptor back."""
 
     def __init__(self, path: str) -> None:
+        self.path = path
         self._fd = -1
         if len(path.encode()) > PATH_MAX_BYTES:
             folder, name = os.path.split(path)
@@ -103,7 +105,9 @@ class _Server:
     """One socket being served."""
 
     def __init__(self, path: str, address: _Address, server: grpc.aio.Server) -> None:
+        """Take the name. Raises: FileNotFoundError when the socket is gone already."""
         self._path, self._address, self._server = path, address, server
+        os.replace(address.path, path)
         self._inode = os.stat(path).st_ino
 
     async def close(self) -> None:
@@ -174,15 +178,23 @@ class UnixSockets:
 
     async def serve(self, path: str, service: LocalService) -> _Server:
         """Serve on a socket; whoever served there before is not reached any more. Raises: OSError."""
-        address = _fresh(path)
-        server = grpc.aio.server(handlers=(_Handlers(service),))
-        try:
-            server.add_insecure_port(address.target)
-            await server.start()
-        except RuntimeError as error:
-            address.close()
-            raise OSError(f"{path}: {error}") from None
-        return _Server(path, address, server)
+        # Bound under a name of its own and then renamed: the library removes by name what it has bound, and by then
+        # somebody else's socket may be there.
+        for number in range(BIND_TRIES):
+            address = _fresh(f"{path}.{os.getpid()}-{number}")
+            server = grpc.aio.server(handlers=(_Handlers(service),))
+            try:
+                server.add_insecure_port(address.target)
+                await server.start()
+                return _Server(path, address, server)
+            except FileNotFoundError:
+                # Somebody cleared the directory in this very moment.
+                await server.stop(None)
+                address.close()
+            except RuntimeError as error:
+                address.close()
+                raise OSError(f"{path}: {error}") from None
+        raise OSError(f"{path}: the directory is cleared over and over")
 
     def dial(self, path: str) -> _Connection:
         """Return a way to that socket. Raises: RpcError when its directory is not there."""

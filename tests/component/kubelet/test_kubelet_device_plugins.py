@@ -13,6 +13,7 @@ from kubelet.device_words import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
+from services.runtime.health import HttpRequest
 from services.scenarios.simulated import Lifetime, Platter
 from services.scenarios.simulated_sockets import SimSockets
 
@@ -299,6 +300,28 @@ def test_what_allocate_gave_is_logged_and_kept_with_the_pods_record(simulate):
     assert share["given"]["annotations"] == {"devices.keplab.dev/gpu": "dev-0"}
     (worker,) = workers.values()
     assert worker.record().allocation.devices[0].given.nodes[0].container_path == "/dev/dev-0"
+
+
+def test_the_process_tells_who_has_which_devices_and_what_was_given(simulate):
+    async def story(w):
+        await plugin(w, devices=2, topology=[0, 1])
+        await w.create("a", devices=ONE)
+        await w.until_pod("a", running)
+        (_, route), *_ = [r for r in w.room.http_routes() if r[0].startswith("/podResources")]
+        return [route(HttpRequest(f"/podResources/{node}", {"node": node}, {}, {})) for node in ("n1", "n2")]
+
+    (code, _, body), (missing, _, _) = simulate(story, nodes=({**NODE, "numa": "2x8"},))
+
+    told = msgspec.json.decode(body)
+    (device,) = told["pod_resources"][0]["containers"][0]["devices"]
+    assert (code, missing) == (200, 404)
+    assert (device["resource_name"], device["device_ids"], device["topology"]) == (
+        GPU,
+        ["dev-0"],
+        {"nodes": [{"ID": 0}]},
+    )
+    assert device["given"]["envs"] == {"KEPLAB_DEVICES_EXAMPLE_COM_GPU": "dev-0"}
+    assert [each["device_ids"] for each in told["allocatable_resources"]["devices"]] == [["dev-0"], ["dev-1"]]
 
 
 def test_a_plugin_that_refuses_rejects_the_pod_with_its_words_and_takes_nothing(simulate):
