@@ -9,7 +9,9 @@ from services.scenarios.run import load_story, run_as_processes
 FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
 
 
-@pytest.mark.parametrize("name", ["killed-kubelet", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job"])
+@pytest.mark.parametrize(
+    "name", ["killed-kubelet", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job"]
+)
 def test_unbinding_as_processes_comes_true_as_in_simulation(name, tmp_path):
     result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
 
