@@ -158,6 +158,7 @@ def _counts(job: Job) -> Document:
         "failed": job.status.failed,
         "uncounted": [*listed.succeeded, *listed.failed] if listed is not None else [],
         "finished": job.is_finished,
+        "complete": any(c.type == "Complete" and c.status == "True" for c in job.status.conditions),
         "exact": not job.spec.is_indexed and job.spec.pod_failure_policy is None,
     }
 

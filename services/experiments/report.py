@@ -44,6 +44,13 @@ OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
 )
 """The same, for runs in which there is any of it."""
 
+OF_JOBS: tuple[tuple[str, str, str], ...] = (
+    ("jobs_complete", "Jobs complete", "{:.0f}"),
+    ("jobs_failed", "Jobs failed", "{:.0f}"),
+    ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "{:.1f} s"),
+)
+"""The same."""
+
 _COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
 _WIDTH, _HEIGHT, _PAD = 560, 220, 42
 
@@ -63,9 +70,10 @@ def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Return the comparison table: label, then the median over seeds for each arm."""
     table = []
     runs_of_all = [run for _, runs in comparison.arms for run in runs]
-    told = [measure for measure in OF_PREEMPTION if any(run.measures[measure[0]] for run in runs_of_all)]
+    some = (*OF_PREEMPTION, *OF_JOBS)
+    told = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
     for key, label, form in (*MEASURES, *told):
-        table.append((label, [shown(form, median([r.measures[key] for r in runs])) for _, runs in comparison.arms]))
+        table.append((label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms]))
     return table
 
 

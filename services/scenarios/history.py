@@ -138,6 +138,8 @@ class Writes:
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
+        self._jobs: dict[str, tuple[float, float | None, bool]] = {}
+        """Of each Job: when it began, when it ended, and whether it was complete then."""
 
     def take(self, line: Line) -> None:
         """Note a commit."""
@@ -145,6 +147,22 @@ class Writes:
             return
         if line.obj["kind"] != "Lease":
             self.at_s.append(line.mono_ns / 1e9)
+        if (counts := line.data.get("job")) is not None:
+            begun_s, ended_s, is_complete = self._jobs.get(line.obj["uid"], (line.mono_ns / 1e9, None, False))
+            if counts["finished"] and ended_s is None:
+                ended_s, is_complete = line.mono_ns / 1e9, counts["complete"]
+            self._jobs[line.obj["uid"]] = begun_s, ended_s, is_complete
+
+    def job_measures(self) -> dict[str, float | None]:
+        """Return how many Jobs are complete, how many failed, and how long they took; {} without any."""
+        if not self._jobs:
+            return {}
+        ended = [(end - begun, is_complete) for begun, end, is_complete in self._jobs.values() if end is not None]
+        return {
+            "jobs_complete": float(sum(is_complete for _, is_complete in ended)),
+            "jobs_failed": float(sum(not is_complete for _, is_complete in ended)),
+            "job_duration_p50_s": quantile([took_s for took_s, _ in ended], 0.50),
+        }
 
     def since(self, at_s: float) -> int:
         """Return how many there were from that moment on."""
@@ -195,6 +213,7 @@ def measures(
         "status_missing_min": sum(missing for missing, _ in untold) / 60.0,
         "status_stale_min": sum(stale for _, stale in untold) / 60.0,
         **resize_measures(history.resizes, preemptions),
+        **writes.job_measures(),
     }
 
 

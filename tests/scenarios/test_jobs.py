@@ -74,7 +74,14 @@ def test_kubelet_unbinding_18_a_job_with_no_patience_is_complete_after_a_rejecti
     result, lines = _told("unbinding/job")
     counts = [line.data["job"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Job"]
 
-    assert counts[-1] == {"succeeded": 1, "failed": 0, "uncounted": [], "finished": True, "exact": True}
+    assert counts[-1] == {
+        "succeeded": 1,
+        "failed": 0,
+        "uncounted": [],
+        "finished": True,
+        "complete": True,
+        "exact": True,
+    }
     assert max(each["failed"] for each in counts) == 0
     assert len(_births(lines, "work-")) == 1
     assert result.measures["unbinds"] == 1
@@ -84,7 +91,14 @@ def test_kubelet_unbinding_18_with_todays_kubelet_it_has_failed():
     _, lines = _told("unbinding/job-fail")
     counts = [line.data["job"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Job"]
 
-    assert counts[-1] == {"succeeded": 0, "failed": 1, "uncounted": [], "finished": True, "exact": True}
+    assert counts[-1] == {
+        "succeeded": 0,
+        "failed": 1,
+        "uncounted": [],
+        "finished": True,
+        "complete": False,
+        "exact": True,
+    }
 
 
 def test_a_job_story_is_the_same_run_for_the_same_seed():
