@@ -1,0 +1,153 @@
+"""Acceptance scenarios of kubelets that die, are cut off or come back, with their figures (kubelet 12, guarantees 13)."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_story, simulate
+from services.telemetry.eventlog import Line
+
+
+class Log:
+    """What a story's event log showed."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def of(self, ev: str) -> list[Line]:
+        return [line for line in self.lines if line.ev == ev]
+
+    def starts(self) -> dict[str, int]:
+        """Return how often each pod was started, by uid."""
+        found: dict[str, int] = defaultdict(int)
+        for line in self.of("kubelet.start"):
+            found[line.obj["uid"]] += 1
+        return dict(found)
+
+
+@pytest.fixture
+def tell(tmp_path):
+    """Tell a story, demand that it comes true, and return its log and its result."""
+
+    def told(text, seed=1):
+        path = Path(tmp_path) / f"story-{seed}.txt"
+        path.write_text(f"# Story\nlimit 900s\n{text}")
+        log = Log()
+        result = simulate(load_story(path), seed=seed, on_line=log.lines.append)
+        wrong = [f"{j.line}: {j.text} ({j.seen}) at {j.at_s:.1f}" for j in result.expectations if not j.passed]
+        wrong += [f"{v.invariant}: {v.detail}" for v in result.violations]
+        assert [*wrong, *result.failures, result.error] == [""]
+        return log, result
+
+    return told
+
+
+def test_kubelet_18_pods_run_on_through_400_s_and_replacements_overlap_with_them(tell):
+    log, _ = tell(
+        """nodes n1..n3 cpu=16
+replicaset web replicas=9 cpu=1
+expect within 20s count pods phase=Running == 9
+link node/n1 cut=both
+wait 400s
+expect count pods metadata.deletionTimestamp=2* == 3
+expect count pods phase=Running metadata.deletionTimestamp="" == 9
+link node/n1
+expect within 60s count pods == 9
+settle
+expect created pods == 12
+"""
+    )
+
+    stopped = {line.obj["uid"]: line.mono_ns for line in log.of("kubelet.stop")}
+    begun = {line.obj["uid"]: line.mono_ns for line in log.of("kubelet.start")}
+    replacements = sorted(begun.values())[-3:]
+    assert len(stopped) == 3
+    assert max(replacements) < min(stopped.values())  # both ran: different pods, which is allowed
+    assert set(log.starts().values()) == {1}
+
+
+SITES = (
+    "kubelet.admit",
+    "kubelet.checkpoint",
+    "kubelet.start",
+    "before:pods/status",
+    "after:pods/status",
+    "kubelet.stop",
+)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_as_26_a_kubelet_with_30_pods_killed_at_a_place_loses_and_repeats_nothing(tell, site):
+    """Killed at an early and a late passing of the place; a new pod runs within 5 s."""
+    for seed, count in enumerate((2, 20)):
+        churn = "scale replicaset/web replicas=0\n" if site == "kubelet.stop" else ""
+        log, _ = tell(
+            f"""nodes n1 cpu=128 pods=250
+kill kubelet/n1 at={site} count={count}
+replicaset web replicas=30 cpu=1
+expect within 30s count pods name=web-* phase=Running == 30
+{churn}wait 5s
+pod next cpu=1
+expect within 5s each pods name=next phase == Running
+expect each pods phase=Running status.containerStatuses[main].restartCount == 0
+""",
+            seed=seed,
+        )
+        assert set(log.starts().values()) == {1}
+        assert len([line for line in log.of("fault.inject") if line.data["target"] == "kubelet/h0"]) == 1
+
+
+@pytest.mark.parametrize("cut", ["replies", "requests"])
+@pytest.mark.parametrize("seed", range(2))
+def test_as_37_a_third_of_the_nodes_cut_off_one_way_runs_nothing_twice(tell, cut, seed):
+    unknown = 7 if cut == "requests" else 0
+    log, _ = tell(
+        f"""set kubelet.on_reject=unbind
+nodes n1..n20 cpu=8
+replicaset web replicas=40 cpu=1
+expect within 20s count pods phase=Running == 40
+wait 5s
+link node/n1..n7 cut={cut}
+replicaset more replicas=40 cpu=1
+expect for 39s count nodes status.conditions[Ready].status=Unknown == 0
+wait 20s
+expect count nodes status.conditions[Ready].status=Unknown == {unknown}
+wait 11s
+link node/n1..n7
+expect within 30s count pods status.conditions[Ready].status=True == 80
+expect within 30s count nodes status.conditions[Ready].status=True == 20
+settle
+""",
+        seed=seed,
+    )
+
+    assert set(log.starts().values()) == {1}
+
+
+@pytest.mark.parametrize("who", ["apiserver", "scheduler*", "controllers", "kubelet/n1"])
+@pytest.mark.parametrize("by", ["+1h", "-1h"])
+def test_as_38_a_wall_clock_that_jumps_changes_nothing(tell, who, by):
+    log, result = tell(
+        f"""set kubelet.on_reject=unbind
+schedulers 2
+nodes n1 cpu=64 threads=2 full-pcpus=true cpu-policy=static memory=256Gi
+nodes n2..n3 cpu=16
+replicaset web replicas=6 cpu=1
+expect within 30s count pods phase=Running == 6
+expect always count nodes status.conditions[Ready].status=True == 3
+expect always count pods name=web-* status.conditions[Ready].status=True == 6
+expect always count pods status.unbindHistory[1].node=n1 == 0
+clock {who} by={by}
+pod guest cpu=1
+wait 130s
+expect each pods name=guest phase == Running
+clock {who}
+wait 10s
+settle
+expect each leases name=kube-scheduler spec.leaseTransitions <= 1
+"""
+    )
+
+    jumped_ns, ended_ns = log.of("fault.inject")[0].mono_ns, int((result.started_s + result.virtual_s) * 1e9)
+    assert [line.comp for line in log.of("watch.close") if jumped_ns < line.mono_ns < ended_ns] == []
