@@ -104,8 +104,9 @@ class _Packing:
 
     def _sorted(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
         """Return the groups with free CPUs inside `within`: few free ones first, then the lowest id."""
-        found = [group for group, cpus in groups.items() if not cpus.isdisjoint(within & self._free)]
-        return sorted(found, key=lambda group: (len(groups[group] & self._free), group))
+        inside = within & self._free
+        found = [(len(cpus & self._free), group) for group, cpus in groups.items() if not cpus.isdisjoint(inside)]
+        return [group for _, group in sorted(found)]
 
     def _numas(self) -> list[int]:
         if not self._sockets_first:

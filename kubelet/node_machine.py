@@ -237,7 +237,8 @@ class MachineDefinition(Definition, frozen=True):
                     "reservedMemory: the reserved memory configuration references a NUMA node "
                     f"{reservation.numa_node} that does not exist on this machine, it has {numas}"
                 )
-        self.memory_by_numa()
+        if not self._has_plain_memory or any(numa.memory for numa in self.numa):
+            self.memory_by_numa()
         sizes = [amount("memory", each.limits.get("memory", "0")) for each in self.reserved_memory]
         if self.memory_policy == "Static" and sum(sizes) <= 0:
             raise ValueError(
