@@ -22,13 +22,12 @@ from kubelet.claims.floor import ClaimFloor
 from kubelet.config import NodeDefinition, Settings
 from kubelet.device_plugins import DevicePlugins
 from kubelet.device_words import Answer
-from kubelet.effects import PowerOff, ReadNode, ReportImages, ReportTroubles, Save, SetTimer, TellNode
+from kubelet.effects import ReadNode, Save, SetTimer
 from kubelet.eviction import Victim
 from kubelet.fake_cri import LOST_EXIT, PodRecord, encode_record
-from kubelet.images import NodeImages
 from kubelet.latency import LatencyModel
-from kubelet.node_health import NodeFaults, NodeHealth, parse_node_faults
-from kubelet.node_status import STATUS_PERIOD_S, node_labels
+from kubelet.node_life import TIMERS, NodeLife
+from kubelet.node_status import node_labels
 from kubelet.outbox import Outbox
 from kubelet.pod_status import WallTimes
 from kubelet.pod_worker import REMOVED_GRACE_S, PodWorker, Policy
@@ -37,7 +36,6 @@ from kubelet.resize_policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.resizing import Resizing
 from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.staging import Staging
-from kubelet.start_faults import StartFaults
 from kubelet.static_pods import is_mirror
 from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import WRITE_STATUSES, StatusDesk
@@ -67,8 +65,6 @@ from services.api.podresources import Amounts
 _NODE_KEY = WorkerKey("", 0)
 """Of timers that are about no single pod."""
 _NO_POD = KubeletPod()
-POWER_OFF_S = 1.0
-"""From the end of a shutdown in good order to the power: last words are written meanwhile."""
 
 
 class Kubelet:
@@ -116,9 +112,7 @@ class Kubelet:
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
-        self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
-        self.images.on_change = self._images_changed
-        self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
+        self.life = NodeLife(definition, self, self.out)
         self.plugins: DevicePlugins | None = None
         if definition.takes_plugins:
             tells = settings.tells_device_health
@@ -134,10 +128,6 @@ class Kubelet:
         self._gone: dict[WorkerKey, None] = {}
         self._returned: dict[WorkerKey, Rejection] = {}
         self._orphans: dict[WorkerKey, PodRecord] = {}
-        self.health = NodeHealth()
-        self._troubles: tuple[str, ...] = ()
-        self._shutdown: shutdown.Shutdown | None = None
-        self._is_powering_off = False
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
@@ -145,7 +135,6 @@ class Kubelet:
         self.is_booted = False
         """Whether the machine was booted right before this kubelet began."""
         self._last_ip = 0
-        self._images_told_s = float("-inf")
         self._is_resizing = False
 
     # --- pods as the API shows them (kubelet 3.1) ---
@@ -194,8 +183,8 @@ class Kubelet:
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
         self.pressure.begin(now)
-        if not self.resizing.has_sources and self.definition.start_faults and not self.health:
-            self.faults_changed(parse_node_faults(self.definition.start_faults), now)
+        if not self.resizing.has_sources:
+            self.life.begin(now)
         self.resizing.has_sources = True
         self.statics.sources_ready()
         for key, record in list(self.records.items()):
@@ -376,36 +365,9 @@ class Kubelet:
             policy=self._policy,
             times=self._times,
             now=now,
-            node_faults=self.faults,
-            images=self.images,
+            node_faults=self.life.faults,
+            images=self.life.images,
         )
-
-    def faults_changed(self, faults: NodeFaults, now: float) -> None:
-        """What is wrong with this node is another from now on."""
-        self.health = NodeHealth(faults.ailments, now)
-        self._look_at_health(now)
-        self.faults = StartFaults(faults.all_starts, now)
-        for worker in list(self.workers.values()):
-            if worker.state == "starting":
-                self._act(worker, worker.faults_changed(self.faults, now), now)
-
-    def _look_at_health(self, now: float) -> None:
-        """Say what stands against the node's being Ready, and take new pods, or not."""
-        troubles = self.health.troubles(now)
-        if self._shutdown is not None and self.admission.refused is not None:
-            troubles = (*troubles, shutdown.NOT_READY)
-        if troubles != self._troubles:
-            self._troubles = troubles
-            self.out.effects.append(ReportTroubles(troubles))
-        if (next_s := self.health.next_s(now)) is not None:
-            self.out.effects.append(SetTimer(next_s, "health", _NODE_KEY))
-        self.admission.hold_back(self.health.holds_back(now), now)
-
-    def _images_changed(self, now: float) -> None:
-        """Tell of the images that are new, those of some seconds together."""
-        if now >= self._images_told_s:
-            self._images_told_s = now + STATUS_PERIOD_S
-            self.out.effects.append(SetTimer(self._images_told_s, "images", _NODE_KEY))
 
     def new_ip(self, pod: KubeletPod) -> str:
         """Return an address for a pod of this node; the node's own when the pod shares its network."""
@@ -549,38 +511,32 @@ class Kubelet:
             now,
         )  # fmt: skip
 
-    # --- shutdown (kubelet 6, KEP-2000) ---
+    # --- the node itself ---
 
-    def shut_down(self, now: float) -> None:
-        """End everything in good order, as far as the node is told to; then the machine may be switched off."""
-        if self._shutdown is not None:
+    def counted(self) -> list[tuple[WorkerKey, KubeletPod]]:
+        """Return the pods that are not over."""
+        return [(key, entry.pod) for key, entry in self.ledger.entries.items()]
+
+    def is_counted(self, key: WorkerKey) -> bool:
+        """Whether the pod is not over."""
+        return key in self.ledger.entries
+
+    def end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
+        """End a pod because the node shuts down."""
+        worker = self.workers.get(key)
+        if worker is None:
+            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
             return
-        periods = self.definition.shutdown_periods()
-        running = [(key, worker.pod) for key, worker in self.workers.items() if worker.state != "terminated"]
-        self._shutdown = shutdown.Shutdown(periods, running)
-        if periods:
-            self.out.effects.append(TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"))
-            self.admission.refused = Rejection(*shutdown.REFUSED)
-            self._look_at_health(now)
-            self.admission.room_came(now)
-            for key in list(self.staging.pods if self.staging is not None else ()):
-                self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
-        self._shut_down_further(self._shutdown, now)
+        ending = worker.terminate(
+            now, grace_s, "shutdown", reason=shutdown.REASON, message=shutdown.MESSAGE, disruption=True
+        )
+        self._act(worker, ending, now)
 
-    def _shut_down_further(self, plan: shutdown.Shutdown, now: float) -> None:
-        step = plan.step(now, lambda key: key not in self.ledger.entries)
-        for key, grace_s in step.ending:
-            if (worker := self.workers.get(key)) is not None:
-                ending = worker.terminate(
-                    now, grace_s, "shutdown", reason=shutdown.REASON, message=shutdown.MESSAGE, disruption=True
-                )
-                self._act(worker, ending, now)
-        if step.next_s is not None:
-            self.out.effects.append(SetTimer(step.next_s, "shutdown", _NODE_KEY))
-        elif not self._is_powering_off:
-            self._is_powering_off = True
-            delay_s = POWER_OFF_S if self.admission.refused is not None else 0.0
-            self.out.effects.append(SetTimer(now + delay_s, "power-off", _NODE_KEY))
+    def faults_turned(self, now: float) -> None:
+        """What goes wrong when pods start is another."""
+        for worker in list(self.workers.values()):
+            if worker.state == "starting":
+                self._act(worker, worker.faults_changed(self.life.faults, now), now)
 
     def _relieve(self, victim: Victim, now: float) -> None:
         """The node runs short: this pod leaves (kubelet 7)."""
@@ -610,14 +566,8 @@ class Kubelet:
                 self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
-            case "shutdown" if self._shutdown is not None:
-                self._shut_down_further(self._shutdown, now)
-            case "power-off":
-                self.out.effects.append(PowerOff())
-            case "health":
-                self._look_at_health(now)
-            case "images":
-                self.out.effects.append(ReportImages(self.images.reported()))
+            case _ if what in TIMERS:
+                self.life.due(what, now)
             case "mirrors":
                 self.statics.mirrors.due(now)
             case "delete":
@@ -785,8 +735,7 @@ class Kubelet:
                 self._act(successor, successor.unhold(now), now)
         self._offer_room("pods_removed" if is_removed else "pod_terminated", now)
         self.statics.ended(worker.pod.metadata.key, now)
-        if self._shutdown is not None:
-            self.out.effects.append(SetTimer(now, "shutdown", _NODE_KEY))
+        self.life.pod_ended(now)
 
     def _release(self, key: WorkerKey) -> bool:
         """Count the pod no longer; return whether it was counted."""

@@ -215,12 +215,12 @@ class Agent:
         except ValueError as error:
             log.warning("node.faults_unreadable", node=self.name, reason=str(error))
             return
-        self.kubelet.faults_changed(faults, self.host.clock.now())
+        self.kubelet.life.faults_changed(faults, self.host.clock.now())
         self.drain()
 
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
-        self.kubelet.shut_down(self.host.clock.now())
+        self.kubelet.life.shut_down(self.host.clock.now())
         self.drain()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

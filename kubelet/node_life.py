@@ -1,0 +1,139 @@
+"""One node's own life, beside that of its pods: what is wrong with it, its images, its shutdown. A pure machine.
+
+Source: kubelet 2.1, 6, 8; KEP-2000.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kubelet import shutdown
+from kubelet.admission_desk import AdmissionDesk
+from kubelet.config import NodeDefinition
+from kubelet.effects import PowerOff, ReportImages, ReportTroubles, SetTimer, TellNode
+from kubelet.images import NodeImages
+from kubelet.node_health import NodeFaults, NodeHealth, parse_node_faults
+from kubelet.node_status import STATUS_PERIOD_S
+from kubelet.outbox import Outbox
+from kubelet.resource_managers import Rejection
+from kubelet.start_faults import StartFaults
+from kubelet.view import KubeletPod, WorkerKey
+
+_NODE_KEY: Final = WorkerKey("", 0)
+POWER_OFF_S: Final = 1.0
+"""From the end of a shutdown in good order to the power: last words are written meanwhile."""
+TIMERS: Final = ("shutdown", "power-off", "health", "images")
+"""What `due` is called for."""
+
+
+class Household(Protocol):
+    """What a node's life asks of the kubelet it belongs to."""
+
+    admission: AdmissionDesk
+
+    def counted(self) -> list[tuple[WorkerKey, KubeletPod]]:
+        """Return the pods that are not over."""
+
+    def is_counted(self, key: WorkerKey) -> bool:
+        """Whether the pod is not over."""
+
+    def end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
+        """End a pod because the node shuts down."""
+
+    def faults_turned(self, now: float) -> None:
+        """What goes wrong when pods start is another."""
+
+
+class NodeLife:
+    """Invariant: `_troubles` is what the Node's status was last said to be not Ready for."""
+
+    def __init__(self, definition: NodeDefinition, house: Household, out: Outbox) -> None:
+        self._definition, self._house, self._out = definition, house, out
+        self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
+        self.images.on_change = self._images_changed
+        self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
+        self._health = NodeHealth()
+        self._troubles: tuple[str, ...] = ()
+        self._shutdown: shutdown.Shutdown | None = None
+        self._is_powering_off = False
+        self._images_told_s = float("-inf")
+
+    def begin(self, now: float) -> None:
+        """The kubelet knows its pods: from now on what is defined to be wrong is wrong."""
+        if self._definition.start_faults and not self._health:
+            self.faults_changed(parse_node_faults(self._definition.start_faults), now)
+
+    def due(self, what: str, now: float) -> None:
+        """A timer of `TIMERS` fired."""
+        match what:
+            case "shutdown" if self._shutdown is not None:
+                self._further(self._shutdown, now)
+            case "power-off":
+                self._out.effects.append(PowerOff())
+            case "health":
+                self._look(now)
+            case "images":
+                self._out.effects.append(ReportImages(self.images.reported()))
+
+    def _set_timer(self, what: str, at_s: float) -> None:
+        self._out.effects.append(SetTimer(at_s, what, _NODE_KEY))
+
+    # --- what is wrong ---
+
+    def faults_changed(self, faults: NodeFaults, now: float) -> None:
+        """What is wrong with the node is another from now on."""
+        self._health = NodeHealth(faults.ailments, now)
+        self._look(now)
+        self.faults = StartFaults(faults.all_starts, now)
+        self._house.faults_turned(now)
+
+    def _look(self, now: float) -> None:
+        """Say what stands against the node's being Ready, and take new pods, or not."""
+        troubles = self._health.troubles(now)
+        if self._house.admission.refused is not None:
+            troubles = (*troubles, shutdown.NOT_READY)
+        if troubles != self._troubles:
+            self._troubles = troubles
+            self._out.effects.append(ReportTroubles(troubles))
+        if (next_s := self._health.next_s(now)) is not None:
+            self._set_timer("health", next_s)
+        self._house.admission.hold_back(self._health.holds_back(now), now)
+
+    # --- images ---
+
+    def _images_changed(self, now: float) -> None:
+        """Tell of the images that are new, those of some seconds together."""
+        if now >= self._images_told_s:
+            self._images_told_s = now + STATUS_PERIOD_S
+            self._set_timer("images", self._images_told_s)
+
+    # --- shutdown ---
+
+    def shut_down(self, now: float) -> None:
+        """End everything in good order, as far as the node is told to; then the machine may be switched off."""
+        if self._shutdown is not None:
+            return
+        periods = self._definition.shutdown_periods()
+        self._shutdown = shutdown.Shutdown(periods, self._house.counted())
+        if periods:
+            self._out.effects.append(TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"))
+            self._house.admission.refused = Rejection(*shutdown.REFUSED)
+            self._look(now)
+            self._house.admission.room_came(now)  # who waits is refused now
+        self._further(self._shutdown, now)
+
+    def pod_ended(self, now: float) -> None:
+        """A pod is over: that may have been the last of its group."""
+        if self._shutdown is not None:
+            self._set_timer("shutdown", now)
+
+    def _further(self, plan: shutdown.Shutdown, now: float) -> None:
+        step = plan.step(now, lambda key: not self._house.is_counted(key))
+        for key, grace_s in step.ending:
+            self._house.end_for_shutdown(key, grace_s, now)
+        if step.next_s is not None:
+            self._set_timer("shutdown", step.next_s)
+        elif not self._is_powering_off:
+            self._is_powering_off = True
+            is_orderly = self._house.admission.refused is not None
+            self._set_timer("power-off", now + (POWER_OFF_S if is_orderly else 0.0))
