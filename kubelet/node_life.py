@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from kubelet import shutdown
-from kubelet.admission_desk import AdmissionDesk
 from kubelet.config import NodeDefinition
 from kubelet.effects import PowerOff, ReportImages, ReportTroubles, SetTimer, TellNode
 from kubelet.images import NodeImages
@@ -26,10 +25,24 @@ TIMERS: Final = ("shutdown", "power-off", "health", "images")
 """What `due` is called for."""
 
 
+class Door(Protocol):
+    """Who lets pods in."""
+
+    refused: Rejection | None
+
+    def hold_back(self, is_held: bool, now: float) -> None:
+        """Let new pods wait from now on, or take those that wait."""
+
+    def room_came(self, now: float) -> None:
+        """Ask again for those who wait for room."""
+
+
 class Household(Protocol):
     """What a node's life asks of the kubelet it belongs to."""
 
-    admission: AdmissionDesk
+    @property
+    def admission(self) -> Door:
+        """Who lets pods in here."""
 
     def counted(self) -> list[tuple[WorkerKey, KubeletPod]]:
         """Return the pods that are not over."""
