@@ -826,7 +826,7 @@ class Kubelet:
         data: dict[str, Any] = {
             "requests": requests,
             "ledger": dict(self.ledger.used),
-            "allocatable": self.ledger.allocatable,
+            "allocatable": dict(self.ledger.allocatable),
         }
         if adopted:
             data["adopted"] = True

@@ -121,7 +121,7 @@ class Resizing:
             {
                 "requests": requests,
                 "ledger": dict(self._ledger.used),
-                "allocatable": self._ledger.allocatable,
+                "allocatable": dict(self._ledger.allocatable),
                 "generation": worker.pod.metadata.generation,
                 "trigger": trigger,
             },
