@@ -59,6 +59,8 @@ Examples:
 @click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
 @click.option("--stages", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
               help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated")  # fmt: skip
+@click.option("--static-pods", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="manifests of static pods: files for all nodes, a folder of a node's name for one")  # fmt: skip
 @click.option("--device-sockets", is_flag=True, help="nodes take device plugins (`keplab device-plugin`)")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="of the processes' log files")  # fmt: skip
@@ -130,6 +132,7 @@ def _attend(given: dict[str, Any]) -> int:
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
             ]
         },
@@ -196,7 +199,7 @@ def _detach(given: dict[str, Any]) -> int:
     arguments = ["--data", str(data.absolute()), "--output", "json"]
     for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level", "schedulers"):
         arguments += [f"--{name.replace('_', '-')}", str(given[name])]
-    for name in ("nodes_file", "scheduler_config"):
+    for name in ("nodes_file", "scheduler_config", "static_pods"):
         if given[name]:
             arguments += [f"--{name.replace('_', '-')}", str(given[name].absolute())]
     for flag, texts in (
