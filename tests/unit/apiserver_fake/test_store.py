@@ -179,7 +179,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_the_store_agrees_with_a_dict_at_every_version_of_the_window(batches):
     store = Store(hashing=True)

@@ -305,7 +305,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CHANGES, st.integers(0, 30))
 def test_as_17_every_watcher_sees_the_computed_transitions_and_a_resumed_one_the_rest(changes, cut_at):
     world = World()

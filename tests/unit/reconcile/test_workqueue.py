@@ -146,5 +146,5 @@ class QueueAgainstModel(RuleBasedStateMachine):
         assert expected == self.queue.next_due(self.now)
 
 
-QueueAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+QueueAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 test_the_queue_agrees_with_a_model_of_sets = QueueAgainstModel.TestCase

@@ -178,7 +178,7 @@ def _ask(plugin, cache, pod):
 
 
 @pytest.mark.parametrize("kind", [PodTopologySpread, InterPodAffinity])
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"))
 def test_the_filters_agree_with_the_rule_for_one_node(kind, cache, pod):
     answers = _ask(kind(cache, _world()), cache, PodInfo(pod))
@@ -187,7 +187,7 @@ def test_the_filters_agree_with_the_rule_for_one_node(kind, cache, pod):
 
 
 @pytest.mark.parametrize("kind", [PodTopologySpread, InterPodAffinity])
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"), other=pods("other"), data=st.data())
 def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, other, data):
     # Upstream's what-if looks neither at termination nor for an empty selector: keep to pods where it is right.
@@ -329,7 +329,7 @@ def _some(cache, data):
     return cache.columns.mask_of(names), [info for name, info in cache.nodes.items() if name in names]
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"), data=st.data())
 def test_spread_scores_follow_the_formula(cache, pod, data):
     info = PodInfo(pod)
@@ -339,7 +339,7 @@ def test_spread_scores_follow_the_formula(cache, pod, data):
     assert scores is None or scores == _spread_by_hand(info, cache, feasible)
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"), data=st.data())
 def test_affinity_scores_follow_the_formula(cache, pod, data):
     info, world = PodInfo(pod), _world()
@@ -350,7 +350,7 @@ def test_affinity_scores_follow_the_formula(cache, pod, data):
     )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 @given(cache=clusters(), pod=pods("p"))
 def test_image_scores_of_one_node_and_of_all_agree(cache, pod):
     plugin, info = ImageLocality(cache), PodInfo(pod)
@@ -369,7 +369,7 @@ QUESTIONS = st.builds(
 )
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cache=clusters(), steps=STEPS, questions=st.lists(QUESTIONS, min_size=1, max_size=3), data=st.data())
 def test_the_index_equals_a_recount_whatever_happens(cache, steps, questions, data):
     for question in questions:

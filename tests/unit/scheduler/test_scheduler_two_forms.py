@@ -170,7 +170,7 @@ BUILT_IN = [
 
 
 @pytest.mark.parametrize("plugin", BUILT_IN, ids=lambda p: p.name)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(cache=clusters(), pod=pods())
 def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
     info, columns = PodInfo(pod), cache.columns
@@ -196,7 +196,7 @@ def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
             assert expected == (scores if isinstance(scores, int) else scores[row])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(cache=clusters(), pod=pods(), more=st.lists(st.tuples(nodes(), pods("n1", "more")), max_size=5))
 def test_remembered_answers_equal_fresh_ones(cache, pod, more):
     handle = Handle(Switches(), cache, Nominator(), FixedWorld(), Exclusions(), random.Random(1), lambda: 0.0)
@@ -219,7 +219,7 @@ def test_remembered_answers_equal_fresh_ones(cache, pod, more):
         assert np.array_equal(totals == totals.max(), wanted == wanted.max())
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(cache=clusters())
 def test_columns_equal_the_sum_over_pods(cache):
     columns = cache.columns

@@ -138,7 +138,7 @@ def pods(draw: Any, name: str) -> Pod:
     return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=name), spec=PodSpec(volumes=tuple(parts)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     objects=st.tuples(volumes(), claims(), storage()),
     labels=st.lists(LABELS, min_size=len(NODES), max_size=len(NODES)),

@@ -113,7 +113,7 @@ def test_a_taken_host_port_is_named(heart, a):
     assert ask(world, a.pod(port=80))["hostPort"].change == "ask for no host port (TCP 80)"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(free=st.lists(st.integers(0, 40), min_size=1, max_size=6), asked=st.integers(1, 60))
 def test_the_answer_fits_and_a_little_more_does_not(heart, a, free, asked):
     world = heart().nodes(*(a.node(f"n{i}", cpu=f"{f * 100}m") for i, f in enumerate(free)))
