@@ -129,8 +129,10 @@ class DeviceManager:
         """There is, or was, a plugin for this resource; which devices it has it will say."""
         held = self._resources.get(resource)
         if held is None or not held.is_plugged:
-            # A plugin's devices take the place of declared ones: it knows them better.
+            # A plugin's devices take the place of declared ones: it knows them better. Who has one keeps it.
+            taken = held.taken if held is not None else {}
             held = self._resources[resource] = _Resource(is_plugged=True)
+            held.taken = taken
         held.is_registered, held.prefers = True, prefers
 
     def listed(self, resource: str, devices: Sequence[Device]) -> list[str]:

@@ -142,3 +142,17 @@ def test_a_plugin_that_cannot_say_what_it_prefers_fails_the_allocation():
     assert manager.allocate(GPU, 1, None) == "device plugin GetPreferredAllocation rpc failed"
     assert manager.room(GPU) == 2
     assert len(manager.hints(GPU, 2) or []) == 0
+
+
+def test_a_plugins_devices_take_the_place_of_declared_ones_and_who_has_one_keeps_it():
+    manager = DeviceManager([{}], {GPU: 2})
+    held = manager.allocate(GPU, 1, None)
+
+    manager.expect(GPU)
+    manager.listed(GPU, [Device("a"), Device("b")])
+
+    assert held == ("gpu-0",)
+    assert manager.capacity() == {GPU: (2, 2)}
+    assert manager.room(GPU) == 3
+    manager.release([Share("c", GPU, held)])
+    assert manager.room(GPU) == 2
