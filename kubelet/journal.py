@@ -61,6 +61,8 @@ class Journal:
         lines += continued.split(b"\n")
         self._bytes = len(continued)
         found, self.useless_lines = replay(lines, self._nodes)
+        if self.useless_lines:
+            log.warning("checkpoint.useless_lines", lines=self.useless_lines, reason="torn, or of nodes elsewhere")
         self._live = {where: encode_record(record) for where, record in found.items()}
         if continued and not continued.endswith(b"\n"):
             # A torn tail would swallow the next record: begin a new log at the first write.

@@ -108,7 +108,37 @@ class PodWorker(ClaimingPod):
 
     def begin(self, now: float) -> list[Action]:
         """Start, or take the next due steps."""
+        if self.pod.status.container_statuses:
+            self._recall(now)
         return self.advance(now)
+
+    def _recall(self, now: float) -> None:
+        """Take for ended what the API server knows to have run and no record knows: the record was lost (FM-K5)."""
+        status = self.pod.status
+        reported = {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)}
+        lost: list[Container] = []
+        for container in self.containers:
+            told = reported.get(container.name)
+            if told is None or not (told.state.running or told.state.terminated or told.restart_count):
+                continue
+            container.restarts, container.created_total = told.restart_count, told.restart_count + 1
+            container.started_s = now
+            ended = told.state.terminated
+            code, reason = (ended.exit_code, ended.reason) if ended else (LOST_EXIT, "Unknown")
+            container.end(now, code, reason, self._times.text)
+            lost.append(container)
+        if not lost:
+            return
+        self._out.append(LogStop(lost[0].name))
+        policy = self.pod.spec.restart_policy
+        again = [c for c in lost if c.kind == INIT or must_restart(c, policy, c.exit_code)]
+        mains = [c for c in self.containers if c.kind == MAIN]
+        if all(c in lost and c not in again for c in mains):
+            self._stage_due = None
+            self._complete(now)
+            return
+        for container in again:
+            container.state = "waiting"
 
     def advance(self, now: float) -> list[Action]:
         """Do everything that is due by `now`, each thing at its own time."""

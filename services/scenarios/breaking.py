@@ -15,6 +15,7 @@ from services.client.link_faults import LinkFaults
 from services.runtime.machine import disk_error
 from services.scenarios.mesh import Site
 from services.scenarios.script import Step, parse_duration, parse_names
+from services.scenarios.spoiling import spoiled
 from services.scenarios.telling import Telling, Verb, one, substitute
 
 STARVED_PERIOD_S = 0.5
@@ -25,6 +26,7 @@ _OPTIONS = {
     "clock": {"by"},
     "disk": {"error", "slow"},
     "reboot": {"down"},
+    "spoil": {"how"},
     "starve": {"share", "for"},
 }
 
@@ -96,6 +98,16 @@ async def reboot(telling: Telling, step: Step) -> None:
     await _all(telling, step, work)
 
 
+async def spoil(telling: Telling, step: Step) -> None:
+    """`spoil kubelet/NODE how=missing|truncated|foreign`: it dies, and its record is damaged before it is back."""
+    how = step.options["how"]
+
+    async def work(name: str) -> None:
+        await telling.mesh.spoil(name, how)
+
+    await _all(telling, step, work)
+
+
 async def link(telling: Telling, step: Step) -> None:
     """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1] [drop=SORT,…]`.
 
@@ -158,6 +170,7 @@ VERBS: dict[str, Verb] = {
     "link": link,
     "clock": clock,
     "disk": disk,
+    "spoil": spoil,
     "starve": starve,
 }
 
@@ -184,6 +197,8 @@ def check(step: Step) -> None:
         case "disk":
             disk_error(step.options.get("error", ""))
             parse_duration(step.options.get("slow", "0s"))
+        case "spoil":
+            spoiled({}, step.options.get("how", ""))
         case "starve" if not 0.0 < float(step.options.get("share", "0")) < 1.0:
             raise ValueError(f"share={step.options.get('share')}: want more than 0 and less than 1")
         case "pause" | "starve" if "for" not in step.options:

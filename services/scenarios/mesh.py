@@ -104,6 +104,10 @@ class Mesh(Protocol):
         """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
         ...
 
+    async def spoil(self, component: str, how: str) -> None:
+        """End a kubelet host and damage what its record says, of `spoiling.DAMAGES`, before it is back."""
+        ...
+
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a component's link; without any, heal it.
 

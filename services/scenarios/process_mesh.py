@@ -30,6 +30,7 @@ from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.runlog import Tail
+from services.scenarios.spoiling import spoiled
 from services.scenarios.troubles import Troubles
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
@@ -37,6 +38,8 @@ POLL_S = 0.5
 SETTLED_NS = 500_000_000
 """Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
 NODES_READY_LIMIT_S = 60.0
+SPOILING_S = 0.5
+"""How long a kubelet stays away whose files are being damaged."""
 RESTART_S = 0.2
 """How long a process that was ended on purpose stays away, unless the story says otherwise."""
 
@@ -173,6 +176,22 @@ class ProcessMesh:
         self._tell(name, {"what": "boot"})
         self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
         write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
+
+    async def spoil(self, component: str, how: str) -> None:
+        """Kill the host, and damage its record before it is back."""
+        name = self._name(component)
+        pid = self._supervisor.pid_of(name)
+        self._tell(name, {"what": "spoil", "how": how})
+        self._supervisor.kill(name, signal.SIGKILL, down_s=SPOILING_S)
+        while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel tells nobody
+            await asyncio.sleep(0.01)
+        folder = self.data_dir / "kubelet" / name.partition("/")[2]
+        files = {path.name: path.read_bytes() for path in sorted(folder.glob("runtime*"))}
+        for file, data in spoiled(files, how).items():
+            if data is None:
+                (folder / file).unlink()
+            else:
+                write_atomically(folder / file, data)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a process's way to the API server, or of one node's; without any, heal it."""

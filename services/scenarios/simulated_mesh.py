@@ -51,6 +51,7 @@ from services.scenarios.simulated import (
     Witness,
 )
 from services.scenarios.simulated_sockets import SimSockets, SocketFloor
+from services.scenarios.spoiling import spoiled
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -344,6 +345,20 @@ class SimMesh:
     def _freeze(self, name: str) -> None:
         self._chaos.write("fault.inject", data={"target": name, "what": "pause"})
         self._loop.freeze(name)
+
+    async def spoil(self, component: str, how: str) -> None:
+        """Kill the host, and damage its record before it is back."""
+        process = self._process(component)
+        files = process.platter.files
+        damaged = spoiled({name: bytes(data) for name, data in files.items()}, how)
+        self.sever(component)
+        for name, data in damaged.items():
+            if data is None:
+                del files[name]
+            else:
+                files[name] = bytearray(data)
+        self._chaos.write("fault.fired", data={"target": process.name, "what": "spoil", "how": how})
+        await asyncio.sleep(0)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a component's link, or of one node's; without any, heal it."""

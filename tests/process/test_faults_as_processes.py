@@ -26,7 +26,7 @@ def told(tmp_path, text):
     return wrong(run_as_processes(load_story(story), engine="memory", data_dir=tmp_path / "mesh"))
 
 
-@pytest.mark.parametrize("name", ["fm-k2-start", "fm-k2-unbind", "fm-k3", "fm-k6"])
+@pytest.mark.parametrize("name", ["fm-k2-start", "fm-k2-unbind", "fm-k3", "fm-k5-missing", "fm-k6"])
 def test_fault_stories_as_processes_come_true_as_in_simulation(name, tmp_path):
     result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
 
