@@ -70,6 +70,7 @@ SHELLS = {
         "clocked",
         "fan_out",
         "hearts_alone",
+        "kubelet_host",
         "mesh",
         "scheduler_mesh",
         "start",
