@@ -127,7 +127,6 @@ class Kubelet:
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._gone: dict[WorkerKey, None] = {}
         self._returned: dict[WorkerKey, Rejection] = {}
-        self._orphans: dict[WorkerKey, PodRecord] = {}
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self._admitted_s: dict[WorkerKey, float] = {}
@@ -692,16 +691,16 @@ class Kubelet:
 
     def unprepared(self, key: WorkerKey, now: float) -> None:
         """No devices are held for the pod any more, whether a worker waits for that or only a record is left."""
-        self.tell_worker(key, lambda worker: worker.unprepared(now), now)
-        if (record := self._orphans.pop(key, None)) is not None:
-            self._erase(record, key)
+        if key in self.workers:
+            self.tell_worker(key, lambda worker: worker.unprepared(now), now)
+        else:
+            self._erase(PodRecord(self.name, key.uid, key.generation), key)
 
     def _let_go(self, record: PodRecord, key: WorkerKey, now: float) -> None:
         """Forget what is left of a pod that does not exist any more, once its devices are given back."""
         if not record.claims:
             self._erase(record, key)
             return
-        self._orphans[key] = record
         self.claims.recover(key, record.claims, is_prepared=True)
         self.claims.unprepare(key, now)
 

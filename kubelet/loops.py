@@ -293,6 +293,8 @@ class Agent:
             except (ApiError, UnknownOutcome) as error:
                 log.warning("node.registration_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
+        self.kubelet.claims.publish(self.host.clock.now())
+        self.drain()
 
     def _tell_of_node(self) -> None:
         """Tell what is new of the node itself, once the API server knows it."""

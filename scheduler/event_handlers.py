@@ -7,7 +7,7 @@ Whatever has to be told to the outside is returned as effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +39,7 @@ from services.api.kinds.pod import Pod
 from services.api.seams import Random
 
 BACKOFF_JITTER: Final = 0.1
+UNPREPARED: Final = "FailedPrepareDynamicResources"
 CORRUPTED: Final = (
     "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
     "scheduler cache is corrupted and can badly affect scheduling decisions"
@@ -337,9 +338,16 @@ class EventHandlers:
 
     # -- time ------------------------------------------------------------------------------------------
 
+    def devices_changed(self, node: str, now: float) -> None:
+        """What a node offers is another: it may have the devices now that it could not prepare (7.3, early expiry)."""
+        self._wake_excluded(self._exclusions.end(node, UNPREPARED), now)
+
     def expire_exclusions(self, now: float) -> None:
         """Wake pods whose exclusion ended: there is no API event for it."""
-        for uid in self._exclusions.expire(now):
+        self._wake_excluded(self._exclusions.expire(now), now)
+
+    def _wake_excluded(self, uids: Iterable[str], now: float) -> None:
+        for uid in uids:
             queued = self._queue.by_uid(uid)
             if queued is not None:
                 self._queue.move(queued.key, EXCLUSION_EXPIRED, now)

@@ -91,6 +91,16 @@ class Exclusions:
             del entry.reasons[node]
         return uids
 
+    def end(self, node: str, reason: str) -> list[str]:
+        """End every exclusion of the node that was for this reason; return the uids concerned."""
+        uids = [uid for uid in self._by_node.get(node, ()) if self._pods[uid].reasons[node] == reason]
+        for uid in uids:
+            entry = self._pods[uid]
+            del entry.until_s[node]
+            del entry.reasons[node]
+            self._drop_index(node, uid)
+        return uids
+
     def next_expiry(self) -> float | None:
         """Return when the next exclusion may end, in the clock's seconds."""
         own = self._heap[0][0] if self._heap else None

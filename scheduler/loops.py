@@ -50,6 +50,7 @@ from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcom
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import View
 from services.api.seams import Seams, Span
 from services.reconcile.controller import Change
@@ -239,8 +240,11 @@ class Scheduler:
         self._wake.set()
 
     def _on_other(self, view: type[View], change: Change[Any]) -> None:
-        event = world_event(view, change.old, change.new)
-        if self._hearts.queue.move_all(event, change.old, change.new, self._seams.clock.now()):
+        event, now = world_event(view, change.old, change.new), self._seams.clock.now()
+        if self._hearts.queue.move_all(event, change.old, change.new, now):
+            self._wake.set()
+        if isinstance(change.object, ResourceSlice) and change.object.spec.node_name:
+            self._hearts.handlers.devices_changed(change.object.spec.node_name, now)
             self._wake.set()
 
     def _perform(self, effects: Iterable[Effect], now: float, traceparent: str) -> None:

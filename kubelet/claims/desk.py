@@ -272,11 +272,16 @@ class ClaimDesk:
             return
         for driver in self.drivers.values():
             driver.began_s = now
-        here = tuple(name for name, driver in self.drivers.items() if driver.is_there(now))
-        self._away_since = {name: now for name in self.drivers if name not in here}
-        self._out.effects.append(PublishSlices(here, None))
+        self._away_since = {name: now for name, driver in self.drivers.items() if not driver.is_there(now)}
+        self.publish(now)
         self._out.effects.append(SetTimer(now + self._reconcile_s, "claims", NODE_KEY))
         self._set_turns(now)
+
+    def publish(self, now: float) -> None:
+        """Have every driver that is there publish anew: the Node is a new one, and slices went with the old one."""
+        if self.drivers:
+            here = tuple(name for name, driver in self.drivers.items() if driver.is_there(now))
+            self._out.effects.append(PublishSlices(here, None))
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
         """A timer fired: an unprepare is tried again, claims of nobody are looked for, or drivers come and go."""

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.devices.ledger import ClaimLedger
 from services.scenarios.run import load_story, simulate
+from services.scenarios.script import parse_story
+from services.scenarios.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]
@@ -134,3 +137,26 @@ def test_kubelet_unbinding_16_a_claim_that_somebody_else_uses_is_not_touched():
     assert story.of("driver.unprepare") == []
     last = story.claim_commits("shared")[-1]
     assert len(last.data["consumers"]) == 1
+
+
+RACE = """
+nodes n1 cpu=16 drivers=gpu.example.com:1
+apply gpus.yaml
+wait 1s
+link scheduler slow=500ms
+pod a claim-templates=gpu
+pod b claim-templates=gpu
+wait 10s
+"""
+
+
+@pytest.mark.parametrize(("is_mutant", "broken"), [(False, set()), (True, {"I6", "I7"})])
+def test_m13_an_allocator_that_ignores_what_is_in_flight_gives_a_device_twice(monkeypatch, is_mutant, broken):
+    if is_mutant:
+        monkeypatch.setattr(ClaimLedger, "promise", lambda self, claim, allocation: None)
+        monkeypatch.setattr(ClaimLedger, "wrote", lambda self, claim: None)
+    story = parse_story(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
+
+    result = simulate(story, seed=1)
+
+    assert {violation.invariant for violation in result.violations} == broken

@@ -58,6 +58,18 @@ def test_a_driver_publishes_what_the_nodes_definition_says(simulate):
     assert found["metadata"]["ownerReferences"][0]["name"] == "n1"
 
 
+def test_a_node_that_was_deleted_offers_its_devices_again_in_the_name_of_the_new_one(simulate):
+    async def story(world):
+        await asyncio.sleep(1)
+        await world.admin.delete("nodes", Key("", "n1"))
+        await asyncio.sleep(330)  # the next report of the node's status finds out
+        node = await world.admin.get("nodes", Key("", "n1"))
+        (found,) = (await world.admin.list(SLICES))[0]
+        return found["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+
+    assert simulate(story, nodes=[NODE])
+
+
 def test_guarantees_n2_devices_come_after_the_checkpoint_and_go_after_the_containers(simulate):
     async def story(world):
         await pod_with_claim(world)

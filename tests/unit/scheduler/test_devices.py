@@ -381,3 +381,16 @@ def test_a_claim_that_256_use_is_in_use(heart, a):
     held = claim("c", allocation=granted("gpu-0"), reserved_for=reserved(*(f"u{i}" for i in range(256))))
 
     assert "resourceclaim in use" in room(heart, a, held).refuse(pod(a)).message
+
+
+def test_kubelet_unbinding_7_3_a_node_that_offers_its_devices_anew_is_tried_again_for_what_it_could_not_prepare(
+    heart, a
+):
+    world = heart().nodes(a.node("n1"))
+    unbound = {"unbound": (("n1", "FailedPrepareDynamicResources", 600),)}
+    world.pods(a.pod("p", **unbound), a.pod("q", unbound=(("n1", "TopologyAffinityError", 600),)))
+    assert [world.attempt(100.0), world.attempt(100.0)] == ["p!", "q!"]
+
+    world.handlers.devices_changed("n1", 200.0)
+
+    assert [world.attempt(300.0), world.attempt(300.0)] == ["p->n1", ""]
