@@ -13,7 +13,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
 from services.scenarios.quantile import quantile
-from services.scenarios.rejections import waits_after_rejection
+from services.scenarios.rejections import Fate, waits_after_rejection
 from services.scenarios.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.verdicts import Told, Verdicts
 from services.telemetry.eventlog import Line
@@ -219,17 +219,11 @@ def measures(
 
 def _waits(pods: list[PodStory]) -> list[float]:
     """Return how long each rejection had to wait for a pod that runs, workload by workload."""
-    workloads: dict[str, list[PodStory]] = {}
+    workloads: dict[str, list[Fate]] = {}
     for pod in pods:
-        workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, []).append(pod)
-    return [
-        wait
-        for of_one in workloads.values()
-        for wait in waits_after_rejection(
-            [p.rejected_s for p in of_one if p.rejected_s is not None],
-            [p.running_s for p in of_one if p.running_s is not None],
-        )
-    ]
+        fates = workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, [])
+        fates.append(Fate(pod.created_s, pod.rejected_s, pod.running_s))
+    return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]
 
 
 __all__ = ["History", "PodStory", "Sample", "Writes", "measures", "quantile"]

@@ -1,19 +1,38 @@
-"""How long a workload waits after a node has refused one of its pods, until one runs in that pod's stead. Pure."""
+"""How long it takes, after a node has refused a pod, until that pod runs, or another in its stead. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
-def waits_after_rejection(rejected_s: Iterable[float], running_s: Sequence[float]) -> list[float]:
-    """Return the seconds from each rejection that was made good to the Running pod that did.
+class Fate(NamedTuple):
+    """When a pod of one workload was created, first rejected and first Running; None: never."""
 
-    Both are of pods of one workload. Each pod that comes to run makes good the oldest rejection that none has yet;
-    the rejections of its own replacements, in a runaway, are part of that wait and no waits of their own.
+    created_s: float
+    rejected_s: float | None
+    running_s: float | None
+
+
+def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
+    """Return the seconds from each rejection that was made good to the Running pod that did, for one workload.
+
+    A pod that was given back and runs makes good its own. A pod that did not survive is made good by one created
+    after it and never rejected: the oldest by the first. The rejections of its other replacements, in a runaway, are
+    part of that wait and no waits of their own.
     """
     waits: list[float] = []
-    open_since = sorted(rejected_s)
-    for at_s in sorted(running_s):
-        if open_since and open_since[0] <= at_s:
-            waits.append(at_s - open_since.pop(0))
+    lost: list[float] = []
+    others: list[tuple[float, float]] = []
+    for created_s, rejected_s, running_s in fates:
+        if rejected_s is None and running_s is not None:
+            others.append((running_s, created_s))
+        elif rejected_s is not None and running_s is not None:
+            waits.append(running_s - rejected_s)
+        elif rejected_s is not None:
+            lost.append(rejected_s)
+    lost.sort()
+    for running_s, created_s in sorted(others):
+        if lost and lost[0] <= created_s:
+            waits.append(running_s - lost.pop(0))
     return waits

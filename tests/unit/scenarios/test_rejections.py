@@ -1,20 +1,24 @@
-"""What a rejection costs in time: each pod that comes to run makes good the oldest one."""
+"""What a rejection costs in time: a pod makes good its own, and a replacement the oldest that nobody has."""
 
 import pytest
 
-from services.scenarios.rejections import waits_after_rejection
+from services.scenarios.rejections import Fate, waits_after_rejection
+
+UNTOUCHED = Fate(0.0, None, 0.5)
+GIVEN_BACK = Fate(0.0, 1.0, 2.5)
 
 
 @pytest.mark.parametrize(
-    ("rejected_s", "running_s", "waits"),
+    ("fates", "waits"),
     [
-        ([], [1.0], []),
-        ([1.0], [], []),
-        ([1.0], [2.5], [1.5]),
-        ([2.0], [1.0, 5.0], [3.0]),  # the first was running before
-        ([1.0, 1.1, 1.2, 1.3], [4.0], [3.0]),  # a runaway is one wait
-        ([1.0, 2.0], [2.5, 6.0], [1.5, 4.0]),
+        ([UNTOUCHED], []),
+        ([Fate(0.0, 1.0, None)], []),
+        ([GIVEN_BACK, UNTOUCHED], [1.5]),
+        ([Fate(0.0, 1.0, None), Fate(1.0, None, 4.0)], [3.0]),
+        ([Fate(0.0, 1.0, None), Fate(0.5, None, 4.0)], []),  # was there before, and replaces nobody
+        ([Fate(0.0, 1.0, None), Fate(1.0, 1.1, None), Fate(1.1, 1.2, None), Fate(1.2, None, 4.0)], [3.0]),
+        ([Fate(0.0, 1.0, None), GIVEN_BACK, Fate(1.0, None, 2.0)], [1.5, 1.0]),
     ],
 )
-def test_each_running_pod_makes_good_the_oldest_rejection(rejected_s, running_s, waits):
-    assert waits_after_rejection(rejected_s, running_s) == waits
+def test_each_rejection_is_made_good_by_its_own_pod_or_by_one_made_after_it(fates, waits):
+    assert waits_after_rejection(fates) == waits
