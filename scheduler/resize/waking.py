@@ -15,7 +15,7 @@ from scheduler.framework.events import WILDCARD, Action, ClusterEvent
 from scheduler.node_info import PodInfo
 from scheduler.queue import Pool, SchedulingQueue
 from scheduler.resize.cycle import Waits
-from scheduler.resize.deferral import opts_out
+from scheduler.resize.deferral import allocated, opts_out
 from scheduler.resize.rules import ResizeRules
 from services.api.kinds.node import Node
 from services.api.meta import Key
@@ -89,8 +89,18 @@ class Waking:
             if any(new.get(name, 0) > old.get(name, 0) for name in new):
                 self._grew(node, after, now)
                 return
-        if self._rules.wakes_on_any_event:
+        if self._rules.counts_allocated and before is not None and allocated(before) != allocated(after):
+            # It counts as before, but who was found to fit beside what it had may not fit beside what it was given.
+            self._look_again(node, after, now)
+        elif self._rules.wakes_on_any_event:
             self._wake_all(node, POD_CHANGED, now, (Waits.ROOM, Waits.KUBELET), own)
+
+    def _look_again(self, node: str, pod: PodInfo, now: float) -> None:
+        """Wake those who were found to fit, whether they were parked or let go."""
+        self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
+        for uid, known in list(self.by_node.get(node, {}).items()):
+            if uid != pod.uid and known.waits_for is Waits.NOTHING and self._queue.get(known.key) is None:
+                self._enqueue(uid, now)
 
     def _grew(self, node: str, pod: PodInfo, now: float) -> None:
         """Another pod asks for more, or got it: the room of who was found to fit may be gone."""

@@ -174,6 +174,23 @@ def test_a_generation_may_be_told_to_look_first_or_not_to(scene):
     assert (three.cycle.attempts, verdict.eviction) == (1, None)
 
 
+@pytest.mark.parametrize("generation", ["G3", "G4"])
+def test_counted_as_the_kubelet_counts_whoever_fitted_is_looked_at_again_when_another_is_given_the_room(
+    scene, generation
+):
+    s = scene(resize__reprieve_uses_allocated=True, resize__generation=generation).node(2000)
+    s.deferred("h", 800, 400, HIGH).deferred("m", 900, 400, MID).pod("k", 500)
+    while s.attempt() is not None:
+        pass
+    s.later()
+    before = s.pool("m")
+
+    s.pod("h", 800, 800, HIGH)  # its kubelet gave it what it wished for; to the scheduler it counts as it did
+
+    assert before is (Pool.UNSCHEDULABLE if generation == "G3" else Pool.NONE)
+    assert s.victims() == ["k"]
+
+
 # -- the clock ---------------------------------------------------------------------------------------------------
 
 
