@@ -20,6 +20,8 @@ from services.api.meta import Document, find_condition
 from services.api.unbinding import REQUESTED
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
+UNHEARD_MAX = 1_000
+"""Pods gone by the watch whose answers may still come."""
 RUNNING_MAX = 10_000
 """Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
 
@@ -44,6 +46,7 @@ class GivingBack:
         self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
         self._absent_until_s = float("-inf")
         self._running: dict[WorkerKey, None] = {}
+        self._unheard: dict[WorkerKey, Unbinding] = {}
 
     def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
         """Nothing else writes the pod's status from now on; ask for the unbind."""
@@ -77,8 +80,14 @@ class GivingBack:
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
         """Forget a pod that is not ours any more, or ends otherwise; return whether it was being given back."""
-        if self.going.pop(key, None) is None:
+        state = self.going.pop(key, None)
+        if state is None:
             return False
+        if state.is_calling:
+            # The watch may tell sooner than the answer that we gave it back.
+            self._unheard[key] = state
+            if len(self._unheard) > UNHEARD_MAX:
+                del self._unheard[next(iter(self._unheard))]
         self.asking.pop(key, None)
         if result:
             self._out.log("kubelet.unbind_result", pod, key, {"result": result})
@@ -133,13 +142,26 @@ class GivingBack:
     ) -> Verdict | None:  # fmt: skip
         """Take the answer to an unbind; `code` 0: none came."""
         state = self.going.get(key)
-        if state is None:
-            return None
         result = "ok" if code in (200, 201) else reason or str(code)
+        if state is None:
+            self._heard_late(self._unheard.pop(key, None), code, result, now)
+            return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
         step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
         return self._step(key, state, step, now)
+
+    def _heard_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
+        """Count an answer about a pod that the watch had shown to be gone already."""
+        if state is None:
+            return
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        if code in (200, 201):
+            self._took(state, now)
+
+    def _took(self, state: Unbinding, now: float) -> None:
+        self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
+        self._out.count("kubelet_pod_unbind_duration_seconds_count")
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> Verdict | None:
         """Take a live read of the own Node's session."""
@@ -162,8 +184,7 @@ class GivingBack:
                 if is_done:
                     if self._settings.teardown == "after":
                         self._torn_down(state.pod, key, 0.0)
-                    self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
-                    self._out.count("kubelet_pod_unbind_duration_seconds_count")
+                    self._took(state, now)
                 self._stop(key)
                 self._out.end_span(key, "" if is_done else "gone")
                 self._statuses.forget(key)

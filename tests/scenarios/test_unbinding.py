@@ -275,7 +275,9 @@ def test_kubelet_unbinding_section_10_every_event_is_told_once_by_its_name():
     assert events
     text = (FOLDER / f"{story}.txt").read_text()
     names = ("TopologyAffinityError", "UnbindRequested", "Unbound", "UnbindLimitReached")
-    wanted = "".join(f"expect count events reason={name} involvedObject.name=wide >= 1\n" for name in names)
+    wanted = "wait 3s\n" + "".join(
+        f"expect count events reason={name} involvedObject.name=wide >= 1\n" for name in names
+    )
     seen = simulate(parse_story(text + wanted, story, frozenset(VERBS)), seed=1)
     assert [j.text for j in seen.expectations if not j.passed] == []
 
