@@ -52,6 +52,12 @@ class _Counted:
             while seen and seen[0] <= now - WINDOW_S:
                 seen.popleft()
 
+    def end_storm(self) -> None:
+        """The storm is over, and what was counted is told: the next one is made by what comes from now on."""
+        self.until_s = 0.0
+        self.binds.clear()
+        self.unbinds.clear()
+
     def is_high(self, binds_min: int = BINDS_MIN, rate_max: float = RATE_MAX) -> bool:
         """Whether too much is given back."""
         return len(self.binds) >= binds_min and len(self.unbinds) > rate_max * len(self.binds)
@@ -94,17 +100,18 @@ class UnbindStorm:
             return self._reconcile_cluster(moment.now_s)
         node, counted, now = listers.of(Node).get(key), self._of(key.name), moment.now_s
         counted.advance(now)
+        is_over = 0.0 < counted.until_s <= now
+        if is_over:
+            counted.end_storm()
         if node is None:
             return NOTHING
         actions: list[Action] = []
         if counted.is_high() and now >= counted.until_s:
             counted.until_s = now + TAINT_S
             actions.append(_alarm(node, counted))
-        elif _is_tainted(node) and not counted.until_s:
+        elif _is_tainted(node) and not counted.until_s and not is_over:
             counted.until_s = now + TAINT_S  # left by whoever was here before us
         is_storm = now < counted.until_s
-        if not is_storm:
-            counted.until_s = 0.0
         if _is_tainted(node) != (is_storm and self._taints):
             actions.insert(0, _taint(node, is_storm and self._taints))
         return Result(tuple(actions), requeue_after_s=counted.until_s - now if is_storm else None)
