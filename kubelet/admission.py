@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubelet.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
+from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm
 from services.api.podresources import Amounts, pod_requests, qos_class

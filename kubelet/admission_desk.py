@@ -11,20 +11,20 @@ from typing import Protocol
 
 import msgspec
 
-from kubelet import unbinding
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.config import Settings
-from kubelet.deferring import Deferring
-from kubelet.device_desk import Again, DeviceDesk, Granted, Nobody, Refused
-from kubelet.device_words import Answer
+from kubelet.devices.desk import Again, DeviceDesk, Granted, Nobody, Refused
 from kubelet.effects import ReadNode, SetTimer
-from kubelet.giving_back import GivingBack, Verdict
+from kubelet.managers.device_words import Answer
+from kubelet.managers.resource_managers import Rejection, ResourceManagers
 from kubelet.outbox import Outbox
-from kubelet.pod_status import WallTimes
+from kubelet.pods.status import WallTimes
 from kubelet.pressure import NodePressure
-from kubelet.resource_managers import Rejection, ResourceManagers
 from kubelet.status_desk import StatusDesk
-from kubelet.unbinding import HOLD_PERIOD_S, Unbinding
+from kubelet.unbind import unbinding
+from kubelet.unbind.deferring import Deferring
+from kubelet.unbind.giving_back import GivingBack, Verdict
+from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 

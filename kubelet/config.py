@@ -10,17 +10,17 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.claims.driver import DriverDefinition, parse_drivers
-from kubelet.device_definition import DevicePlugin, check_plugins
-from kubelet.latency import LatencyModel
+from kubelet.managers.device_definition import DevicePlugin, check_plugins
+from kubelet.managers.node_machine import Definition, MachineDefinition
 from kubelet.node_health import parse_node_faults
-from kubelet.node_machine import Definition, MachineDefinition
+from kubelet.pods.latency import LatencyModel
+from kubelet.pods.usage import NODE_RESOURCES, parse_curves
 from kubelet.resize_policy_forms import Form, form_of
 from kubelet.shutdown import Period, plain_periods
 from kubelet.signals import DEFAULT_HARD, capacities, thresholds
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
 from kubelet.static_pods import ManifestError, read_manifest
-from kubelet.usage import NODE_RESOURCES, parse_curves
 from services.api.quantity import amount, format_amount
 from services.api.switches import Switches
 from services.api.taints import Taint
@@ -62,7 +62,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     """One emulated node.
 
     `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
-    `usage` is what the node uses itself, over time, in the words of `kubelet/usage.py`.
+    `usage` is what the node uses itself, over time, in the words of `kubelet/pods/usage.py`.
     `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
     `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
     `start_faults` go wrong here when pods start, in the words of `kubelet/start_faults.py`.

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubelet.device_words import CallPlugin, DevicesChanged
+from kubelet.managers.device_words import CallPlugin, DevicesChanged
 from kubelet.stages.playing import Operation
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kubelet.resource_managers import Rejection
+from kubelet.managers.resource_managers import Rejection
 from kubelet.signals import Threshold
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kubelet.boots import Boot, after_boot, look
 from kubelet.config import KubeletConfig, NodeDefinition, Settings
-from kubelet.fake_cri import PodRecord
 from kubelet.journal import Journal
-from kubelet.latency import LatencyModel
 from kubelet.manager_state import FILE as MANAGER_STATE
 from kubelet.manager_state import restored
+from kubelet.managers.resource_managers import Allocation
 from kubelet.node_files import NodeFiles
-from kubelet.pod_status import WallTimes
-from kubelet.pod_worker import Policy
+from kubelet.pods.boots import Boot, after_boot, look
+from kubelet.pods.fake_cri import PodRecord
+from kubelet.pods.latency import LatencyModel
+from kubelet.pods.restarts import crashloop_bounds
+from kubelet.pods.status import WallTimes
+from kubelet.pods.worker import Policy
 from kubelet.power import Power
-from kubelet.resource_managers import Allocation
-from kubelet.restarts import crashloop_bounds
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams

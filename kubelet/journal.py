@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from kubelet.fake_cri import PodRecord, encode_record, replay
+from kubelet.pods.fake_cri import PodRecord, encode_record, replay
 from kubelet.view import WorkerKey
 from services.api.seams import Disk
 

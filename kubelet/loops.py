@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from kubelet.boots import Boot, boot_id_of
-from kubelet.claims.calls import ClaimCalls
+from kubelet.claim_calls import ClaimCalls
 from kubelet.config import NodeDefinition
-from kubelet.device_sockets import DeviceSockets
-from kubelet.device_words import CallPlugin, DevicesChanged
+from kubelet.devices.sockets import DeviceSockets
 from kubelet.effects import (
     CallUnbind,
     CreateMirror,
@@ -42,14 +40,16 @@ from kubelet.effects import (
     TellNode,
     WriteStatuses,
 )
-from kubelet.fake_cri import PodRecord, container_log
 from kubelet.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.host import Host
 from kubelet.kubelet import Kubelet
+from kubelet.managers.device_words import CallPlugin, DevicesChanged
 from kubelet.node_health import parse_node_faults
 from kubelet.node_status import NodeReport, node_document
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
+from kubelet.pods.boots import Boot, boot_id_of
+from kubelet.pods.fake_cri import PodRecord, container_log
 from kubelet.stage_playing import StagePlayer
 from kubelet.static_pods_calls import MirrorCalls
 from kubelet.topology_reporting import TopologyReporting

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from kubelet.config import NodeDefinition
-from kubelet.cpu_manager import CpuManager
-from kubelet.cpu_topology import format_cpus, parse_cpus
-from kubelet.resource_managers import Allocation
+from kubelet.managers.cpu_manager import CpuManager
+from kubelet.managers.cpu_topology import format_cpus, parse_cpus
+from kubelet.managers.resource_managers import Allocation
 from services.api.podresources import Amounts
 
 FILE: Final = "managers.state"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kubelet.config import NodeDefinition
-from kubelet.manager_options import ALPHA_GATE, BETA_GATE, check_gates
+from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
 from services.api.switches import Switches
 
 _POLICIES = {

@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from kubelet import shutdown
 from kubelet.config import NodeDefinition
 from kubelet.effects import PowerOff, ReportImages, ReportTroubles, SetTimer, TellNode
-from kubelet.images import NodeImages
+from kubelet.managers.resource_managers import Rejection
 from kubelet.node_health import NodeFaults, NodeHealth, parse_node_faults
 from kubelet.node_status import STATUS_PERIOD_S
 from kubelet.outbox import Outbox
-from kubelet.resource_managers import Rejection
+from kubelet.pods.images import NodeImages
 from kubelet.start_faults import StartFaults
 from kubelet.view import KubeletPod, WorkerKey
 

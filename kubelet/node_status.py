@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubelet.config import NodeDefinition
-from kubelet.images import NodeImages
+from kubelet.pods.images import NodeImages
 from services.api.meta import Document
 from services.api.release import KUBERNETES
 from services.api.times import format_micro_time, format_time

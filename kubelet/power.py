@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, MutableSequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from kubelet.boots import Boot, after_boot
-from kubelet.fake_cri import PodRecord, encode_record
 from kubelet.journal import Journal
+from kubelet.pods.boots import Boot, after_boot
+from kubelet.pods.fake_cri import PodRecord, encode_record
 from kubelet.view import WorkerKey
 from services.api.seams import Clock, Disk
 

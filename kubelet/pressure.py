@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubelet import usage
-from kubelet.actuation import MEMORY_ANNOTATION, memory_used
 from kubelet.config import NodeDefinition
 from kubelet.effects import ReportNode, SetTimer, TellNode
 from kubelet.eviction import MONITOR_PERIOD_S, PodUse, Pressure, Victim, container_use
+from kubelet.managers.resource_managers import Rejection
 from kubelet.outbox import Outbox
-from kubelet.pod_worker import PodWorker
-from kubelet.resource_managers import Rejection
+from kubelet.pods import usage
+from kubelet.pods.actuation import MEMORY_ANNOTATION, memory_used
+from kubelet.pods.worker import PodWorker
 from kubelet.signals import capacities, thresholds
 from kubelet.view import KubeletPod, WorkerKey
 

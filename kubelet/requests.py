@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubelet.effects import CallUnbind
 from kubelet.node_status import LEASE_NAMESPACE, lease_document
 from kubelet.status_manager import Write
-from kubelet.unbinding import unbind_body
+from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod
 from services.api.times import format_micro_time
 from services.api.wire import Request

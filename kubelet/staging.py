@@ -12,7 +12,7 @@ import msgspec
 
 from kubelet.effects import PlayStage, SetTimer
 from kubelet.outbox import Outbox
-from kubelet.pod_status import WallTimes
+from kubelet.pods.status import WallTimes
 from kubelet.stages.choosing import Draws
 from kubelet.stages.life import Life
 from kubelet.stages.playing import Change, Operation, operations

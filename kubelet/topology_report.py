@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubelet.config import NodeDefinition
-from kubelet.resource_managers import ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE
 from services.api.meta import Document
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from kubelet.config import KubeletConfig
-from kubelet.device_report import pod_resources
+from kubelet.devices.report import pod_resources
 from kubelet.host import Host
 from kubelet.loops import Agent
-from kubelet.manager_metrics import manager_metrics
 from kubelet.manager_switches import settled
-from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING
-from kubelet.resize_metrics import PENDING, by_priority
+from kubelet.managers.metrics import manager_metrics
+from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.resize.metrics import PENDING, by_priority
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubelet.device_definition import DevicePlugin
+from kubelet.managers.device_definition import DevicePlugin
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from kubelet.device_definition import DevicePlugin
-from kubelet.device_words import Device, DeviceNode, Given, Options
+from kubelet.managers.device_definition import DevicePlugin
+from kubelet.managers.device_words import Device, DeviceNode, Given, Options
 
 
 class Tell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import structlog
 
-from kubelet import device_wire as wire
 from kubelet.device_plugin.emulated import EmulatedPlugin, Tell
-from kubelet.device_words import KUBELET_SOCKET, VERSION, Registration
+from kubelet.devices import wire as wire
+from kubelet.managers.device_words import KUBELET_SOCKET, VERSION, Registration
 from services.api.local_rpc import LocalService, RpcError
 from services.api.seams import Seams
 

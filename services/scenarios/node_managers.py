@@ -29,7 +29,7 @@ MANAGER_OPTIONS = frozenset(
 
 
 def managers(options: Mapping[str, str]) -> Document:
-    """Return these fields of a node definition as `kubelet/node_machine.py` reads them. Raises: ValueError."""
+    """Return these fields of a node definition as `kubelet/managers/node_machine.py` reads them. Raises: ValueError."""
     made: Document = {"topologyPolicy": options.get("policy", "none")}
     made |= {field: options[word] for word, field in _WORDS.items() if word in options}
     made |= {field: int(options[word]) for word, field in _NUMBERS.items() if word in options}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kubelet.config import NodeDefinition
-from kubelet.latency import LatencyModel
+from kubelet.pods.latency import LatencyModel
 from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value

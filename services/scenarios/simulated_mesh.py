@@ -16,12 +16,12 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from kubelet.boots import BOOT_FILE
 from kubelet.config import KubeletConfig, NodeDefinition
 from kubelet.device_plugin.config import PluginConfig
 from kubelet.device_plugin.telling import tell_plugin
 from kubelet.device_plugin.wiring import build as build_plugin
 from kubelet.node_files import path_of
+from kubelet.pods.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler

@@ -21,8 +21,7 @@ SHELLS = {
         "writer",
     },
     "kubelet": {
-        "device_sockets",
-        "device_wire",
+        "claim_calls",
         "heartbeats",
         "host",
         "journal",
@@ -34,8 +33,8 @@ SHELLS = {
         "static_pods_calls",
         "topology_reporting",
     },
+    "kubelet.devices": {"sockets", "wire"},
     "kubelet.device_plugin": {"serving"},
-    "kubelet.claims": {"calls"},
     "scheduler": {
         "binding",
         "evictions",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelet.cpu_assignment import Taking, choose
-from kubelet.cpu_topology import Cpu, CpuTopology, format_cpus, parse_cpus
-from kubelet.topology import Hint, bits, merge
+from kubelet.managers.cpu_assignment import Taking, choose
+from kubelet.managers.cpu_topology import Cpu, CpuTopology, format_cpus, parse_cpus
+from kubelet.managers.topology import Hint, bits, merge
 
 FOLDER = Path(__file__).parent / "kubelet_cases"
 MERGING = yaml.safe_load((FOLDER / "numa_merging.yaml").read_text())

@@ -10,12 +10,12 @@ from typing import Any
 import click
 import msgspec
 
-from kubelet.device_definition import DevicePlugin
 from kubelet.device_plugin.config import PluginConfig
 from kubelet.device_plugin.emulated import ACTS
 from kubelet.device_plugin.telling import tell_plugin
 from kubelet.device_plugin.wiring import build
-from kubelet.device_words import KUBELET_SOCKET
+from kubelet.managers.device_definition import DevicePlugin
+from kubelet.managers.device_words import KUBELET_SOCKET
 from services.cli.output import data_option, fail
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.process import run

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from kubelet.unbinding import unbind_body
+from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.errors import ApiError
 from services.api.identity import Identity

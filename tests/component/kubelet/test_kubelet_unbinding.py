@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from kubelet.unbinding import request_id
+from kubelet.unbind.unbinding import request_id
 from kubelet.view import WorkerKey
 from services.api.errors import Forbidden, UnknownOutcome
 from services.api.identity import node_identity

@@ -3,7 +3,7 @@
 import pytest
 
 from kubelet.admission import Admitted, Ledger, NodeFacts, RoomNeeded, admit
-from kubelet.resource_managers import NO_ALLOCATION, Rejection, ResourceManagers
+from kubelet.managers.resource_managers import NO_ALLOCATION, Rejection, ResourceManagers
 from kubelet.view import worker_key
 from services.api.taints import Taint
 

@@ -2,8 +2,8 @@
 
 import random
 
-from kubelet.boots import BOOT_FILE, SEEN_FILE, after_boot, boot_id_of, look
-from kubelet.fake_cri import LOST_EXIT, ContainerRecord, PodRecord
+from kubelet.pods.boots import BOOT_FILE, SEEN_FILE, after_boot, boot_id_of, look
+from kubelet.pods.fake_cri import LOST_EXIT, ContainerRecord, PodRecord
 from kubelet.view import WorkerKey
 from services.runtime.real import MemoryDisk
 

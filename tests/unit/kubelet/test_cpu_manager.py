@@ -2,11 +2,11 @@
 
 import pytest
 
-from kubelet.cpu_manager import CpuManager
-from kubelet.cpu_topology import build_topology, format_cpus, parse_cpus
-from kubelet.manager_options import CpuOptions
-from kubelet.resource_managers import Allocation, Rejection, ResourceManagers
-from kubelet.topology import Hint
+from kubelet.managers.cpu_manager import CpuManager
+from kubelet.managers.cpu_topology import build_topology, format_cpus, parse_cpus
+from kubelet.managers.options import CpuOptions
+from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.managers.topology import Hint
 
 SHORT = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs ="
 HT = build_topology([8], threads=2)  # cores 0-3, siblings i and i + 4

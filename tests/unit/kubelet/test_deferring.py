@@ -3,11 +3,11 @@
 import pytest
 
 from kubelet.config import Settings
-from kubelet.deferring import Deferring
 from kubelet.effects import SetTimer
+from kubelet.managers.resource_managers import Rejection
 from kubelet.outbox import Outbox
-from kubelet.resource_managers import Rejection
-from kubelet.unbinding import is_enabled
+from kubelet.unbind.deferring import Deferring
+from kubelet.unbind.unbinding import is_enabled
 from kubelet.view import worker_key
 
 TRANSIENT = Rejection("UnexpectedAdmissionError", "no device is registered")

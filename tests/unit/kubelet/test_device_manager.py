@@ -2,9 +2,9 @@
 
 import pytest
 
-from kubelet.device_manager import DeviceManager
-from kubelet.device_words import Device, Preference, Share
-from kubelet.topology import Hint
+from kubelet.managers.device_manager import DeviceManager
+from kubelet.managers.device_words import Device, Preference, Share
+from kubelet.managers.topology import Hint
 
 GPU = "example.com/gpu"
 

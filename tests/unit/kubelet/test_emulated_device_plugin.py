@@ -3,9 +3,9 @@
 import pytest
 
 from kubelet.config import NodeDefinition
-from kubelet.device_definition import DevicePlugin
 from kubelet.device_plugin.emulated import EmulatedPlugin, Tell
-from kubelet.device_words import Device
+from kubelet.managers.device_definition import DevicePlugin
+from kubelet.managers.device_words import Device
 
 GPU = "example.com/gpu"
 

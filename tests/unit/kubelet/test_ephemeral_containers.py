@@ -2,8 +2,8 @@
 
 import msgspec
 
+from kubelet.pods.actions import Finished
 from kubelet.view import KubeletContainer
-from kubelet.worker_actions import Finished
 from tests.unit.kubelet.test_pod_worker import Life
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from kubelet.config import NodeDefinition
 from kubelet.eviction import PodUse, Pressure, container_use
+from kubelet.pods.usage import parse_curves, used, value_at
 from kubelet.signals import capacities, thresholds
-from kubelet.usage import parse_curves, used, value_at
 from kubelet.view import worker_key
 
 MI, GI = 1 << 20, 1 << 30

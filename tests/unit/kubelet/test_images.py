@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.images import NodeImages
+from kubelet.pods.images import NodeImages
 from tests.unit.kubelet.test_pod_worker import Life
 from tests.unit.kubelet.test_pulling import told
 

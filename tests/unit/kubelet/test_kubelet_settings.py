@@ -3,9 +3,9 @@
 import pytest
 
 from kubelet.config import KubeletConfig, NodeDefinition
-from kubelet.fake_cri import ContainerRecord, PodRecord, encode_record, replay
-from kubelet.latency import Distribution, LatencyModel
-from kubelet.script import FOREVER, Script, ScriptError, parse_script, script_of
+from kubelet.pods.fake_cri import ContainerRecord, PodRecord, encode_record, replay
+from kubelet.pods.latency import Distribution, LatencyModel
+from kubelet.pods.script import FOREVER, Script, ScriptError, parse_script, script_of
 from kubelet.timers import Timers
 from services.runtime.config import StartError
 

@@ -3,8 +3,8 @@
 import pytest
 
 from kubelet.manager_state import restored
-from kubelet.memory_manager import Block
-from kubelet.resource_managers import Allocation
+from kubelet.managers.memory_manager import Block
+from kubelet.managers.resource_managers import Allocation
 
 RESERVED = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
 STATIC = {"cpu": "8", "cpuPolicy": "static"}

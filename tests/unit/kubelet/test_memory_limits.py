@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubelet.usage import next_above_s, parse_curves
+from kubelet.pods.usage import next_above_s, parse_curves
 from kubelet.view import KubeletPod
 from tests.unit.kubelet.test_pod_worker import Life
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kubelet.admission import Ledger, NodeFacts
-from kubelet.allocation import Infeasible, NodeRules, judge, resources_of
-from kubelet.memory_manager import Block, MemoryManager, Reusable
-from kubelet.resource_managers import Rejection, ResourceManagers
-from kubelet.topology import Hint
+from kubelet.managers.memory_manager import Block, MemoryManager, Reusable
+from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.managers.topology import Hint
+from kubelet.pods.allocation import Infeasible, NodeRules, judge, resources_of
 
 GI = 2**30
 PAGES = "hugepages-1Gi"

@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from kubelet.fake_cri import container_log
-from kubelet.latency import LatencyModel
-from kubelet.pod_status import WallTimes
-from kubelet.pod_worker import PodWorker, Policy
-from kubelet.resource_managers import NO_ALLOCATION
+from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.pods.actions import Finished, LogStart, LogStop, Persist, Poke, Told
+from kubelet.pods.fake_cri import container_log
+from kubelet.pods.latency import LatencyModel
+from kubelet.pods.status import WallTimes
+from kubelet.pods.worker import PodWorker, Policy
 from kubelet.view import worker_key
-from kubelet.worker_actions import Finished, LogStart, LogStop, Persist, Poke, Told
 
 
 class Life:

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from kubelet.pod_worker import Policy
-from kubelet.probe_texts import failure_text
-from kubelet.script import Outage, ScriptError, parse_script
+from kubelet.pods.actions import Finished, Told
+from kubelet.pods.probe_texts import failure_text
+from kubelet.pods.script import Outage, ScriptError, parse_script
+from kubelet.pods.worker import Policy
 from kubelet.view import KubeletContainer, Probe
-from kubelet.worker_actions import Finished, Told
 from services.api.kinds.pod import PodStatus
 from tests.unit.kubelet.test_pod_worker import Life
 

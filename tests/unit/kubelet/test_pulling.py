@@ -2,8 +2,8 @@
 
 import pytest
 
-from kubelet.script import parse_script
-from kubelet.worker_actions import Finished, Told
+from kubelet.pods.actions import Finished, Told
+from kubelet.pods.script import parse_script
 from tests.unit.kubelet.test_pod_worker import Life
 
 

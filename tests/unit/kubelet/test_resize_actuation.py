@@ -2,7 +2,8 @@
 
 import pytest
 
-from kubelet.actuation import (
+from kubelet.outbox import Outbox
+from kubelet.pods.actuation import (
     POD,
     Call,
     applied,
@@ -13,9 +14,8 @@ from kubelet.actuation import (
     plan,
     size_text,
 )
-from kubelet.actuation_metrics import actuated
-from kubelet.allocation import PodResources, is_same, resources_of
-from kubelet.outbox import Outbox
+from kubelet.pods.allocation import PodResources, is_same, resources_of
+from kubelet.resize.actuation_metrics import actuated
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
 
 

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from kubelet.admission import Ledger, NodeFacts
-from kubelet.allocation import (
+from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.pods.allocation import (
     Deferred,
     Fits,
     Infeasible,
@@ -16,8 +17,7 @@ from kubelet.allocation import (
     overlaid,
     resources_of,
 )
-from kubelet.resize_queue import Rank, ResizeQueue
-from kubelet.resource_managers import NO_ALLOCATION
+from kubelet.resize.queue import Rank, ResizeQueue
 from kubelet.view import WorkerKey, worker_key
 from services.api.podresources import pod_requests
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubelet.outbox import Outbox
-from kubelet.pod_status import Condition, PodStatus, WallTimes
-from kubelet.resize_metrics import DeferredTimes, by_priority, priority_bucket
-from kubelet.resize_policy import ResizePolicy, deferred_of
+from kubelet.pods.status import Condition, PodStatus, WallTimes
+from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
+from kubelet.resize.policy import ResizePolicy, deferred_of
 from kubelet.resize_policy_forms import FORMS, form_of
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec

@@ -4,17 +4,17 @@ import msgspec
 import pytest
 
 from kubelet.admission import Ledger, NodeFacts
-from kubelet.allocation import Deferred, Fits, NodeRules, resources_of
-from kubelet.fake_cri import PodRecord, encode_record, replay
-from kubelet.latency import LatencyModel
+from kubelet.managers.resource_managers import NO_ALLOCATION
 from kubelet.outbox import Outbox
-from kubelet.pod_status import RESIZE_IN_PROGRESS, RESIZE_PENDING, WallTimes
-from kubelet.pod_worker import PodWorker, Policy
-from kubelet.resizing import Resizing
-from kubelet.resource_managers import NO_ALLOCATION
+from kubelet.pods.actions import Persist, Resized, Told
+from kubelet.pods.allocation import Deferred, Fits, NodeRules, resources_of
+from kubelet.pods.fake_cri import PodRecord, encode_record, replay
+from kubelet.pods.latency import LatencyModel
+from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING, WallTimes
+from kubelet.pods.worker import PodWorker, Policy
+from kubelet.resize.resizing import Resizing
 from kubelet.status_manager import StatusManager
 from kubelet.view import worker_key
-from kubelet.worker_actions import Persist, Resized, Told
 
 NODE = NodeFacts("n1", {})
 NOBODY = frozenset()

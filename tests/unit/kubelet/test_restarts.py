@@ -3,8 +3,8 @@
 import pytest
 
 from kubelet.config import NodeDefinition
-from kubelet.pod_worker import Policy
-from kubelet.restarts import crashloop_bounds
+from kubelet.pods.restarts import crashloop_bounds
+from kubelet.pods.worker import Policy
 from tests.unit.kubelet.test_pod_worker import Life
 
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from kubelet.script import ScriptError, parse_script
+from kubelet.pods.actions import LogStart, StartFailed, Told
+from kubelet.pods.script import ScriptError, parse_script
 from kubelet.start_faults import StartFault, StartFaults, parse_faults
-from kubelet.worker_actions import LogStart, StartFailed, Told
 from tests.unit.kubelet.test_pod_worker import Life
 
 

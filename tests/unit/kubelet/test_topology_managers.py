@@ -2,9 +2,9 @@
 
 import pytest
 
-from kubelet.device_words import Share
-from kubelet.resource_managers import Allocation, DeviceRejection, Rejection, ResourceManagers
-from kubelet.topology import Hint, counted_hints
+from kubelet.managers.device_words import Share
+from kubelet.managers.resource_managers import Allocation, DeviceRejection, Rejection, ResourceManagers
+from kubelet.managers.topology import Hint, counted_hints
 
 TWO_BY_EIGHT = {"numa": "2x8"}
 

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from kubelet.unbinding import (
+from kubelet.unbind.unbinding import (
     Absent,
     Call,
     Confirm,

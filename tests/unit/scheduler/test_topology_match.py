@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kubelet.config import NodeDefinition
-from kubelet.resource_managers import Allocation, ResourceManagers
+from kubelet.managers.resource_managers import Allocation, ResourceManagers
 from kubelet.topology_report import topology_document
 from scheduler.framework.interface import SUCCESS
 from scheduler.node_info import NodeInfo, PodInfo

@@ -1,0 +1,1 @@
+"""Device plugins: who has registered, what they offer, and how they are asked."""

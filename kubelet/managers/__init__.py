@@ -1,0 +1,1 @@
+"""Which CPUs, memory and devices of a node are whose."""

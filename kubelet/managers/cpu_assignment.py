@@ -1,0 +1,233 @@
+"""Which of the free CPUs a container gets: packed by the machine's topology, or evenly over NUMA nodes. Pure.
+
+Packing takes whole sockets and NUMA nodes, then (if wished) as few uncore caches as may be, then whole cores, then
+single threads; of several that would do, the one with the fewest free CPUs and then the lowest id goes first.
+Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (over cores), KEP-4800 (uncore caches).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from kubelet.managers.cpu_topology import CpuTopology
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """How CPUs are chosen. `group`: CPUs are handed out in that number when they are spread over NUMA nodes."""
+
+    over_numas: bool = False
+    over_cores: bool = False
+    by_cache: bool = False
+    group: int = 1
+
+
+def too_few(requested: int, available: int) -> str:
+    """Return upstream's words for a request that cannot be satisfied."""
+    return f"not enough cpus available to satisfy request: requested={requested}, available={available}"
+
+
+def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | str:
+    """Return that many of the free CPUs, or why there are none."""
+    if wanted <= 0:
+        return frozenset()
+    if wanted > len(free):
+        return too_few(wanted, len(free))
+    if how.over_numas and wanted % how.group == 0:
+        spread = _spread(machine, free, wanted, how)
+        if spread is not None:
+            return spread
+    return _Packing(machine, free, wanted).pack(how)
+
+
+class _Packing:
+    """One choice under way: what is still free, what is taken, and how much is wanted still."""
+
+    def __init__(self, machine: CpuTopology, free: frozenset[int], wanted: int) -> None:
+        self._machine = machine
+        self._free = set(free)
+        self._taken: set[int] = set()
+        self._wanted = wanted
+        self._sockets_first = len(machine.sockets) < len(machine.numas)
+
+    def pack(self, how: Taking) -> frozenset[int]:
+        """Take what is wanted; it is there."""
+        machine = self._machine
+        levels = [(self._numas, machine.numas), (self._sockets, machine.sockets)]
+        for order, groups in reversed(levels) if self._sockets_first else levels:
+            self._take_whole(order(), groups)
+        if how.by_cache:
+            self._take_by_cache()
+        if not how.over_cores:
+            self._take_whole(self._cores(), machine.cores)
+        for cpu in self._singles(over_cores=how.over_cores):
+            if self._wanted:
+                self._take((cpu,))
+        return frozenset(self._taken)
+
+    def _take(self, cpus: Iterable[int]) -> None:
+        before = len(self._taken)
+        self._taken.update(cpus)
+        self._free -= self._taken
+        self._wanted -= len(self._taken) - before
+
+    def _take_whole(self, order: Iterable[int], groups: Mapping[int, frozenset[int]]) -> None:
+        for group in [g for g in order if groups[g] <= self._free]:
+            if len(groups[group]) <= self._wanted:
+                self._take(groups[group])
+
+    def _take_by_cache(self) -> None:
+        """Take whole caches while one's worth is wanted, and the rest from the first cache that has it all."""
+        machine = self._machine
+        for cache in self._caches():
+            if self._wanted >= machine.cache_cpus:
+                self._take_whole(self._caches(), machine.caches)
+            if not self._wanted:
+                return
+            self._take_part(cache)
+
+    def _take_part(self, cache: int) -> None:
+        threads = self._machine.threads
+        free = self._machine.caches[cache] & self._free
+        cores = sorted({self._machine.cpus[cpu].core for cpu in free})[: _ceil(self._wanted, threads)]
+        cpus = sorted(cpu for cpu in free if self._machine.cpus[cpu].core in cores)
+        if self._wanted % 2 and threads > 1 and len(cpus) > self._wanted:
+            cpus.pop()
+        if len(cpus) == self._wanted:
+            self._take(cpus)
+
+    # --- the order in which parts of the machine are asked ---
+
+    def _sorted(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
+        """Return the groups with free CPUs inside `within`: few free ones first, then the lowest id."""
+        inside = within & self._free
+        found = [(len(cpus & self._free), group) for group, cpus in groups.items() if not cpus.isdisjoint(inside)]
+        return [group for _, group in sorted(found)]
+
+    def _numas(self) -> list[int]:
+        if not self._sockets_first:
+            return self._sorted(self._machine.numas, self._free)
+        return [n for s in self._sockets() for n in self._sorted(self._machine.numas, self._machine.sockets[s])]
+
+    def _sockets(self) -> list[int]:
+        if self._sockets_first:
+            return self._sorted(self._machine.sockets, self._free)
+        return [s for n in self._numas() for s in self._sorted(self._machine.sockets, self._machine.numas[n])]
+
+    def _caches(self) -> list[int]:
+        return [c for n in self._numas() for c in self._sorted(self._machine.caches, self._machine.numas[n])]
+
+    def _cores(self) -> list[int]:
+        machine = self._machine
+        above = (
+            [machine.numas[n] for n in self._numas()]
+            if self._sockets_first
+            else [machine.sockets[s] for s in self._sockets()]
+        )
+        return [core for cpus in above for core in self._sorted(machine.cores, cpus)]
+
+    def _singles(self, *, over_cores: bool) -> list[int]:
+        machine = self._machine
+        groups = (
+            [machine.sockets[s] for s in self._sockets()] if over_cores else [machine.cores[c] for c in self._cores()]
+        )
+        return [cpu for cpus in groups for cpu in sorted(cpus & self._free)]
+
+    def numas(self) -> list[int]:
+        """Return the NUMA nodes with free CPUs, in the order they are asked."""
+        return self._numas()
+
+
+# --- evenly over NUMA nodes (KEP-2902) ---
+
+
+def _spread(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | None:
+    """Return CPUs in equal parts from the fewest NUMA nodes that can give them; None when none can."""
+    group = how.group
+    numas = _Packing(machine, free, wanted).numas()
+    room = {numa: len(machine.numas[numa] & free) for numa in numas}
+    groups_wanted = _ceil(wanted, group)
+    fewest = _ceil(groups_wanted, _ceil(_ceil(len(machine.cpus), group), len(machine.numas)))
+    for count in range(fewest, min(groups_wanted, len(numas)) + 1):
+        shares = _best_shares(numas, count, room, wanted, group)
+        if shares is None:
+            continue
+        left, taken = free, frozenset[int]()
+        for numa, share in shares:
+            part = _Packing(machine, machine.numas[numa] & left, share).pack(Taking(over_cores=how.over_cores))
+            taken, left = taken | part, left - part
+        return taken
+    return None
+
+
+_Shares = list[tuple[int, int]]
+
+
+def _best_shares(numas: Sequence[int], count: int, room: Mapping[int, int], wanted: int, group: int) -> _Shares | None:
+    """Return (NUMA node, CPUs) in the order they are taken, such that free CPUs are most even afterwards."""
+    best: tuple[float, _Shares] | None = None
+    for combo in itertools.combinations(numas, count):
+        share = wanted // count // group * group
+        if sum(room[n] // group for n in combo) * group < wanted or any(room[n] < share for n in combo):
+            continue
+        after = {n: room[n] - (share if n in combo else 0) for n in numas}
+        rest = wanted - share * count
+        found = _balanced_rest(combo, after, rest, group)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found[0], [(n, share) for n in combo if share] + found[1]
+            if best[0] == 0:
+                break
+    return None if best is None else best[1]
+
+
+def _balanced_rest(
+    combo: Sequence[int], after: Mapping[int, int], rest: int, group: int
+) -> tuple[float, _Shares] | None:
+    """Return how uneven it becomes when the rest goes to the best of the combination's NUMA nodes, and the parts."""
+    if not rest:
+        return _unevenness(after.values()), []
+    best: tuple[float, _Shares] | None = None
+    able = [n for n in combo if after[n] >= group]
+    for count in range(len(able), 0, -1):
+        for subset in itertools.combinations(able, count):
+            if sum(after[n] for n in subset) < rest:
+                continue
+            parts = _deal(subset, after, rest, group)
+            left = dict(after)
+            for numa, cpus in parts:
+                left[numa] -= cpus
+            uneven = _unevenness(left.values())
+            if best is None or uneven < best[0]:
+                best = uneven, parts
+    return best
+
+
+def _deal(subset: Sequence[int], after: Mapping[int, int], rest: int, group: int) -> _Shares:
+    """Hand out groups of CPUs in turn until nothing is left."""
+    left = dict(after)
+    parts: _Shares = []
+    while rest > 0:
+        before = rest
+        for numa in subset:
+            if rest > 0 and left[numa] >= group:
+                left[numa] -= group
+                rest -= group
+                parts.append((numa, group))
+        if rest == before:
+            break
+    return parts
+
+
+def _unevenness(counts: Iterable[int]) -> float:
+    # Thousandths, as upstream: a difference smaller than that decides nothing.
+    values = [float(count) for count in counts]
+    mean = round(statistics.fmean(values), 3)
+    return round(math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)), 3)
+
+
+def _ceil(whole: int, part: int) -> int:
+    return -(-whole // part)

@@ -1,0 +1,135 @@
+"""The CPU manager's static policy: which hardware threads a Guaranteed pod has to itself. Pure.
+
+All others share what is left; the reserved CPUs are in that pool (not with strict-cpu-reservation) and never exclusive.
+Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only), KEP-3327 (align-by-socket), KEP-4540 (strict reservation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kubelet.managers.cpu_assignment import Taking, choose
+from kubelet.managers.cpu_topology import CpuTopology, format_cpus
+from kubelet.managers.options import NO_CPU_OPTIONS, CpuOptions
+from kubelet.managers.topology import Hint, bits, counted_hints, smallest_count
+
+
+class CpuManager:
+    """The CPUs of one node and who has them.
+
+    Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU.
+    """
+
+    def __init__(
+        self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
+    ) -> None:
+        """`reserved`: which CPUs, or how many; then those are taken that a container would get first.
+
+        Raises: ValueError when a reserved CPU does not exist.
+        """
+        self.machine = machine
+        self._options = options
+        self._how = Taking(
+            over_numas=options.distribute_cpus_across_numa,
+            over_cores=options.distribute_cpus_across_cores,
+            by_cache=options.prefer_align_cpus_by_uncorecache,
+            group=machine.threads if options.full_pcpus_only else 1,
+        )
+        self._numa_count = max(machine.numas, default=0) + 1
+        everything = frozenset(machine.cpus)
+        self.reserved = self._reserved(everything, reserved)
+        self._reserved_cores = machine.siblings(self.reserved)
+        self.usable = everything - self.reserved
+        self.free = set(self.usable)
+
+    def _reserved(self, everything: frozenset[int], wanted: int | Sequence[int]) -> frozenset[int]:
+        if isinstance(wanted, int):
+            chosen = choose(self.machine, everything, wanted, self._how)
+            if isinstance(chosen, str):
+                raise ValueError(f"unable to reserve the required amount of CPUs: {wanted} of {len(everything)}")
+            return chosen
+        if unknown := set(wanted) - everything:
+            raise ValueError(f"reserved CPUs {format_cpus(unknown)} do not exist, there are {format_cpus(everything)}")
+        return frozenset(wanted)
+
+    @property
+    def shared(self) -> frozenset[int]:
+        """Where containers run that have no CPUs of their own."""
+        return frozenset(self.free) | (frozenset() if self._options.strict_cpu_reservation else self.reserved)
+
+    def _count(self, cpus: Iterable[int]) -> list[int]:
+        counts = [0] * self._numa_count
+        for cpu in cpus:
+            counts[self.machine.cpus[cpu].numa] += 1
+        return counts
+
+    def left(self, numa: int) -> tuple[int, int]:
+        """Return how many CPUs of that NUMA node are free, and how many can be exclusive at all."""
+        return self._count(self.free)[numa], self._count(self.usable)[numa]
+
+    def hints(self, requested: int, reusable: frozenset[int] = frozenset()) -> list[Hint]:
+        """Return NUMA hints for that many exclusive CPUs; `reusable` ones count as free, and must be among them.
+
+        What a request would need on an empty machine is reckoned with the reserved CPUs, as upstream does.
+        """
+        total = self._count(self.machine.cpus)
+        needed = sum(1 << numa for numa in self.machine.numas_of(reusable))
+        found = counted_hints(requested, self._count(self.free | reusable), total, needed)
+        if not self._options.align_by_socket:
+            return found
+        smallest = smallest_count(requested, total)
+        return [Hint(h.mask, h.is_preferred or self._is_socket_aligned(h.mask, smallest)) for h in found]
+
+    def _is_socket_aligned(self, mask: int | None, smallest: int) -> bool:
+        """Whether the NUMA nodes are on no more sockets than `smallest` of them would be."""
+        machine = self.machine
+        per_socket = len(machine.numas) // len(machine.sockets)
+        return len(machine.sockets_of(bits(mask or 0))) == -(-smallest // per_socket)
+
+    def misaligned(self, requested: int) -> str:
+        """Return why the request cannot have whole cores, with full-pcpus-only; "" when it can, or need not.
+
+        Cores of reserved CPUs are not whole. What a container could use again is not counted, as upstream.
+        """
+        if not self._options.full_pcpus_only:
+            return ""
+        threads = self.machine.threads
+        if requested % threads:
+            return f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {threads}"
+        available = len(self.free - self._reserved_cores)
+        if requested > available:
+            return (
+                "SMT Alignment Error: not enough free physical CPUs: "
+                f"available physical CPUs = {available}, requested CPUs = {requested}, CPUs per core = {threads}"
+            )
+        return ""
+
+    def allocate(
+        self, requested: int, mask: int | None, reusable: frozenset[int] = frozenset()
+    ) -> tuple[int, ...] | str:
+        """Take that many CPUs, inside `mask` first; return them sorted, or why it cannot be done."""
+        pool = frozenset(self.free) | reusable
+        inside = pool & self._aligned(mask) if mask is not None else frozenset()
+        first = choose(self.machine, inside, min(requested, len(inside)), self._how)
+        if isinstance(first, str):
+            return first
+        rest = choose(self.machine, pool - first, requested - len(first), self._how)
+        if isinstance(rest, str):
+            return rest
+        self.free -= first | rest
+        return tuple(sorted(first | rest))
+
+    def _aligned(self, mask: int) -> frozenset[int]:
+        """Return the CPUs of these NUMA nodes; with align-by-socket, of their sockets."""
+        machine = self.machine
+        if self._options.align_by_socket:
+            return frozenset(cpu for s in machine.sockets_of(bits(mask)) for cpu in machine.sockets[s])
+        return frozenset(cpu for numa in bits(mask) for cpu in machine.numas.get(numa, ()))
+
+    def take(self, cpus: Sequence[int]) -> None:
+        """Take exactly these, as a checkpoint says; they need not be free."""
+        self.free -= set(cpus)
+
+    def release(self, cpus: Sequence[int]) -> None:
+        """Give these back."""
+        self.free |= set(cpus) & self.usable

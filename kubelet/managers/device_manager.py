@@ -1,0 +1,290 @@
+"""The device manager: which devices a node has, how they are, and who has them. Pure.
+
+Devices are known by id. Those a node definition declares are there as long as the node is and need no plugin;
+those of a plugin come, fall ill and go as their plugin tells. Who has a device keeps it, whatever becomes of it.
+Where a plugin wants a say in the choice, the answer has to be asked for first: `asked` then says what, and the
+choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `cm/devicemanager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kubelet.managers.device_words import Device, Preference, Share
+from kubelet.managers.topology import Hint, bits, masks
+
+
+class _Resource:
+    """The devices of one resource. `is_registered` False: no plugin, but somebody still has some of them.
+
+    Invariant: a device in `taken` is in no other pod's hands; it need not be listed or healthy any more.
+    """
+
+    __slots__ = ("devices", "is_plugged", "is_registered", "prefers", "taken")
+
+    def __init__(self, devices: Iterable[Device] = (), *, is_plugged: bool) -> None:
+        self.devices = {device.id: device for device in devices}
+        self.taken: dict[str, None] = {}
+        self.is_plugged = is_plugged
+        self.is_registered = True
+        self.prefers = False
+
+    @property
+    def healthy(self) -> list[str]:
+        return [device.id for device in self.devices.values() if device.is_healthy]
+
+    def free(self) -> list[str]:
+        return [each for each in self.healthy if each not in self.taken]
+
+    def numa_of(self, device: str) -> tuple[int, ...]:
+        listed = self.devices.get(device)
+        return listed.numa if listed is not None else ()
+
+    @property
+    def has_topology(self) -> bool:
+        return any(device.numa for device in self.devices.values())
+
+
+class DeviceManager:
+    """The devices of one node."""
+
+    def __init__(self, devices_by_numa: Sequence[Mapping[str, int]], without_topology: Mapping[str, int]) -> None:
+        self._numa_count = len(devices_by_numa)
+        self._resources: dict[str, _Resource] = {}
+        names = sorted({name for devices in devices_by_numa for name in devices} | set(without_topology))
+        for name in names:
+            near = [
+                Device(f"{name.rpartition('/')[2]}-{numa}-{number}", numa=(numa,))
+                for numa, devices in enumerate(devices_by_numa)
+                for number in range(devices.get(name, 0))
+            ]
+            anywhere = [Device(f"{name.rpartition('/')[2]}-{n}") for n in range(without_topology.get(name, 0))]
+            self._resources[name] = _Resource([*near, *anywhere], is_plugged=False)
+        self.preferences: dict[Preference, tuple[str, ...] | str] = {}
+        """What plugins answered to what was asked: ids, or why there is no answer."""
+        self.asked: Preference | None = None
+
+    # --- what there is ---
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing anybody could ask for."""
+        return not self._resources
+
+    def knows(self, resource: str) -> bool:
+        """Whether these are devices: of a plugin that registered, declared, or still in somebody's hands."""
+        held = self._resources.get(resource)
+        return held is not None and (held.is_registered or bool(held.taken))
+
+    def is_plugged(self, resource: str) -> bool:
+        """Whether the devices are a plugin's, not declared."""
+        held = self._resources.get(resource)
+        return held is not None and held.is_plugged
+
+    def capacity(self) -> dict[str, tuple[int, int]]:
+        """Return (all, healthy) of every resource of a plugin; one whose plugin is forgotten has none."""
+        return {
+            name: (len(held.devices), len(held.healthy)) if held.is_registered else (0, 0)
+            for name, held in self._resources.items()
+            if held.is_plugged
+        }
+
+    def room(self, resource: str) -> int:
+        """Return how many of them pods may have in all: what is healthy, and what they have already."""
+        held = self._resources[resource]
+        healthy = held.healthy if held.is_registered else []
+        return len({*healthy, *held.taken})
+
+    def counts_by_numa(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Return (healthy, free) by NUMA node of every resource whose devices have a topology."""
+        found: dict[str, tuple[list[int], list[int]]] = {}
+        for name, held in self._resources.items():
+            if held.has_topology:
+                found[name] = (self._count(held, held.healthy), self._count(held, held.free()))
+        return found
+
+    def _count(self, held: _Resource, devices: Sequence[str]) -> list[int]:
+        return [sum(numa in held.numa_of(device) for device in devices) for numa in range(self._numa_count)]
+
+    def health(self, resource: str, device: str) -> bool:
+        """Whether the device is healthy, as far as anybody knows: one that nobody lists counts as healthy."""
+        held = self._resources.get(resource)
+        listed = held.devices.get(device) if held is not None else None
+        return listed is None or listed.is_healthy
+
+    def healthy(self) -> Iterator[tuple[str, Device]]:
+        """Yield (resource, device) of all that can be given away or are."""
+        for name, held in self._resources.items():
+            if held.is_registered:
+                yield from ((name, device) for device in held.devices.values() if device.is_healthy)
+
+    def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
+        """Return the NUMA nodes a device is near to; none when nobody lists it."""
+        held = self._resources.get(resource)
+        return held.numa_of(device) if held is not None else ()
+
+    # --- what plugins tell ---
+
+    def expect(self, resource: str, *, prefers: bool = False) -> None:
+        """There is, or was, a plugin for this resource; which devices it has it will say."""
+        held = self._resources.get(resource)
+        if held is None or not held.is_plugged:
+            # A plugin's devices take the place of declared ones: it knows them better. Who has one keeps it.
+            taken = held.taken if held is not None else {}
+            held = self._resources[resource] = _Resource(is_plugged=True)
+            held.taken = taken
+        held.is_registered, held.prefers = True, prefers
+
+    def listed(self, resource: str, devices: Sequence[Device]) -> list[str]:
+        """Take a plugin's whole list; return whose health changed, or who is back."""
+        held = self._resources[resource]
+        before, held.devices = held.devices, {device.id: device for device in devices}
+        return [
+            each.id for each in held.devices.values()
+            if each.id not in before or before[each.id].is_healthy != each.is_healthy
+        ]  # fmt: skip
+
+    def lose(self, resource: str) -> list[str]:
+        """The plugin is gone: none of its devices is healthy; return whose health changed."""
+        held = self._resources[resource]
+        lost = held.healthy
+        held.devices = {name: Device(name, is_healthy=False, numa=each.numa) for name, each in held.devices.items()}
+        return lost
+
+    def forget(self, resource: str) -> None:
+        """The plugin has been gone for so long that its devices are not counted any more."""
+        held = self._resources[resource]
+        held.is_registered, held.devices = False, {}
+
+    # --- who gets what ---
+
+    def hints(self, resource: str, requested: int, reusable: Sequence[str] = ()) -> list[Hint] | None:
+        """Return NUMA hints, or None when its devices have no topology. `reusable` devices count as free.
+
+        A set of NUMA nodes is a hint when enough free devices are near to it, and preferred when no smaller set
+        could hold the request with all devices free.
+        """
+        held = self._resources[resource]
+        if not held.has_topology:
+            return None
+        free = list(dict.fromkeys([*reusable, *held.free()]))
+        if len(free) < requested:
+            return []
+        smallest = self._numa_count + 1
+        found: list[int] = []
+        for mask in masks(self._numa_count):
+            near = set(bits(mask))
+            if sum(not near.isdisjoint(device.numa) for device in held.devices.values()) >= requested:
+                smallest = min(smallest, len(near))
+            numas = [held.numa_of(device) for device in free]
+            if any(n and near.isdisjoint(n) for n in (held.numa_of(device) for device in reusable)):
+                continue
+            if sum(not near.isdisjoint(numa) for numa in numas) >= requested:
+                found.append(mask)
+        return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+
+    def allocate(
+        self, resource: str, requested: int, mask: int | None, reusable: Sequence[str] = ()
+    ) -> tuple[str, ...] | str:
+        """Take devices: `reusable` ones first, then inside `mask`; return their ids, or why it cannot be done."""
+        if trouble := self.trouble(resource, ()):
+            return trouble
+        held = self._resources[resource]
+        chosen = list(reusable[:requested])
+        if needed := requested - len(chosen):
+            free = [device for device in held.free() if device not in chosen]
+            if len(free) < needed:
+                return (
+                    f"requested number of devices unavailable for {resource}. "
+                    f"Requested: {needed}, Available: {len(free)}"
+                )
+            picked = self._pick(resource, held, chosen, free, mask, requested)
+            if isinstance(picked, str):
+                return picked
+            chosen = picked
+        held.taken.update(dict.fromkeys(chosen))
+        return tuple(chosen)
+
+    def trouble(self, resource: str, had: Sequence[str]) -> str:
+        """Return why nobody can get these now; "" when somebody can. `had`: devices the container has already."""
+        held = self._resources.get(resource)
+        if held is None or not held.is_registered:
+            return f"cannot allocate unregistered device {resource}"
+        healthy = held.healthy
+        if not healthy:
+            return f"no healthy devices present; cannot allocate unhealthy devices {resource}"
+        if not set(had).issubset(healthy):
+            return f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+        return ""
+
+    def _pick(
+        self, resource: str, held: _Resource, reused: list[str], free: list[str], mask: int | None, requested: int
+    ) -> list[str] | str:
+        """Return `requested` devices, the reused ones first, or why the plugin did not say which it prefers."""
+        aligned, others = self._by_affinity(held, free, mask)
+        chosen = list(reused)
+        if requested - len(chosen) < len(aligned):
+            pool, wish = aligned, self._preferred(resource, held, [*chosen, *aligned], chosen, requested)
+        else:
+            # All that is near, so that the alignment that was promised holds; the plugin may choose the rest.
+            chosen += aligned
+            pool, wish = others, ()
+            if len(chosen) < requested:
+                wish = self._preferred(resource, held, [*reused, *free], chosen, requested)
+        if isinstance(wish, str):
+            return wish
+        for device in (*(w for w in wish if w in pool), *pool):
+            if len(chosen) == requested:
+                break
+            if device not in chosen:
+                chosen.append(device)
+        return chosen
+
+    def _by_affinity(self, held: _Resource, free: list[str], mask: int | None) -> tuple[list[str], list[str]]:
+        """Return the devices inside the mask, and the others: far ones before those without topology.
+
+        Among equals those come first whose NUMA node has fewest, so that full nodes stay full.
+        """
+        if mask is None or not held.has_topology:
+            return [], free
+        near = set(bits(mask))
+        size: dict[int, int] = {}
+        for device in free:
+            for numa in held.numa_of(device):
+                size[numa] = size.get(numa, 0) + 1
+        order = sorted(size, key=lambda numa: (numa not in near, size[numa], numa))
+        ranked: dict[str, None] = {}
+        for numa in order:
+            ranked.update(dict.fromkeys(device for device in free if numa in held.numa_of(device)))
+        aligned = [device for device in ranked if not near.isdisjoint(held.numa_of(device))]
+        far = [device for device in ranked if near.isdisjoint(held.numa_of(device))]
+        return aligned, [*far, *(device for device in free if device not in ranked)]
+
+    def _preferred(
+        self, resource: str, held: _Resource, available: list[str], must: list[str], size: int
+    ) -> tuple[str, ...] | str:
+        if not held.prefers:
+            return ()
+        wanted = Preference(resource, tuple(available), tuple(must), size)
+        if wanted not in self.preferences:
+            self.asked = self.asked or wanted
+            return ()
+        return self.preferences[wanted]
+
+    # --- who has what ---
+
+    def take(self, shares: Iterable[Share]) -> None:
+        """Take exactly these, as a checkpoint says; health and room are not asked (k/k #109595)."""
+        for share in shares:
+            held = self._resources.get(share.resource)
+            if held is None:
+                held = self._resources[share.resource] = _Resource(is_plugged=True)
+                held.is_registered = False
+            held.taken.update(dict.fromkeys(share.ids))
+
+    def release(self, shares: Iterable[Share]) -> None:
+        """Give these back."""
+        for share in shares:
+            if (held := self._resources.get(share.resource)) is not None:
+                for device in share.ids:
+                    held.taken.pop(device, None)

@@ -1,0 +1,273 @@
+"""The resource managers of one node behind one door: topology, devices, CPUs and memory decide a pod together. Pure.
+
+Containers are served one after the other, init containers first; each gets its share inside the NUMA nodes of the
+merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kubelet.managers.counters import ManagerCounters
+from kubelet.managers.cpu_manager import CpuManager
+from kubelet.managers.cpu_topology import format_cpus
+from kubelet.managers.device_manager import DeviceManager
+from kubelet.managers.device_words import Share
+from kubelet.managers.memory_manager import Block, MemoryManager, Reusable, reused
+from kubelet.managers.node_machine import MachineDefinition
+from kubelet.managers.topology import Hint, ProviderHints, merge
+from services.api.kinds.pod import Container, Pod
+from services.api.numa_needs import Need, container_need, has_pod_level, pod_need
+from services.api.podresources import qos_class
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a pod may not run here, in Kubernetes' words."""
+
+    reason: str
+    message: str
+
+
+class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pod has to itself. `devices`: by container and resource, in the order they were allocated.
+
+    `cpus` are all of the pod's, `containers` each container's: a plain init container's may be another's too.
+    """
+
+    cpus: tuple[int, ...] = ()
+    devices: tuple[Share, ...] = ()
+    memory: tuple[Block, ...] = ()
+    containers: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was allocated."""
+        return not (self.cpus or self.devices or self.memory)
+
+    def told(self) -> dict[str, Any]:
+        """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
+        found: dict[str, Any] = {}
+        if self.containers:
+            found["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
+        if self.memory:
+            found["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
+        return found
+
+
+NO_ALLOCATION = Allocation()
+TOPOLOGY_ERROR = Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+
+
+class DeviceRejection(Rejection, frozen=True):
+    """Devices are missing: a plugin that comes back, or a device that recovers, may cure it."""
+
+
+class _Served:
+    """What a pod's containers got so far, and what plain init containers leave to the next."""
+
+    def __init__(self) -> None:
+        self.containers: dict[str, tuple[int, ...]] = {}
+        self.devices: list[Share] = []
+        self.lasting: list[Block] = []
+        self.init_memory: tuple[Block, ...] = ()
+        self.reusable_cpus: frozenset[int] = frozenset()
+        self.reusable_devices: dict[str, list[str]] = {}
+        self.reusable_memory = Reusable()
+
+    def got_cpus(self, container: str, cpus: tuple[int, ...], *, leaves: bool) -> None:
+        self.containers[container] = cpus
+        self.reusable_cpus = self.reusable_cpus | set(cpus) if leaves else self.reusable_cpus - set(cpus)
+
+    def got_devices(self, share: Share, *, leaves: bool) -> None:
+        self.devices.append(share)
+        held = self.reusable_devices.setdefault(share.resource, [])
+        if leaves:
+            held += [device for device in share.ids if device not in held]
+        else:
+            self.reusable_devices[share.resource] = [device for device in held if device not in share.ids]
+
+    def got_memory(self, blocks: tuple[Block, ...], *, leaves: bool) -> None:
+        self.reusable_memory.used(blocks, is_init=leaves)
+        self.init_memory = reused(self.init_memory, blocks)
+        if leaves:
+            self.init_memory += blocks
+        else:
+            self.lasting += blocks
+
+    def allocation(self) -> Allocation:
+        """Return what the pod has in all."""
+        cpus = sorted({cpu for each in self.containers.values() for cpu in each})
+        memory = (*self.init_memory, *self.lasting)
+        if not (cpus or self.devices or memory):
+            return NO_ALLOCATION
+        return Allocation(tuple(cpus), tuple(self.devices), memory, self.containers)
+
+
+class ResourceManagers:
+    """One node's managers. `cpus` and `memory` are None without a static policy; a node of idle ones pays for none."""
+
+    def __init__(self, node: MachineDefinition, *, release_is_lazy: bool = False) -> None:
+        self._node = node
+        self._numa_count = len(node.numa) or 1
+        self.cpus: CpuManager | None = None
+        if node.has_static_cpus:
+            self.cpus = CpuManager(node.machine(), options=node.cpu_choices, reserved=node.reserved)
+        self.memory: MemoryManager | None = None
+        if node.memory_policy == "Static":
+            self.memory = MemoryManager(node.memory_by_numa().allocatable)
+        self.devices = DeviceManager([n.devices for n in node.numa] or [{}], node.extended)
+        self._release_is_lazy = release_is_lazy
+        self._stale: list[Allocation] = []
+        self._distances: tuple[tuple[int, ...], ...] = ()
+        if node.topology_policy != "none" and node.topology_choices.prefer_closest_numa_nodes:
+            self._distances = node.distances or tuple(
+                tuple(10 if i == j else 20 for j in range(self._numa_count)) for i in range(self._numa_count)
+            )
+        self._is_idle = node.topology_policy == "none" and self.cpus is None and self.memory is None
+        self.stopwatch: Callable[[], float] = lambda: 0.0
+        """Seconds; the shell says by which clock admissions are measured. An emulated one takes no time."""
+        self.admissions = 0
+        self.admission_ms = 0.0
+        self.counters = ManagerCounters(node)
+
+    def admit(self, pod: Pod) -> Allocation | Rejection:
+        """Allocate for the pod, or say why not; after a rejection nothing of it stays taken.
+
+        With a lazy release the parts already allocated stay taken until the next admission has begun
+        and been decided (switch kubelet.release_on_reject).
+        """
+        self.admissions += 1
+        if self._is_idle and self.devices.is_empty:
+            return NO_ALLOCATION
+        began_s = self.stopwatch()
+        stale, self._stale = self._stale, []
+        try:
+            outcome = self._admit(pod)
+        finally:
+            for allocation in stale:
+                self.release(allocation)
+        self.admission_ms += 1000 * (self.stopwatch() - began_s)
+        return outcome
+
+    def take(self, allocation: Allocation) -> None:
+        """Take what a checkpoint says a pod has."""
+        if self.cpus is not None:
+            self.cpus.take(allocation.cpus)
+        if self.memory is not None:
+            self.memory.take(allocation.memory)
+        self.devices.take(allocation.devices)
+
+    def release(self, allocation: Allocation) -> None:
+        """Give a pod's allocation back."""
+        if self.cpus is not None:
+            self.cpus.release(allocation.cpus)
+        if self.memory is not None:
+            self.memory.release(allocation.memory)
+        self.devices.release(allocation.devices)
+
+    # --- inside ---
+
+    def _admit(self, pod: Pod) -> Allocation | Rejection:
+        # The static policies know containers only: a pod with resources of its own shares (upstream, before KEP-5526).
+        is_exclusive = not has_pod_level(pod) and qos_class(pod) == "Guaranteed"
+        served = _Served()
+        hint: Hint | None = None
+        refused: Rejection | None = None
+        if self._node.topology_policy != "none" and self._node.topology_scope == "pod":
+            hint = self._merged(self._known(pod_need(pod), is_exclusive), served)
+            refused = TOPOLOGY_ERROR if hint is None else None
+        for container, leaves in _in_order(pod):
+            if refused is not None:
+                break
+            need = self._known(container_need(container), is_exclusive)
+            if not need.is_empty:
+                refused = self._serve(container, need, served, hint, leaves=leaves)
+        if refused is None:
+            self.counters.admitted(pod)
+            return served.allocation()
+        self.counters.refused(is_topology=refused is TOPOLOGY_ERROR)
+        self._give_back(served.allocation())
+        return refused
+
+    def _known(self, need: Need, is_exclusive: bool) -> Need:
+        """Return what of a need managers of this node give out."""
+        return Need(
+            cpus=need.cpus if is_exclusive and self.cpus is not None else 0,
+            memory=need.memory if is_exclusive and self.memory is not None else {},
+            devices={resource: n for resource, n in need.devices.items() if self.devices.knows(resource)},
+        )
+
+    def _serve(
+        self, container: Container, need: Need, served: _Served, hint: Hint | None, *, leaves: bool
+    ) -> Rejection | None:
+        """Allocate for one container inside the pod's hint, or its own; return why it cannot be done."""
+        hint = hint or self._merged(need, served)
+        if hint is None:
+            return TOPOLOGY_ERROR
+        for resource, count in need.devices.items():
+            left = served.reusable_devices.get(resource, ())
+            ids = self.devices.allocate(resource, count, hint.mask, left)
+            if isinstance(ids, str):
+                return unexpected(ids)
+            served.got_devices(Share(container.name, resource, ids), leaves=leaves)
+        if need.cpus:
+            assert self.cpus is not None
+            trouble = self.cpus.misaligned(need.cpus)
+            cpus = trouble or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
+            self.counters.pinned_cpus(is_done=not isinstance(cpus, str))
+            if isinstance(cpus, str):
+                return Rejection("SMTAlignmentError", trouble) if trouble else _unexpected(cpus)
+            served.got_cpus(container.name, cpus, leaves=leaves)
+        if need.memory:
+            assert self.memory is not None
+            blocks = self.memory.allocate(need.memory, hint, served.reusable_memory)
+            self.counters.pinned_memory(is_done=not isinstance(blocks, str))
+            if isinstance(blocks, str):
+                return _unexpected(blocks)
+            served.got_memory(blocks, leaves=leaves)
+        return None
+
+    def _merged(self, need: Need, served: _Served) -> Hint | None:
+        """Return the best hint for this need, None when the topology policy refuses all of them."""
+        policy = self._node.topology_policy
+        if policy == "none":
+            return Hint(None, False)
+        left = served.reusable_devices
+        providers: list[ProviderHints] = [
+            {resource: self.devices.hints(resource, n, left.get(resource, ())) for resource, n in need.devices.items()}
+        ]
+        if need.cpus:
+            assert self.cpus is not None
+            providers.append({"cpu": self.cpus.hints(need.cpus, served.reusable_cpus)})
+        if need.memory:
+            assert self.memory is not None
+            providers.append(self.memory.hints(need.memory, served.reusable_memory))
+        hint, is_admitted = merge(providers, self._numa_count, policy=policy, distances=self._distances)
+        return hint if is_admitted else None
+
+    def _give_back(self, done: Allocation) -> None:
+        if done.is_empty:
+            return
+        # A plugin that has to be asked first will be asked about this pod again: nothing of it may stay taken.
+        if self._release_is_lazy and self.devices.asked is None:
+            self._stale.append(done)
+        else:
+            self.release(done)
+
+
+def _in_order(pod: Pod) -> Sequence[tuple[Container, bool]]:
+    """Return the containers as they are served, and whether each leaves what it had to the next ones."""
+    inits = [(container, container.restart_policy != "Always") for container in pod.spec.init_containers]
+    return [*inits, *((container, False) for container in pod.spec.containers)]
+
+
+def _unexpected(text: str) -> Rejection:
+    return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
+
+
+def unexpected(text: str) -> DeviceRejection:
+    """Return the rejection of a pod whose devices cannot be had, in Kubernetes' words."""
+    return DeviceRejection("UnexpectedAdmissionError", _unexpected(text).message)

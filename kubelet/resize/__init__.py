@@ -1,0 +1,1 @@
+"""The resizes of one node: who waits, what is decided, what is told."""

@@ -1,0 +1,81 @@
+"""What a node says of preemption for resizes, told on the pods that wait for one. Pure.
+
+In two early designs of KEP-5836 the scheduler does not look at the Node: its kubelet writes a condition on every
+deferred pod as long as the node's owners do not want others evicted for it, and takes it away when they agree or the
+resize is resolved. The condition is made of those two facts whenever a status is rendered, so that it cannot
+outlive either. Source: kep-5836 5.3, 9, 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kubelet.pods.status import RESIZE_PENDING, Condition, PodStatus, WallTimes
+from kubelet.resize_policy_forms import Form
+from kubelet.view import WorkerKey
+from services.api.kinds.node import Node
+from services.api.meta import Document
+
+LOOK_S: Final = 1.0
+"""How often a kubelet that tells of the policy reads its Node: it may get that, but not watch it."""
+ANNOTATION: Final = "disable-pod-resize-preemption"
+"""After the first design's `scheduler.policy/`, or any other owner's prefix."""
+DEFERRED: Final = "Deferred"
+
+
+def owners_of(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return who does not want preemption for resizes here, by the Node's policy, and by its annotations."""
+    policy = node.spec.pod_preemption_policy
+    annotations = node.metadata.annotations
+    return (
+        policy.disable_resize_preemption if policy is not None else (),
+        tuple(name for name, text in annotations.items() if name.partition("/")[2] == ANNOTATION and text == "true"),
+    )
+
+
+class ResizePolicy:
+    """One node's policy as it was read last. `is_looking`: a timer has the Node read again and again."""
+
+    def __init__(self, form: Form | None, node: str, times: WallTimes) -> None:
+        self.form = form
+        self.owners: tuple[str, ...] = ()
+        self.is_looking = False
+        self._node = node
+        self._times = times
+        self._since = ""
+
+    @property
+    def forbids(self) -> bool:
+        """Whether nobody is to be evicted here for a resize, as far as this kubelet has a say."""
+        return bool(self.owners)
+
+    def take(self, node: Node, now: float) -> bool:
+        """Take the Node as it was read; return whether what pods are told is another now."""
+        if self.form is None:
+            return False
+        field, annotations = owners_of(node)
+        before, self.owners = self.owners, annotations if self.form.is_annotated else field
+        if not before:
+            self._since = self._times.text(now)
+        return before != self.owners
+
+    def tell(self, worker: PodStatus, status: Document) -> Document:
+        """Return the pod's status with the condition, if its resize is deferred and the node does not want more."""
+        pending = worker.conditions.get(RESIZE_PENDING)
+        if self.form is None or not self.owners or pending is None or pending.reason != DEFERRED:
+            return status
+        text = f"node {self._node} does not want pods evicted for resizes: {', '.join(self.owners)}"
+        since = max(pending.since, self._since)
+        told = worker.condition_document(self.form.type, Condition("True", since, self.form.reason, text))
+        return {**status, "conditions": [*status["conditions"], told]}
+
+
+def deferred_of(workers: Iterable[PodStatus]) -> list[WorkerKey]:
+    """Return the pods whose resize is deferred."""
+    found = []
+    for worker in workers:
+        pending = worker.conditions.get(RESIZE_PENDING)
+        if pending is not None and pending.reason == DEFERRED:
+            found.append(worker.key)
+    return found

@@ -1,0 +1,1 @@
+"""Pods that a node does not keep: deferred, or given back to the scheduler."""

@@ -1,0 +1,207 @@
+"""The pods a node is giving back: asks, waits and reads for each, until one is gone or must be decided otherwise. Pure.
+
+`unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
+that was not given back is a verdict, and the kubelet's affair. Source: kubelet-unbinding 6.2.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubelet.config import Settings
+from kubelet.effects import CallUnbind, ReadNode, ReadPod, SetTimer
+from kubelet.outbox import Outbox
+from kubelet.pods.status import WallTimes
+from kubelet.status_manager import StatusManager
+from kubelet.unbind import unbinding
+from kubelet.unbind.unbinding import Unbinding
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document, find_condition
+from services.api.unbinding import REQUESTED
+
+UNTIL_RUNNING = "pod_unbinds_until_running"
+UNHEARD_MAX = 1_000
+"""Pods gone by the watch whose answers may still come."""
+RUNNING_MAX = 10_000
+"""Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The pod is not being given back any more, and stays here. `step` says why."""
+
+    state: Unbinding
+    step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
+
+
+class GivingBack:
+    """The bindings one node gives back.
+
+    Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
+    """
+
+    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox, times: WallTimes) -> None:
+        self._times = times
+        self.going: dict[WorkerKey, Unbinding] = {}
+        self.asking: dict[WorkerKey, Document] = {}
+        self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
+        self._absent_until_s = float("-inf")
+        self._running: dict[WorkerKey, None] = {}
+        self._unheard: dict[WorkerKey, Unbinding] = {}
+
+    def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
+        """Nothing else writes the pod's status from now on; ask for the unbind."""
+        is_asking = self._settings.unbind_api == "condition"
+        if not is_asking:
+            self._statuses.suppress(key)
+        self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
+        if self._settings.teardown == "before":
+            # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
+            self._torn_down(pod, key, 0.0)
+        self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.span_stage(key, "unbinding", reason)
+        if is_asking:
+            self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
+        return self.call(key, now)
+
+    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
+        """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
+        state = self.going.get(key)
+        if state is None:
+            return None
+        state.pod = pod  # the next try names this version (`unbind.fence=resourceVersion`)
+        if key not in self.asking:
+            return None
+        answer = find_condition(pod.status.conditions, REQUESTED)
+        if answer is None or answer.status != "False":
+            return None
+        self._out.log("kubelet.unbind_result", pod, key, {"result": answer.reason, "code": 422})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{answer.reason}"}}')
+        return self._step(key, state, unbinding.FallBack(answer.reason), now)
+
+    def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
+        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being given back."""
+        state = self.going.pop(key, None)
+        if state is None:
+            return False
+        if state.is_calling:
+            # The watch may tell sooner than the answer that we gave it back.
+            self._unheard[key] = state
+            if len(self._unheard) > UNHEARD_MAX:
+                del self._unheard[next(iter(self._unheard))]
+        self.asking.pop(key, None)
+        if result:
+            self._out.log("kubelet.unbind_result", pod, key, {"result": result})
+        return True
+
+    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of a pod that is being given back."""
+        state = self.going[key]
+        return self._step(key, state, state.pod_read(still_mine), now)
+
+    def started(self, pod: KubeletPod, key: WorkerKey) -> None:
+        """A container of this binding runs: note once how often the pod had to be given back for that."""
+        if key in self._running:
+            return
+        self._running[key] = None
+        if len(self._running) > RUNNING_MAX:
+            del self._running[next(iter(self._running))]
+        unbinds = pod.status.unbind_count
+        for bound in ("0", "1", "2", "4", "8", "+Inf"):
+            if unbinds <= float(bound):
+                self._out.count(f'{UNTIL_RUNNING}_bucket{{le="{bound}"}}')
+        self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
+        self._out.count(f"{UNTIL_RUNNING}_count")
+
+    def _torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
+        """Say that nothing of the pod is left on the node."""
+        self._out.log("kubelet.teardown_done", pod, key, {})
+        self._out.add("kubelet_unbind_teardown_seconds_sum", took_s)
+        self._out.count("kubelet_unbind_teardown_seconds_count")
+
+    def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
+        """Whether a pod rejected for this reason may be given back now."""
+        settings = self._settings
+        return (
+            settings.on_reject in ("unbind", "defer-then-unbind")
+            and settings.has_unbinding
+            and settings.unbind_api in ("subresource", "binding_delete", "condition")
+            and now >= self._absent_until_s
+            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
+        )
+
+    def call(self, key: WorkerKey, now: float) -> Verdict | None:
+        """Ask for the unbind, unless it is too early or a request is in flight."""
+        state = self.going.get(key)
+        if state is None:
+            return None
+        return self._step(key, state, state.asked(now) if key in self.asking else state.call(now), now)
+
+    def answered(
+        self, key: WorkerKey, code: int, reason: str, now: float, *,
+        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
+    ) -> Verdict | None:  # fmt: skip
+        """Take the answer to an unbind; `code` 0: none came."""
+        state = self.going.get(key)
+        result = "ok" if code in (200, 201) else reason or str(code)
+        if state is None:
+            self._heard_late(self._unheard.pop(key, None), code, result, now)
+            return None
+        self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        return self._step(key, state, step, now)
+
+    def _heard_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
+        """Count an answer about a pod that the watch had shown to be gone already."""
+        if state is None:
+            return
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        if code in (200, 201):
+            self._took(state, now)
+
+    def _took(self, state: Unbinding, now: float) -> None:
+        self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
+        self._out.count("kubelet_pod_unbind_duration_seconds_count")
+
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of the own Node's session."""
+        state = self.going.get(key)
+        if state is None or not is_mine:
+            return None
+        return self._step(key, state, state.session_read(now), now)
+
+    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> Verdict | None:
+        match step:
+            case unbinding.Call():
+                self._out.log(
+                    "kubelet.unbind_call", state.pod, key,
+                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
+                )  # fmt: skip
+                self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
+            case unbinding.Wait(until_s=until_s):
+                self._out.effects.append(SetTimer(until_s, "unbind", key))
+            case unbinding.Forget(is_done=is_done):
+                if is_done:
+                    if self._settings.teardown == "after":
+                        self._torn_down(state.pod, key, 0.0)
+                    self._took(state, now)
+                self._stop(key)
+                self._out.end_span(key, "" if is_done else "gone")
+                self._statuses.forget(key)
+            case unbinding.ReadPod():
+                self._out.effects.append(ReadPod(key, state.pod))
+            case unbinding.ReadSession():
+                self._out.effects.append(ReadNode(key, True))
+            case unbinding.Absent():
+                self._absent_until_s = now + unbinding.ABSENT_S
+                self._stop(key)
+                return Verdict(state, step)
+            case _:
+                self._stop(key)
+                return Verdict(state, step)
+        return None
+
+    def _stop(self, key: WorkerKey) -> None:
+        del self.going[key]
+        self.asking.pop(key, None)
+        self._statuses.permit(key)
