@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from services.explore.breaks import Break
-from services.explore.deliveries import pathname
+from services.explore.deliveries import Delivery, pathname
 from services.explore.moments import Event, EventError, moments
-from services.explore.schedules import Moment, Plan, Schedule, share
+from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinking import shrink
 from services.explore.trial import Recording, Trial, attempt, record
 from services.explore.workers import in_order
@@ -94,7 +94,8 @@ def explore(task: Task, progress: Progress = lambda done, total, found: None) ->
         report.runs += 1
         _note(known, outcome.trial, outcome.breaks)
         progress(report.runs, task.budget, len(known))
-    report.found = [_shrunk(report, name, trial, count) for name, (trial, count) in known.items()]
+    as_told = {run.trial.seed: run.deliveries for run in undisturbed}
+    report.found = [_shrunk(report, name, trial, count, as_told[trial.seed]) for name, (trial, count) in known.items()]
     return report
 
 
@@ -138,13 +139,13 @@ def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
     return list(dict.fromkeys(trial for turn in turns for trial in turn if trial is not None))
 
 
-def _shrunk(report: Report, name: str, trial: Trial, count: int) -> Found:
+def _shrunk(report: Report, name: str, trial: Trial, count: int, as_told: Sequence[Delivery]) -> Found:
     def breaks(schedule: Schedule) -> bool:
         report.shrink_runs += 1
         outcome = attempt(replace(trial, schedule=schedule))
         return any(broken.broke == name for broken in outcome.breaks)
 
-    run = record(replace(trial, schedule=shrink(trial.schedule, breaks)))
+    run = record(replace(trial, schedule=shrink(trial.schedule, breaks, lambda hold: landmarks(as_told, hold))))
     return found_in(run, name, trial.schedule, count)
 
 

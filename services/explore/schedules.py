@@ -20,11 +20,13 @@ import msgspec
 from services.api.seams import Random
 from services.explore.deliveries import TELLER, Delivery, is_about
 
-JUST_AFTER_S = 0.000_05
-"""How much later a message arrives that was held to be passed by another."""
+JUST_AFTER_S = 0.000_2
+"""How much later a message arrives that was held to be passed by another: not in the same group of writes."""
 LADDER_S = (0.001, 0.005, 0.025, 0.125, 0.625, 3.125)
 SWAPS_PART, SINGLES_PART = 0.3, 0.7
 """Up to which part of the budget swaps are tried, and everything that holds a single message."""
+LANDMARKS_MAX = 8
+"""How many messages a hold is tried against before its time is bisected."""
 RESTLESS = ("leases.", "events", "nodes/")
 """What is always on its way, whatever the story is about: tried last."""
 
@@ -70,6 +72,19 @@ def _hold(delivery: Delivery, held_s: float) -> Schedule:
 
 def _after(delivery: Delivery, later: Delivery) -> Schedule:
     return _hold(delivery, later.arrives_s - delivery.arrives_s + JUST_AFTER_S)
+
+
+def landmarks(deliveries: Sequence[Delivery], hold: Hold) -> list[float]:
+    """Return the first times, shorter than the hold's, at which something related has passed the held message."""
+    held = next((d for d in deliveries if hold.delivery in d.names), None)
+    if held is None:
+        return []
+    times = {
+        round(other.arrives_s - held.arrives_s + JUST_AFTER_S, 6)
+        for other in deliveries
+        if other.receiver == held.receiver and other.arrives_s > held.arrives_s and set(other.about) & set(held.about)
+    }
+    return [held_s for held_s in sorted(times) if held_s < hold.held_s][:LANDMARKS_MAX]
 
 
 class Plan:
