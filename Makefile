@@ -25,7 +25,8 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 test: lint types ## every layer of tests
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process tests/interop
+	$(BIN)/pytest tests/process -n 3 --dist loadfile
+	$(BIN)/pytest tests/interop
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .
