@@ -21,8 +21,8 @@ from kubelet.pods.boots import Boot, after_boot, look
 from kubelet.pods.fake_cri import PodRecord
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.restarts import crashloop_bounds
+from kubelet.pods.running import Policy
 from kubelet.pods.status import WallTimes
-from kubelet.pods.worker import Policy
 from kubelet.power import Power
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey

@@ -22,8 +22,8 @@ from kubelet.managers.device_words import Answer
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node_life import TIMERS, NodeLife
 from kubelet.pods.latency import LatencyModel
+from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
-from kubelet.pods.worker import REMOVED_GRACE_S, Policy
 from kubelet.resize.policy import LOOK_S, deferred_of
 from kubelet.staging import Staging
 from kubelet.static_pods import is_mirror

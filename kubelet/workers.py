@@ -40,9 +40,10 @@ from kubelet.pods.actions import (
 from kubelet.pods.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
 from kubelet.pods.fake_cri import LOST_EXIT, PodRecord, encode_record
 from kubelet.pods.latency import LatencyModel
+from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
 from kubelet.pods.swap import LIMITED
-from kubelet.pods.worker import REMOVED_GRACE_S, PodWorker, Policy
+from kubelet.pods.worker import PodWorker
 from kubelet.pressure import NodePressure
 from kubelet.resize.policy import ResizePolicy
 from kubelet.resize.resizing import Resizing

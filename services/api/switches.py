@@ -64,7 +64,7 @@ class Switch:
                 raise ValueError(f"want {bounds}")
             return number
         if self.values and text not in self.values:
-            raise ValueError(f"want one of {', '.join(self.values)}")
+            raise ValueError(f"want one of {', '.join(value or '(nothing)' for value in self.values)}")
         return text
 
 

@@ -8,8 +8,9 @@ from kubelet.managers.resource_managers import NO_ALLOCATION
 from kubelet.pods.actions import Finished, LogStart, LogStop, Persist, Poke, Told
 from kubelet.pods.fake_cri import container_log
 from kubelet.pods.latency import LatencyModel
+from kubelet.pods.running import Policy
 from kubelet.pods.status import WallTimes
-from kubelet.pods.worker import PodWorker, Policy
+from kubelet.pods.worker import PodWorker
 from kubelet.view import worker_key
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from kubelet.pods.actions import Finished, Told
 from kubelet.pods.probe_texts import failure_text
+from kubelet.pods.running import Policy
 from kubelet.pods.script import Outage, ScriptError, parse_script
-from kubelet.pods.worker import Policy
 from kubelet.view import KubeletContainer, Probe
 from services.api.kinds.pod import PodStatus
 from tests.unit.kubelet.test_pod_worker import Life

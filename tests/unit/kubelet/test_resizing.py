@@ -10,8 +10,9 @@ from kubelet.pods.actions import Persist, Resized, Told
 from kubelet.pods.allocation import Deferred, Fits, NodeRules, resources_of
 from kubelet.pods.fake_cri import PodRecord, encode_record, replay
 from kubelet.pods.latency import LatencyModel
+from kubelet.pods.running import Policy
 from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING, WallTimes
-from kubelet.pods.worker import PodWorker, Policy
+from kubelet.pods.worker import PodWorker
 from kubelet.resize.resizing import Resizing
 from kubelet.status_manager import StatusManager
 from kubelet.view import worker_key

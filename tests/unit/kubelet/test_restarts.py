@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.config import NodeDefinition
 from kubelet.pods.restarts import crashloop_bounds
-from kubelet.pods.worker import Policy
+from kubelet.pods.running import Policy
 from tests.unit.kubelet.test_pod_worker import Life
 
 
