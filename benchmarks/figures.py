@@ -95,6 +95,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     found = Figures(len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 2))
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)
+    _storm(found, say, seeds=1 if is_quick else 5)
     _fan_out(found, say, is_quick=is_quick)
     nodes, pods = (20, 300) if is_quick else (100, 2_000)
     _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
@@ -135,6 +136,15 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
             }
         )
         found.add(f"simulation.{name}", f"simulated seconds a second, {title}", round(rate, 1), "s/s", at_least=aim)
+
+
+def _storm(found: Figures, say: Say, *, seeds: int) -> None:
+    say(f"simulating a storm of rejections, {seeds} seeds")
+    story = load_story(Path("experiments/unbinding/storm.txt"))
+    walls = [simulate(story, seed=seed).wall_s for seed in range(seeds)]
+    found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
+    rate = round(seeds / sum(walls), 2)
+    found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
 
 
 def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
