@@ -21,6 +21,7 @@ from kubelet.outbox import Outbox
 from kubelet.pods.status import WallTimes
 from kubelet.pressure import NodePressure
 from kubelet.status_desk import StatusDesk
+from kubelet.sysctls import refusal
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferring import Deferring
 from kubelet.unbind.giving_back import GivingBack, Verdict
@@ -63,6 +64,7 @@ class AdmissionDesk:
         settings: Settings,
         ledger: Ledger,
         managers: ResourceManagers,
+        sysctls: tuple[str, ...] = (),
         facts: NodeFacts,
         defined: NodeFacts,
         pressure: NodePressure,
@@ -79,6 +81,7 @@ class AdmissionDesk:
         self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
         self.deferring = Deferring(settings, out)
         self._name, self._floor, self._desk = node, floor, desk
+        self._sysctls = sysctls
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
@@ -122,7 +125,7 @@ class AdmissionDesk:
         if self.devices is not None and self.devices.is_busy:
             self.parked[key] = Parked(pod, "turn")
             return
-        if (refused := self._pressure.refuses(pod) or self.refused) is not None:
+        if (refused := self._pressure.refuses(pod) or refusal(pod, self._sysctls) or self.refused) is not None:
             self._rejected(pod, key, refused, now)
             return
         if not is_live and asks_for_labels(pod) and not is_static(pod):

@@ -73,6 +73,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     Devices in `numa` and `extended` need no plugin.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`). `drivers` offer
     devices for claims, and may be written `gpu.example.com:4` (`kubelet/claims/driver.py`).
+    `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
@@ -97,6 +98,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     images: dict[str, str] = {}
     serialize_image_pulls: bool = True
     max_parallel_image_pulls: int = 0
+    allowed_unsafe_sysctls: tuple[str, ...] = ()
     swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
 
     @classmethod

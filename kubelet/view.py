@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from services.api.kinds.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec
 from services.api.meta import View
 
@@ -107,6 +109,18 @@ class KubeletContainer(Container, frozen=True):
     restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
+class Sysctl(View, frozen=True):
+    """A kernel setting that a pod wants."""
+
+    name: str = ""
+
+
+class PodSecurityContext(View, frozen=True):
+    """What a node looks at of it."""
+
+    sysctls: tuple[Sysctl, ...] = ()
+
+
 class KubeletPodSpec(PodSpec, frozen=True):
     """The shared spec and what only a node looks at."""
 
@@ -115,6 +129,8 @@ class KubeletPodSpec(PodSpec, frozen=True):
     ephemeral_containers: tuple[KubeletContainer, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
     os: PodOS | None = None
+    security_context: PodSecurityContext | None = None
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
 
 
 class KubeletPod(Pod, frozen=True):

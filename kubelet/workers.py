@@ -103,7 +103,7 @@ class Workers:
         self.pressure = NodePressure(definition, self.out)
         self.admission = AdmissionDesk(
             definition.name, self, settings=settings, ledger=self.ledger, managers=self.managers,
-            facts=NodeFacts(definition.name, None, definition.taints),
+            facts=NodeFacts(definition.name, None, definition.taints), sysctls=definition.allowed_unsafe_sysctls,
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
