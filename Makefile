@@ -26,7 +26,7 @@ test: lint types ## every layer of tests
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process -n 3 --dist loadfile
-	$(BIN)/pytest tests/interop
+	$(BIN)/pytest tests/interop -n 2 --dist loadfile
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .
