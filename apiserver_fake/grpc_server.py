@@ -28,7 +28,7 @@ from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Too
 from services.api.identity import Identity
 from services.api.seams import Clock
 from services.api.wire import Request, Response, WatchRequest
-from services.client.channel import SERVER_OPTIONS
+from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
 
 LINGER_S = 0.002
@@ -434,6 +434,15 @@ class GrpcDoor(ApiServerServicer):
             await context.abort(code, error.message, (("mesh-status-bin", status),))
             raise AssertionError("abort raises") from None
 
+    async def _admit(self, context: Any) -> Identity:
+        """Return the identity of a stream and tell its client that it is taken, or refuse it.
+
+        A client that writes into a refusal loses the reason, so it writes nothing before this word.
+        """
+        identity = await self._identity(context)
+        await context.send_initial_metadata(STREAM_TAKEN)
+        return identity
+
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
         own = await self._identity(context)
@@ -452,11 +461,12 @@ class GrpcDoor(ApiServerServicer):
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Answer many calls at once."""
-        await _CallStream(self._server, await self._identity(context), context, self._clock).run()
+        identity = await self._admit(context)
+        await _CallStream(self._server, identity, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Serve many watches at once."""
-        identity = await self._identity(context)
+        identity = await self._admit(context)
         await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
 
 

@@ -49,6 +49,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 """The other half of L-KA; a port that is taken must be an error, and bursts of opens must not be shed."""
 
+STREAM_TAKEN = (("mesh-taken", "1"),)
+"""The metadata a server begins a stream with that it has taken."""
+
 _log = logs.get()
 
 
@@ -94,6 +97,25 @@ class Link:
             _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
 
 
+async def taken(stream: Any) -> None:
+    """Wait until the server has taken a stream, before which nothing may be written.
+
+    A write to a stream without a connection succeeds and is lost; one to a stream that the server is
+    refusing hides why it does (grpcio answers it with a status of its own).
+    Raises: AioRpcError, with the server's reason when it has refused the stream.
+    """
+    await stream.wait_for_connection()
+    if STREAM_TAKEN[0][0] not in (await stream.initial_metadata() or {}):
+        raise await _status(stream)
+
+
+async def _status(stream: Any) -> grpc.aio.AioRpcError:
+    """Return what a stream ended with, once it has ended."""
+    return grpc.aio.AioRpcError(
+        await stream.code(), await stream.initial_metadata(), await stream.trailing_metadata(), await stream.details()
+    )
+
+
 async def ending(stream: Any, errors: BaseExceptionGroup[Exception]) -> BaseException:
     """Return why a stream ended, preferring what the other side said over what we noticed first."""
     for error in errors.exceptions:
@@ -103,9 +125,7 @@ async def ending(stream: Any, errors: BaseExceptionGroup[Exception]) -> BaseExce
             _log.error("rpc.stream_failed", error=repr(error), exc_info=error)
             return error
     # Writing to a stream that is over says only that; its status says why.
-    return grpc.aio.AioRpcError(
-        await stream.code(), await stream.initial_metadata(), await stream.trailing_metadata(), await stream.details()
-    )
+    return await _status(stream)
 
 
 def why_of(error: BaseException) -> str:

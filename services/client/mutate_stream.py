@@ -16,7 +16,7 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, why_of
+from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
@@ -122,8 +122,7 @@ class Calls:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:
-        # A write to a stream without a connection succeeds and is lost; before this line nothing was sent.
-        await stream.wait_for_connection()
+        await taken(stream)
         while True:
             while not self._outbox:
                 self._has_work.clear()

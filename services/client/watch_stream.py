@@ -17,7 +17,7 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import UnknownOutcome, from_status
 from services.api.wire import WatchEvent, WatchRequest
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, why_of
+from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
 
 SILENCE_MAX_S = 30.0
 QUEUED_BYTES_MAX = 64 << 20
@@ -121,7 +121,7 @@ class Watches:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:
-        await stream.wait_for_connection()
+        await taken(stream)
         while True:
             while not self._to_open and not self._to_close:
                 self._has_work.clear()

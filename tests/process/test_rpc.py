@@ -13,7 +13,7 @@ from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer, add_ApiServerSe
 from services.api.errors import Expired, Forbidden, Unauthorized, UnknownOutcome
 from services.api.wire import Request, WatchRequest
 from services.client import watch_stream
-from services.client.channel import SERVER_OPTIONS
+from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock
 
@@ -39,6 +39,7 @@ class Server(ApiServerServicer):
             await context.abort(
                 grpc.StatusCode.UNAUTHENTICATED, "who?", trailing_metadata=(("mesh-status-bin", status),)
             )
+        await context.send_initial_metadata(STREAM_TAKEN)
 
     async def Mutate(self, request_iterator, context):  # noqa: N802
         await self._admit(context)
@@ -205,6 +206,35 @@ def test_a_refused_token_is_a_definite_401_for_calls_and_watches():
             with pytest.raises(Unauthorized, match="the token is unknown"):
                 async for _ in transport.api().watch(WatchRequest(resource="pods")):
                     pass
+
+    run(story)
+
+
+def test_nothing_is_written_before_the_server_has_taken_the_stream():
+    """A write into a refusal would hide its reason."""
+
+    async def story():
+        async with a_wire() as (server, transport):
+            asked, may_answer = asyncio.Event(), asyncio.Event()
+            server.answers_unauthenticated = True
+
+            async def admit(context, admit=server._admit):
+                asked.set()
+                await may_answer.wait()
+                await admit(context)
+
+            server._admit = admit
+            call = asyncio.create_task(transport.api().call(get()))
+            await asked.wait()
+            for _ in range(3):
+                # Whole round trips of another call: time enough for a write that should not be.
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await transport._link.stub.Call(pb.Request())
+            sent = transport.metrics()["keplab_rpc_requests_total"]
+            may_answer.set()
+
+            assert 401 == (await call).code
+            assert sent == 0
 
     run(story)
 

@@ -11,7 +11,8 @@ request or watch.
 Credentials: metadata `authorization: Bearer <token>` when a stream or unary call is opened.
 A stream whose token is unknown is refused as a whole: UNAUTHENTICATED with the Status document in
 the trailing metadata `mesh-status-bin` (guarantees 2.2). Whatever concerns one request or watch
-is answered inside the stream.
+is answered inside the stream. A server that takes a stream says so in its initial metadata
+(`mesh-taken: 1`), and a client writes nothing before it has read that.
 """
 
 from collections import abc as _abc
