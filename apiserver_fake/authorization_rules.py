@@ -257,7 +257,8 @@ RULES: tuple[Rule, ...] = (
     Rule("user/scale", "user:*", ("get", *CHANGE), ("deployments.apps/scale", "replicasets.apps/scale"), where="own"),
     Rule("user/resize", "user:*", ("get", *CHANGE), ("pods/resize",), where="own"),
     Rule("user/debug", "user:*", ("get", *CHANGE), ("pods/ephemeralcontainers",), where="own"),
-    Rule("user/look", "user:*", READ, ("events", "pods/log", "resourcequotas", "limitranges"), where="own"),
+    Rule("user/look", "user:*", READ,
+         ("events", "pods/log", "resourcequotas", "limitranges", "controllerrevisions.apps"), where="own"),
     Rule("user/namespace", "user:*", ("get",), ("namespaces",), where="own"),
     Rule("user/evict", "user:*", ("evict",), ("pods/eviction",), where="own"),
 )  # fmt: skip

@@ -137,6 +137,7 @@ user:*                        get,change                  deployments.apps/scale
 user:*                        get,change                  pods/resize                                     own-namespace
 user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges      own-namespace
+user:*                        read                        controllerrevisions.apps                        own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """

@@ -1,0 +1,46 @@
+"""ControllerRevision: what a StatefulSet or DaemonSet once asked for, and may ask for again (apps/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.meta import Document, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+
+class ControllerRevision(View, frozen=True):
+    """One state of an owner. `data`: a strategic merge patch that brings the owner back to it; it never changes.
+
+    `revision` orders the states of one owner; going back to an old state gives it the highest number.
+    """
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, Any] = {}
+    revision: int = 0
+
+
+def _owner_text(meta: Document) -> str:
+    """Return the controlling object as `statefulset.apps/web`."""
+    owner = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
+    if owner is None:
+        return "<none>"
+    group = owner.get("apiVersion", "").rpartition("/")[0]
+    kind = ".".join(filter(None, (owner.get("kind", ""), group))).lower()
+    return f"{kind}/{owner.get('name', '')}"
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    meta = document["metadata"]
+    return [meta.get("name", ""), _owner_text(meta), document.get("revision", 0), age(document, now)]
+
+
+RESOURCE = Resource(
+    kind="ControllerRevision",
+    plural="controllerrevisions",
+    singular="controllerrevision",
+    group="apps",
+    view=ControllerRevision,
+    columns=(NAME, Column("Controller"), Column("Revision"), AGE),
+    cells=_cells,
+)
