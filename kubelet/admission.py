@@ -13,7 +13,7 @@ import msgspec
 
 from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
-from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm
+from services.api.node_selection import may_go_to
 from services.api.podresources import Amounts, pod_requests, qos_class
 from services.api.quantity import amount
 from services.api.taints import NO_EXECUTE, Taint, untolerated
@@ -211,13 +211,7 @@ def _predicate(name: str, description: str) -> Rejection:
 
 def matches_affinity(pod: KubeletPod, labels: Mapping[str, str], node_name: str) -> bool:
     """Whether node selector and required node affinity match (upstream `GetRequiredNodeAffinity`)."""
-    for key, value in pod.spec.node_selector.items():
-        if labels.get(key) != value:
-            return False
-    affinity = pod.spec.affinity
-    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
-        return True
-    return any(_term(term, labels, node_name) for term in affinity.node_affinity.required.node_selector_terms)
+    return may_go_to(pod.spec, node_name, labels)
 
 
 def asks_for_labels(pod: KubeletPod) -> bool:
@@ -226,36 +220,6 @@ def asks_for_labels(pod: KubeletPod) -> bool:
     if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
         return True
     return bool(pod.spec.node_selector)
-
-
-def _term(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": node_name}
-    return all(_requirement(r, labels) for r in term.match_expressions) and all(
-        _requirement(r, fields) for r in term.match_fields
-    )
-
-
-def _requirement(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            try:
-                seen, wanted = int(value or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
-                return False
-            return seen > wanted if requirement.operator == "Gt" else seen < wanted
-        case _:
-            return False
 
 
 def _victims(

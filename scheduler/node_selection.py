@@ -14,34 +14,7 @@ from scheduler.columns import NAME_FIELD, Columns, Mask
 from scheduler.node_info import PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm
-
-
-def integer_of(text: str | None) -> int | None:
-    """Return the integer that a label value or a bound spells, or None."""
-    if text is None or not text.removeprefix("-").removeprefix("+").isdecimal() or len(text) > 20:
-        return None
-    return int(text)
-
-
-def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether a label value (None: missing) satisfies the requirement; NotIn holds where it is missing."""
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            number = integer_of(value)
-            bound = integer_of(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
-        case _:
-            return False
+from services.api.node_selection import accepts, is_met, may_go_to
 
 
 def _requirements(term: NodeSelectorTerm) -> tuple[tuple[str, NodeSelectorRequirement], ...]:
@@ -53,11 +26,7 @@ def _requirements(term: NodeSelectorTerm) -> tuple[tuple[str, NodeSelectorRequir
 
 def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     """Whether the node satisfies every requirement; an empty term matches nothing."""
-    requirements = _requirements(term)
-    labels = node.metadata.labels
-    return bool(requirements) and all(
-        accepts(r, node.metadata.name if key == NAME_FIELD else labels.get(key)) for key, r in requirements
-    )
+    return is_met(term, node.metadata.name, node.metadata.labels)
 
 
 def term_mask(term: NodeSelectorTerm, columns: Columns) -> Mask:
@@ -104,14 +73,7 @@ def affinity_of(pod: PodInfo) -> NodeAffinity | None:
 
 def matches_required(pod: PodInfo, node: Node) -> bool:
     """Whether the node satisfies the pod's node selector and its own required node affinity."""
-    labels = node.metadata.labels
-    for key, value in pod.spec.node_selector.items():
-        if labels.get(key) != value:
-            return False
-    affinity = affinity_of(pod)
-    if affinity is None or affinity.required is None:
-        return True
-    return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
+    return may_go_to(pod.spec, node.metadata.name, node.metadata.labels)
 
 
 def required_mask(pod: PodInfo, columns: Columns) -> Mask | None:

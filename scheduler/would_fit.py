@@ -22,11 +22,11 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Mask
 from scheduler.framework.runner import Runner
 from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.node_selection import accepts
 from scheduler.nominator import Nominator
 from scheduler.plugins.default_preemption import DefaultPreemption
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeSelectorRequirement, PodSpec
+from services.api.node_selection import accepts
 from services.api.quantity import format_amount
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, tolerates
 

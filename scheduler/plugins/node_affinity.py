@@ -28,7 +28,6 @@ from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_selection import (
     affinity_of,
-    integer_of,
     matches_required,
     required_mask,
     term_mask,
@@ -38,6 +37,7 @@ from scheduler.node_selection import (
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorTerm
+from services.api.node_selection import integer_of
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
