@@ -15,7 +15,8 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
 CHANGE = ("update", "patch")
 LEASES = "leases.coordination.k8s.io"
-WORKLOADS = ("deployments.apps", "replicasets.apps", "services", "poddisruptionbudgets.policy", "jobs.batch",
+WORKLOADS = ("deployments.apps", "replicasets.apps", "daemonsets.apps", "services",
+             "poddisruptionbudgets.policy", "jobs.batch",
              "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")  # fmt: skip
 CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io",
            "resourceclaimtemplates.resource.k8s.io", "persistentvolumeclaims")  # fmt: skip
@@ -142,6 +143,16 @@ RULES: tuple[Rule, ...] = (
         _c("deployment", "annotate", CHANGE, "deployments.apps",
            may_change=("metadata.annotations", "metadata.finalizers")),
         _c("deployment", "status", CHANGE, "deployments.apps/status"),
+    ),
+    *_controller(
+        "daemonset",
+        _c("daemonset", "read", READ, "daemonsets.apps", "controllerrevisions.apps", "pods", "nodes"),
+        _c("daemonset", "create", ("create",), "pods"),
+        _c("daemonset", "delete", ("delete",), "pods", needs=("uid",)),
+        _c("daemonset", "adopt", CHANGE, "pods", may_change=_ADOPTION),
+        _c("daemonset", "revisions", ("create", *CHANGE), "controllerrevisions.apps"),
+        _c("daemonset", "forget", ("delete",), "controllerrevisions.apps", needs=("uid",)),
+        _c("daemonset", "status", CHANGE, "daemonsets.apps/status"),
     ),
     *_controller(
         "job",

@@ -230,8 +230,14 @@ def _check_gates(spec: Document, at: str, causes: list[Cause]) -> None:
         names.add(name)
 
 
+_POD_MAKERS = {
+    "replicaset": "ReplicaSet", "deployment": "ReplicaSet", "daemonset": "DaemonSet", "statefulset": "StatefulSet",
+}  # fmt: skip
+"""Who makes the pods of a workload, as refusals name it."""
+
+
 def check_template(spec: Document, kind: str, *, comparing: bool = False) -> list[Cause]:
-    """Return what is wrong with `spec.selector` and `spec.template` of a ReplicaSet or Deployment."""
+    """Return what is wrong with `spec.selector` and `spec.template` of a workload whose pods always restart."""
     causes: list[Cause] = []
     selector, template = spec.get("selector"), spec.get("template") or {}
     own = (template.get("metadata") or {}).get("labels") or {}
@@ -253,11 +259,8 @@ def check_template(spec: Document, kind: str, *, comparing: bool = False) -> lis
     if pod.get("restartPolicy", "Always") != "Always":
         causes.append(unsupported("spec.template.spec.restartPolicy", pod["restartPolicy"], ("Always",)))
     if pod.get("activeDeadlineSeconds") is not None:
-        causes.append(
-            forbidden(
-                "spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported"
-            )
-        )
+        text = f"activeDeadlineSeconds in {_POD_MAKERS[kind]} is not Supported"
+        causes.append(forbidden("spec.template.spec.activeDeadlineSeconds", text))
     for name in ("replicas", "minReadySeconds", "revisionHistoryLimit"):
         causes += not_negative(f"spec.{name}", spec.get(name))
     return causes

@@ -80,6 +80,10 @@ C:deployment                  read                        deployments.apps repli
 C:deployment                  create,change               replicasets.apps
 C:deployment                  delete                      replicasets.apps                                uid
 C:deployment                  change                      deployments.apps deployments.apps/status
+C:daemonset                   read                        daemonsets.apps controllerrevisions.apps pods nodes
+C:daemonset                   create,change               pods controllerrevisions.apps
+C:daemonset                   delete                      pods controllerrevisions.apps                   uid
+C:daemonset                   change                      daemonsets.apps/status
 C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
@@ -130,7 +134,7 @@ C:gc                          change                      all-but-secrets
 C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
-persistentvolumeclaims deployments.apps replicasets.apps poddisruptionbudgets.policy jobs.batch \
+persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
 podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
@@ -151,7 +155,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection", "descheduler", "job", "ttl-after-finished",
+    "podgroup-protection", "descheduler", "job", "ttl-after-finished", "daemonset",
     "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
     "resourcequota",
 )  # fmt: skip

@@ -27,7 +27,8 @@ PACKAGES = {
 ROOTS = [
     "core.Binding", "core.ConfigMap", "core.Event", "core.LimitRange", "core.Namespace", "core.Node", "core.Pod",
     "core.ResourceQuota", "core.Secret", "core.Service", "core.ServiceAccount", "apps.Deployment", "apps.ReplicaSet",
-    "apps.ControllerRevision",
+    "apps.DaemonSet",
+    "apps.ControllerRevision", "apps.StatefulSet",
     "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
     "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",

@@ -18,6 +18,8 @@ COLUMNS = {
     "resourcequotas": "Name, Request, Limit, Age",
     "deployments.apps": "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
     "replicasets.apps": "Name, Desired, Current, Ready, Age, Containers*, Images*, Selector*",
+    "daemonsets.apps": "Name, Desired, Current, Ready, Up-to-date, Available, Node Selector, Age, Containers*, Images*, "
+    "Selector*",
     "controllerrevisions.apps": "Name, Controller, Revision, Age",
     "poddisruptionbudgets.policy": "Name, Min Available, Max Unavailable, Allowed Disruptions, Age",
     "priorityclasses.scheduling.k8s.io": "Name, Value, Global-Default, Age, PreemptionPolicy",
