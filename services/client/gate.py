@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from services.api.errors import ApiError, UnknownOutcome
@@ -31,13 +32,17 @@ APART_S = 1e-6
 OnCall = Callable[[str, str], None]
 """Hears `before` or `after`, and which call: `pods/status`."""
 
+OnStray = Callable[[str, Request, float], None]
+"""Takes a request that is to arrive so many seconds later, whatever becomes of its sender, and the gate it passed."""
+
 
 class Gate:
     """One link: its faults, and who waits for them to change."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, strays: Callable[[Request, float], None] | None = None) -> None:
         self.faults = HEALTHY
         self.random = random
+        self._strays = strays
         self._up_s = self._down_s = 0.0
         """When the last message of each direction arrives; nothing later arrives before."""
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -81,6 +86,13 @@ class Gate:
                 return found
         except TimeoutError:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
+
+    async def strayed(self, request: Request) -> Response:
+        """Hand the request to whoever will deliver it late, and wait for an answer that does not come."""
+        if self._strays is not None:
+            self._strays(request, self.faults.late[sort_of(request)])
+        await self._nothing()
+        raise AssertionError("nothing has come to an end")
 
     async def opened(self, what: str) -> None:
         """Return when a stream is open: one request, which is sent until it arrives. Raises: UnknownOutcome."""
@@ -133,13 +145,18 @@ class Gates:
         self._random = random
         self._gates: dict[str, Gate] = {}
         self.on_call: OnCall | None = None
+        self.on_stray: OnStray | None = None
 
     def of(self, name: str) -> Gate:
         """Return the gate of that name."""
         gate = self._gates.get(name)
         if gate is None:
-            gate = self._gates[name] = Gate(self._random)
+            gate = self._gates[name] = Gate(self._random, partial(self._stray, name))
         return gate
+
+    def _stray(self, name: str, request: Request, late_s: float) -> None:
+        if self.on_stray is not None:
+            self.on_stray(name, request, late_s)
 
     def set_all(self, faults: dict[str, LinkFaults]) -> None:
         """Have these faults and no others."""
@@ -161,7 +178,9 @@ class GatedApi:
             return await self._api.call(request)
         what = f"{request.verb} {request.resource}"
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
-        return await self._gate.passed(lambda: self._api.call(request), sort_of(request), what, deadline_s)
+        sort = sort_of(request)
+        call = self._gate.strayed if sort in self._gate.faults.late else self._api.call
+        return await self._gate.passed(lambda: call(request), sort, what, deadline_s)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order, late or not at all while the gate has faults."""

@@ -26,7 +26,9 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     `slow_s` is added to every message, more or less by half; `watch_delay_s` to watch events alone. `loss`: a request
     or its reply vanishes and its caller learns nothing until the deadline. `duplicate`: a request arrives twice, the
-    copy up to some seconds later. `drop`: sorts of requests that never arrive, of `SORTS`.
+    copy up to some seconds later. `drop`: sorts of requests that never arrive, of `SORTS`. `late`: by sort, how much
+    later such a request arrives, as from a queue on its way: also when its sender is dead by then, who learns nothing
+    of it. Only the way of a single node has that.
     """
 
     cut: str = ""
@@ -35,6 +37,7 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     loss: float = 0.0
     duplicate: float = 0.0
     drop: tuple[str, ...] = ()
+    late: dict[str, float] = {}
 
     def check(self) -> None:
         """Raise ValueError for what no link can have."""
@@ -42,6 +45,8 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             raise ValueError(f"cut={self.cut}: want requests, replies or both")
         if unknown := [sort for sort in self.drop if sort not in SORTS]:
             raise ValueError(f"drop={unknown[0]}: want of {', '.join(SORTS)}")
+        if unknown := [sort for sort in self.late if sort not in SORTS]:
+            raise ValueError(f"late={unknown[0]}: want of {', '.join(SORTS)}")
         for name, chance in (("loss", self.loss), ("duplicate", self.duplicate)):
             if not 0.0 <= chance <= 1.0:
                 raise ValueError(f"{name}={chance:g}: want a chance, 0 to 1")
@@ -59,6 +64,11 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     def data(self) -> dict[str, object]:
         """Return what is wrong, for a line of the event log."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name)}
+
+    def check_component(self, component: str) -> None:
+        """Raise ValueError for what only the way of a single node can have."""
+        if self.late and not component.startswith("node/"):
+            raise ValueError(f"late={','.join(self.late)}: {component} has many callers, want link node/NAME late=…")
 
     def delay_s(self, random: Random) -> float:
         """Return how much longer the next message takes."""

@@ -47,6 +47,8 @@ class Child:
         self.restart_times: deque[float] = deque()
         self.next_down_s: float | None = None
         self.last_error = ""
+        self.exit_codes: list[int] = []
+        """Of those lives that no signal ended."""
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,8 @@
 
 A process that is given `--faults-file` reads there what its machine suffers from, at its start and whenever SIGURG
 tells it to look again. No room knows: a fault comes in through the seams, as in the simulation. A *strike* stops the
-process in the middle of what a line of its event log tells of, or before or after one of its calls.
+process in the middle of what a line of its event log tells of, or before or after one of its calls. A *stray* is a
+request that the network holds up; it is left in a file beside, for whoever plays the network to deliver.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import msgspec
 
 from services.api.seams import Clock, Disk, EventLog, Random, Transport
 from services.client.gate import GatedTransport, Gates
+from services.api.wire import Request
 from services.client.link_faults import LinkFaults
 from services.runtime.config import EXIT_USAGE, StartError
 from services.telemetry import logs
+from services.runtime.real import write_atomically
 
 DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 READ_AGAIN = signal.SIGURG
+STRAY_SUFFIX = ".late"
 """What a process is sent when its file has changed; a process that does not listen yet ignores it."""
 
 _log = logs.get()
@@ -63,6 +67,14 @@ class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class Machine:
+class Stray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node's request that is to arrive `late_s` seconds after it was sent."""
+
+    node: str
+    request: Request
+    late_s: float
+
+
     """What the seams of one process look at."""
 
     def __init__(self, path: str, random: Random) -> None:
@@ -70,6 +82,8 @@ class Machine:
         self.faults = MachineFaults()
         self.gates = Gates(random)
         self._left: dict[Strike, int] = {}
+        self.gates.on_stray = self._stray
+        self._strays = 0
         self.read()
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -109,6 +123,11 @@ class Machine:
                 os.kill(os.getpid(), signal.SIGKILL if strike.kind == "kill" else signal.SIGSTOP)
 
     def _called(self, when: str, what: str) -> None:
+    def _stray(self, node: str, request: Request, late_s: float) -> None:
+        self._strays += 1
+        path = self._path.with_name(f"{self._path.name}.{os.getpid()}-{self._strays}{STRAY_SUFFIX}")
+        write_atomically(path, msgspec.json.encode(Stray(node, request, late_s)))
+
         self.reached(f"{when}:{what}")
 
     # --- the seams ---

@@ -150,6 +150,10 @@ class Supervisor:
         """Return the id of a process, 0 while there is none. Raises: KeyError."""
         return self._child(name).pid
 
+    def exit_codes_of(self, name: str) -> Sequence[int]:
+        """Return how each life ended that no signal ended, oldest first. Raises: KeyError."""
+        return self._child(name).exit_codes
+
     def comes_back(self, name: str, down_s: float | None) -> None:
         """Say how long a process stays away once it has ended; None: for the back-off. Raises: KeyError."""
         self._child(name).next_down_s = down_s
@@ -386,6 +390,8 @@ class Supervisor:
             if not child.is_wanted:
                 return
             child.last_error = child.why(code)
+            if code >= 0:
+                child.exit_codes.append(code)
             if not child.may_restart(code, self._clock.now()):
                 child.failed_for_good = True
                 if self._is_ready:  # before that, whoever started the mesh is told

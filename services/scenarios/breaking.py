@@ -17,17 +17,20 @@ from services.scenarios.mesh import Site
 from services.scenarios.script import Step, parse_duration, parse_names
 from services.scenarios.spoiling import spoiled
 from services.scenarios.telling import Telling, Verb, one, substitute
+from services.scenarios.workload import pairs
 
 STARVED_PERIOD_S = 0.5
+LOOK_S = 0.05
 _OPTIONS = {
     "kill": {"down", "at", "count"},
     "pause": {"for", "at", "count"},
-    "link": {"cut", "slow", "watch-delay", "loss", "duplicate", "drop"},
+    "link": {"cut", "slow", "watch-delay", "loss", "duplicate", "drop", "late"},
     "clock": {"by"},
     "disk": {"error", "slow"},
     "reboot": {"down"},
-    "spoil": {"how"},
+    "spoil": {"how", "what"},
     "starve": {"share", "for"},
+    "ended": {"code", "limit"},
 }
 
 
@@ -99,11 +102,14 @@ async def reboot(telling: Telling, step: Step) -> None:
 
 
 async def spoil(telling: Telling, step: Step) -> None:
-    """`spoil kubelet/NODE how=missing|truncated|foreign`: it dies, and its record is damaged before it is back."""
-    how = step.options["how"]
+    """`spoil kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this meanwhile.
+
+    The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
+    """
+    how, what = step.options["how"], step.options.get("what", "checkpoint")
 
     async def work(name: str) -> None:
-        await telling.mesh.spoil(name, how)
+        await telling.mesh.spoil(name, how, what)
 
     await _all(telling, step, work)
 
@@ -112,6 +118,7 @@ async def link(telling: Telling, step: Step) -> None:
     """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1] [drop=SORT,…]`.
 
     `link node/n1 …` is about that node alone. `drop` loses calls of some sorts: lease, node-status, pod-status, unbind.
+    `link node/n1 late=unbind:15s` holds them up: they arrive so much later, even if the kubelet is dead by then.
     """
     faults = _faults(step)
     for name in _components(telling, step):
@@ -127,8 +134,10 @@ def _faults(step: Step) -> LinkFaults:
         loss=float(options.get("loss", "0")),
         duplicate=float(options.get("duplicate", "0")),
         drop=tuple(options["drop"].split(",")) if "drop" in options else (),
+        late={sort: parse_duration(late) for sort, late in pairs(options.get("late", "")).items()},
     )
     faults.check()
+    faults.check_component(step.args[0])
     return faults
 
 
@@ -163,6 +172,16 @@ async def starve(telling: Telling, step: Step) -> None:
     await _meanwhile(telling, step, work)
 
 
+async def ended(telling: Telling, step: Step) -> None:
+    """`ended COMPONENT code=1 [limit=20s]`: expect that it ends by itself, or once has, with that exit code."""
+    name, code = substitute(telling, one(step, "a component")), int(step.options["code"])
+    limit = telling.observer.now_s + parse_duration(step.options.get("limit", "20s"))
+    while code not in (codes := telling.mesh.exit_codes(name)) and telling.observer.now_s < limit:  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_S)
+    seen = f"ended with {', '.join(map(str, codes))}" if codes else "has not ended by itself"
+    telling.answers.append((step, code in codes, seen))
+
+
 VERBS: dict[str, Verb] = {
     "kill": kill,
     "pause": pause,
@@ -172,6 +191,7 @@ VERBS: dict[str, Verb] = {
     "disk": disk,
     "spoil": spoil,
     "starve": starve,
+    "ended": ended,
 }
 
 
@@ -186,7 +206,7 @@ def check(step: Step) -> None:
         raise ValueError(f"{step.verb} has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
     if not re.fullmatch(r"[1-9]\d*", step.options.get("count", "1")):
         raise ValueError(f"count={step.options['count']}: want a number from 1")
-    for option in ("down", "for"):
+    for option in ("down", "for", "limit"):
         if option in step.options:
             parse_duration(step.options[option])
     match step.verb:
@@ -198,8 +218,10 @@ def check(step: Step) -> None:
             disk_error(step.options.get("error", ""))
             parse_duration(step.options.get("slow", "0s"))
         case "spoil":
-            spoiled({}, step.options.get("how", ""))
+            spoiled({}, step.options.get("how", ""), step.options.get("what", "checkpoint"))
         case "starve" if not 0.0 < float(step.options.get("share", "0")) < 1.0:
             raise ValueError(f"share={step.options.get('share')}: want more than 0 and less than 1")
         case "pause" | "starve" if "for" not in step.options:
             raise ValueError(f"{step.verb} wants for=DURATION")
+        case "ended" if not step.options.get("code", "").isdecimal():
+            raise ValueError(f"code={step.options.get('code', '')}: want an exit code: ended scheduler code=1")

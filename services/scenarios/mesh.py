@@ -16,7 +16,7 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.rooms import Schedulers
+from services.runtime.rooms import Schedulers, room_of
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
@@ -44,6 +44,8 @@ class MeshPlan:
     `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
     `traced`: keep every span; it changes no decision, but costs time. `stages`: files of KWOK Stages.
+    `own_switches`: by process or room, what is set there otherwise than everywhere. `window_s`: seconds for which the
+    API server keeps changes, none besides; None: as ever.
     """
 
     nodes: tuple[dict[str, object], ...] = ()
@@ -55,6 +57,19 @@ class MeshPlan:
     traced: bool = False
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
+    own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    window_s: float | None = None
+
+    def switches_of(self, component: str) -> Switches:
+        """Return the switches as one process has them."""
+        own = [word for name, words in self.own_switches if name in (component, room_of(component)) for word in words]
+        return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
+
+    def components(self) -> list[str]:
+        """Return the rooms and processes that may have switches of their own."""
+        rooms = ["apiserver", "scheduler", "controllers", "kubelet"]
+        processes = [each.name for each in self.schedulers.processes()] + [f"kubelet/{host}" for host in self.deal()]
+        return [*rooms, *(name for name in processes if name not in rooms)]
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""
@@ -104,8 +119,8 @@ class Mesh(Protocol):
         """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
         ...
 
-    async def spoil(self, component: str, how: str) -> None:
-        """End a kubelet host and damage what its record says, of `spoiling.DAMAGES`, before it is back."""
+    async def spoil(self, component: str, how: str, what: str) -> None:
+        """End a kubelet host and damage what its machine keeps, before it is back (`spoiling`)."""
         ...
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
@@ -125,6 +140,10 @@ class Mesh(Protocol):
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Have the emulated node find this file (`kubelet/node_files.py`) from now on; None: not find it any more."""
+        ...
+
+    def exit_codes(self, component: str) -> Sequence[int]:
+        """Return how each life of a component ended that ended by itself, oldest first."""
         ...
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:

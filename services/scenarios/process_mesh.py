@@ -31,6 +31,7 @@ from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.runlog import Tail
 from services.scenarios.spoiling import spoiled
+from services.scenarios.strays import Strays
 from services.scenarios.troubles import Troubles
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
@@ -67,14 +68,7 @@ class ProcessMesh:
                 definitions=plan.deal(),
                 engine=plan.engine,
                 switches=plan.switches.assignments,
-                arguments={
-                    "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
-                    "kubelet": [
-                        *(word for text in plan.latencies for word in ("--latency", text)),
-                        *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
-                        *(("--stages-seed", str(plan.seed)) if plan.stages else ()),
-                    ],
-                },
+                arguments=_arguments(plan),
                 identities=tuple(identities),
                 schedulers=plan.schedulers,
                 log_level="warning",
@@ -86,6 +80,7 @@ class ProcessMesh:
         self._tail = Tail(self.data_dir / "events")
         self._on_line = on_line
         self._auditing: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
         self._chaos: EventLog = NullEventLog()
 
     def components(self) -> Sequence[str]:
@@ -107,6 +102,7 @@ class ProcessMesh:
             incarnation = new_incarnation(seeded_random(None))
             self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
+            self._delivering = asyncio.create_task(Strays(self.data_dir / "run", self.api).run())
             await self._wait_until_nodes_ready()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))
@@ -138,6 +134,10 @@ class ProcessMesh:
             except KeyError as error:
                 raise ValueError(str(error)) from None
         return self._transports[identity.user].api()
+
+    def exit_codes(self, component: str) -> Sequence[int]:
+        """Return the exit codes of the process's lives; those that a signal ended are not among them."""
+        return self._supervisor.exit_codes_of(self._name(component))
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Tell an emulated device plugin to do something. Raises: ValueError."""
@@ -177,17 +177,17 @@ class ProcessMesh:
         self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
         write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
 
-    async def spoil(self, component: str, how: str) -> None:
-        """Kill the host, and damage its record before it is back."""
+    async def spoil(self, component: str, how: str, what: str) -> None:
+        """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
         pid = self._supervisor.pid_of(name)
-        self._tell(name, {"what": "spoil", "how": how})
+        self._tell(name, {"what": "spoil", "how": how, "file": what})
         self._supervisor.kill(name, signal.SIGKILL, down_s=SPOILING_S)
         while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel tells nobody
             await asyncio.sleep(0.01)
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
-        files = {path.name: path.read_bytes() for path in sorted(folder.glob("runtime*"))}
-        for file, data in spoiled(files, how).items():
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+        for file, data in spoiled(files, how, what).items():
             if data is None:
                 (folder / file).unlink()
             else:
@@ -196,6 +196,7 @@ class ProcessMesh:
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a process's way to the API server, or of one node's; without any, heal it."""
         faults.check()
+        faults.check_component(component)
         kind, _, node = component.partition("/")
         if kind == "node":
             if node not in self._host_of:
@@ -253,8 +254,9 @@ class ProcessMesh:
 
     async def stop(self) -> None:
         """Close connections, stop all processes, judge the last lines, remove the data directory."""
-        if self._auditing is not None:
-            self._auditing.cancel()
+        for task in (self._auditing, self._delivering):
+            if task is not None:
+                task.cancel()
         for process in self._supervisor.status()["processes"]:
             if process["last_error"]:
                 self.failures.append(f"{process['name']}: {process['last_error']}")
@@ -264,3 +266,20 @@ class ProcessMesh:
         self._feed(self._tail.poll(None))
         if not self._keeps_data:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
+    """Return what single rooms and processes are told beyond what all are told."""
+    made = {
+        "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
+        "kubelet": [
+            *(word for text in plan.latencies for word in ("--latency", text)),
+            *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
+            *(("--stages-seed", str(plan.seed)) if plan.stages else ()),
+        ],
+    }
+    if plan.window_s is not None:
+        made["apiserver"] += ["--window-s", str(plan.window_s), "--window-changes", "0"]
+    for name, words in plan.own_switches:
+        made.setdefault(name, []).extend(flag for word in words for flag in ("--set", word))
+    return made

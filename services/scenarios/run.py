@@ -137,7 +137,7 @@ def plan_of(
     except ValueError as error:
         raise ScriptError(f"{story.path}: {error}") from None
     switches = Switches.parse(story.switches).replace(overrides or {})
-    return MeshPlan(
+    made = MeshPlan(
         nodes=tuple(nodes),
         switches=switches,
         latencies=story.latencies,
@@ -147,7 +147,14 @@ def plan_of(
         schedulers=story.schedulers,
         stages=story.stages,
         hosts=story.hosts,
+        own_switches=story.own_switches,
+        window_s=story.window_s,
     )
+    for name, words in made.own_switches:
+        if name not in (known := made.components()):
+            raise ScriptError(f"{story.path}: set {name}: no process or room is called so; want {', '.join(known)}")
+        Switches.parse(words)
+    return made
 
 
 def simulate(
@@ -264,8 +271,10 @@ def _all(auditor: Auditor, *others: Writes | Verdicts | Preemptions) -> Callable
 
 
 def _identities(story: Story) -> list[Identity]:
-    """Return who the story speaks as, so that each gets a token."""
+    """Return who the story speaks as, and whose requests it has arrive late, so that each gets a token."""
     named = dict.fromkeys(step.rest.split(" ", 1)[0] for step in story.steps if step.verb == "as")
+    if any("late" in step.options for step in story.steps):
+        named |= dict.fromkeys(f"node:{name}" for declared in story.nodes for name in declared.names)
     found = [identity_named(name) for name in named]
     return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
 

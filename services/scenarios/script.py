@@ -2,6 +2,7 @@
 
     # A comment. The first comment block is the story's title and explanation.
     set kubelet.on_reject=unbind          a switch's value; arms and --set override it
+    set scheduler: PodUnbinding=false     what one process, or all of a room, has it set to, whatever the others have
     limit 120s                            no story outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
@@ -9,6 +10,7 @@
     scheduler second                      a scheduler beside it, for pods with that schedulerName
     scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the story
     stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the story
+    window 5s                             how long changes are kept for watches to resume; later ones begin anew
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
@@ -27,8 +29,9 @@ from services.runtime.rooms import Schedulers
 from services.scenarios.expectation import Expectation, parse_expectation
 
 SETUP = frozenset(
-    {"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages"}
-)
+    {"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages",
+     "window"}
+)  # fmt: skip
 
 
 class ScriptError(ValueError):
@@ -74,6 +77,10 @@ class Story:
     stages: tuple[str, ...] = ()
     hosts: int = 0
     """Kubelet processes that the nodes are dealt out to; 0: at most three."""
+    own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By process or room, what is set there otherwise than everywhere."""
+    window_s: float | None = None
+    """Seconds for which the API server keeps changes; None: as ever."""
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -147,7 +154,8 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
     stages: list[str] = []
     nodes: list[NodeLine] = []
     steps: list[Step] = []
-    limit_s, hosts = 600.0, 0
+    own: list[tuple[str, tuple[str, ...]]] = []
+    limit_s, hosts, window_s = 600.0, 0, None
     schedulers = Schedulers()
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
@@ -160,7 +168,13 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
                 raise ValueError(f"{verb!r} belongs before the first act")
             match verb:
                 case "set":
-                    switches += shlex.split(rest)
+                    words = shlex.split(rest)
+                    if words and words[0].endswith(":"):
+                        own.append((words[0][:-1], tuple(words[1:])))
+                    else:
+                        switches += words
+                case "window":
+                    window_s = parse_duration(rest)
                 case "latency":
                     latencies += shlex.split(rest)
                 case "schedulers" | "scheduler":
@@ -204,7 +218,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
             seen[name] = declared.line
     return Story(
         PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
-        schedulers, tuple(stages), hosts,
+        schedulers, tuple(stages), hosts, tuple(own), window_s,
     )  # fmt: skip
 
 

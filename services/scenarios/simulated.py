@@ -232,6 +232,12 @@ class Network:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
             loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
+    def stray(self, identity: Identity, request: Request, late_s: float) -> None:
+        """Have a request arrive so much later, whatever becomes of its sender; nobody learns the answer."""
+        nobody = self.connect(Lifetime("network", 1))
+        loop = asyncio.get_running_loop()
+        loop.call_later(late_s, self._arrive, nobody, identity, request, None, context=self.context)
+
     def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
         current = self.current()
         if current is None:

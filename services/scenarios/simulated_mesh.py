@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -25,15 +26,16 @@ from kubelet.pods.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import SCHEDULER, Identity
+from services.api.identity import SCHEDULER, Identity, node_identity
 from services.api.seams import Room, Seams
-from services.api.wire import Api
+from services.api.wire import Api, Request
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
+from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
 from services.runtime.machine import disk_error
 from services.runtime.rooms import plugin_name, plugins_of, room_of
 from services.runtime.simloop import OWNER, SimLoop
@@ -81,6 +83,7 @@ class _Process:
         self.down_until = 0.0
         self.clock = clock
         self.gates = Gates(random.Random(f"gates/{name}"))
+        self.exit_codes: list[int] = []
         self.sites: list[Callable[[str], None]] = []
         """Who waits for this component to pass somewhere."""
 
@@ -126,29 +129,39 @@ class SimMesh:
         self._declare()
 
     def _declare(self) -> None:
-        switches = self.plan.switches.assignments
-        api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches)
+        def switches(name: str) -> tuple[str, ...]:
+            return self.plan.switches_of(name).assignments
+
+        api = ApiServerConfig(
+            name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches("apiserver")
+        )
+        if self.plan.window_s is not None:
+            api = replace(api, window_s=self.plan.window_s, window_changes=0)
         self._add("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver"))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
                 name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, config=each.config,
-                set=switches,
+                set=switches(each.name),
             )  # fmt: skip
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
-        manager = ControllersConfig(name="controllers", set=switches)
+        manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
                 name=host, definitions=definitions, latency=self.plan.latencies, stages=self.plan.stages,
-                stages_seed=self.plan.seed, set=switches, health_port=-1,
+                stages_seed=self.plan.seed, set=switches(f"kubelet/{host}"), health_port=-1,
             )  # fmt: skip
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
+            self._processes[f"kubelet/{host}"].gates.on_stray = self._stray
             for node in nodes:
                 self._add_plugins(node)
+
+    def _stray(self, node: str, request: Request, late_s: float) -> None:
+        self._network.stray(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -244,10 +257,10 @@ class SimMesh:
                 instance=f"{process.name}-{incarnation}",
                 sinks=(self.spans,) if self.plan.traced else (),
             ),
-            switches=self.plan.switches,
+            switches=self.plan.switches_of(process.name),
             sockets=SimSockets(self._sockets, life),
         )
-        events.write("proc.start", data={"switches": list(self.plan.switches.assignments)})
+        events.write("proc.start", data={"switches": list(self.plan.switches_of(process.name).assignments)})
         context = contextvars.copy_context()
         context.run(OWNER.set, process.name)
         process.room = context.run(process.build, seams)
@@ -266,8 +279,13 @@ class SimMesh:
             error = process.task.exception()
             if not _is_deposed(error):
                 self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
+            process.exit_codes.append(_exit_code(error))
         process.life.end()
         process.room = None
+
+    def exit_codes(self, component: str) -> Sequence[int]:
+        """Return the exit codes that ends by itself would have had, oldest first."""
+        return self._process(component).exit_codes
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Tell an emulated device plugin to do something. Raises: ValueError."""
@@ -346,23 +364,24 @@ class SimMesh:
         self._chaos.write("fault.inject", data={"target": name, "what": "pause"})
         self._loop.freeze(name)
 
-    async def spoil(self, component: str, how: str) -> None:
-        """Kill the host, and damage its record before it is back."""
+    async def spoil(self, component: str, how: str, what: str) -> None:
+        """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         process = self._process(component)
         files = process.platter.files
-        damaged = spoiled({name: bytes(data) for name, data in files.items()}, how)
+        damaged = spoiled({name: bytes(data) for name, data in files.items()}, how, what)
         self.sever(component)
         for name, data in damaged.items():
             if data is None:
                 del files[name]
             else:
                 files[name] = bytearray(data)
-        self._chaos.write("fault.fired", data={"target": process.name, "what": "spoil", "how": how})
+        self._chaos.write("fault.fired", data={"target": process.name, "what": "spoil", "how": how, "file": what})
         await asyncio.sleep(0)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a component's link, or of one node's; without any, heal it."""
         faults.check()
+        faults.check_component(component)
         kind, _, node = component.partition("/")
         if kind == "node":
             name = component
@@ -428,6 +447,18 @@ class SimMesh:
             self._loop.thaw(process.name)
         self._network.close()
         await asyncio.sleep(0)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """Return what a process that ended so would exit with (guarantees P14)."""
+    if isinstance(error, BaseExceptionGroup):
+        found = error.subgroup((StartError, LeadershipLost))
+        return _exit_code(found.exceptions[0] if found is not None else error.exceptions[0])
+    if isinstance(error, StartError):
+        return error.exit_code
+    if isinstance(error, LeadershipLost):
+        return EXIT_DEPOSED
+    return EXIT_OK if error is None else EXIT_BUG
 
 
 def _is_deposed(error: BaseException | None) -> bool:

@@ -96,6 +96,7 @@ SHELLS = {
         "simulated",
         "simulated_mesh",
         "simulated_sockets",
+        "strays",
         "teller",
         "telling",
         "troubles",

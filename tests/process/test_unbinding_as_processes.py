@@ -10,8 +10,12 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
 
 
 @pytest.mark.parametrize(
-    "name", ["killed-kubelet", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job"]
-)
+    "name",
+    [
+        "killed-kubelet", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job", "same-node",
+        "old-scheduler-exits",
+    ],
+)  # fmt: skip
 def test_unbinding_as_processes_comes_true_as_in_simulation(name, tmp_path):
     result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
 

@@ -1,6 +1,6 @@
 """The acceptance scenarios of kubelet-unbinding told as stories, with their figures read from the event log.
 
-8, 9 and 11 to 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
+8, 9, 11, 12 and 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
 """
 
 import asyncio
@@ -142,6 +142,27 @@ def test_kubelet_unbinding_07_nobody_but_the_pods_own_kubelet_may_unbind_it():
     assert told.commits("unbind") == []
 
 
+def test_kubelet_unbinding_09_the_request_of_a_session_that_is_over_is_refused_whatever_it_says():
+    told = _told("unbinding/delayed")
+    (refused,) = told.answers(409, "/unbind")
+    (uid,) = {line.obj["uid"] for line in told.commits(name="wide")}
+
+    assert told.failed_expectations == []
+    assert refused.data["reason"] == "StaleSession"
+    ((node, begun, ended),) = told.ran(uid)
+    assert (node, ended) == ("n1", float("inf"))
+    assert begun < seconds(refused)
+
+
+def test_kubelet_unbinding_09_without_the_fence_the_same_request_makes_the_pod_run_twice():
+    lines = []
+    story = load_story(FOLDER / "unbinding" / "delayed.txt")
+    result = simulate(story, seed=1, overrides={"unbind.fence": "none"}, on_line=lines.append)
+
+    assert {violation.invariant for violation in result.violations} == {"I1"}
+    assert {line.node for line in lines if line.ev == "kubelet.start" and line.obj["name"] == "wide"} == {"n1", "n2"}
+
+
 def test_kubelet_unbinding_10_a_status_twenty_seconds_late_is_of_an_older_binding_to_the_same_node():
     told = _told("unbinding/stale-status")
     (refused,) = [line for line in told.answers(409, "/status") if line.data.get("reason") == "StaleBinding"]
@@ -151,6 +172,35 @@ def test_kubelet_unbinding_10_a_status_twenty_seconds_late_is_of_an_older_bindin
     ((node, begun, ended),) = told.ran(uid)
     assert (node, ended) == ("n1", float("inf"))
     assert seconds(refused) - begun >= 19.0
+
+
+def test_kubelet_unbinding_11_the_same_node_may_have_it_back_under_the_same_uid_and_starts_it_once():
+    told = _told("unbinding/same-node")
+
+    assert told.failed_expectations == []
+    assert len([line for line in told.lines if line.ev == "kubelet.start" and line.obj["name"] == "wide"]) == 1
+
+
+def test_kubelet_unbinding_12_a_scheduler_without_the_gate_is_spared_or_ends_with_code_1():
+    spared, ended = _told("unbinding/old-scheduler"), _told("unbinding/old-scheduler-exits")
+
+    assert spared.failed_expectations == ended.failed_expectations == []
+    assert spared.result.failures == []
+    assert {line.data["reason"] for line in spared.answers(409, "/unbind")} == {"SchedulerNotCapable"}
+    assert "scheduler cache is corrupted" in ended.result.failures[0]
+
+
+def test_kubelet_unbinding_14_a_move_that_is_seen_as_one_event_moves_the_usage_and_ends_nobody():
+    told = _told("unbinding/moved")
+    opened = [
+        line.data["start_rv"] for line in told.lines
+        if line.ev == "watch.open" and line.comp == "scheduler" and line.data["resource"] == "pods"
+    ]  # fmt: skip
+
+    assert told.failed_expectations == []
+    assert told.result.failures == []
+    assert (opened[0], opened[-1]) == (0, 0), "what happened meanwhile is forgotten, so the state is taken anew"
+    assert len(opened) > 1
 
 
 def test_kubelet_unbinding_13_what_was_bound_and_given_back_unseen_is_counted_nowhere():

@@ -135,6 +135,8 @@ class StreamsAreTrue(Check):
             self._sent.pop(key, None)
             if line.data.get("reason") not in REASONS:
                 report(line, f"W18: watch {number} ended for {line.data.get('reason')!r}")
+        elif line.data.get("type") == "ERROR":
+            return  # it tells why the stream ends, and nothing of what is stored
         elif (sent := self._sent.get(key)) is not None and line.rv is not None:
             self.why_not = ""
             for detail in self._take_sent(sent, line, line.rv):

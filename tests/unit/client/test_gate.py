@@ -70,6 +70,21 @@ def test_only_calls_of_the_dropped_sort_are_lost():
     assert tell(story) == 1
 
 
+def test_a_late_call_is_handed_over_and_its_caller_learns_nothing():
+    async def main():
+        server, gates, strays = Server(), Gates(random.Random(1)), []
+        gates.on_stray = lambda node, request, late_s: strays.append((node, request.resource, late_s))
+        gate = gates.of("n1")
+        gate.set(LinkFaults(late={"node-status": 15.0}))
+        api = GatedApi(server, gate)
+        await api.call(RENEWAL)
+        with pytest.raises(UnknownOutcome):
+            await api.call(STATUS)
+        return len(server.arrived), strays
+
+    assert simloop.run(main()) == (1, [("n1", "nodes", 15.0)])
+
+
 def test_slow_messages_arrive_late_and_in_order():
     async def story(server, gate, api):
         gate.set(LinkFaults(slow_s=0.2))
@@ -197,6 +212,7 @@ def test_calls_are_heard_of_before_and_after():
         (LinkFaults(cut="up"), "cut=up: want requests, replies or both"),
         (LinkFaults(drop=("pods",)), "drop=pods: want of lease, node-status, pod-status, unbind"),
         (LinkFaults(loss=2.0), "loss=2: want a chance"),
+        (LinkFaults(late={"pods": 1.0}), "late=pods: want of lease, node-status, pod-status, unbind"),
     ],
 )
 def test_what_no_link_can_have_is_told(faults, message):

@@ -428,3 +428,12 @@ def test_i26_a_gang_that_lost_a_member_was_scheduled_all_the_same():
     gone = POD | {"name": "a", "uid": "u-a"}
     log.commit(kind="DELETED", obj=gone, node="n1", binding_generation=2)
     assert _judge(log.add("x", at_s=60.0), *GANGS) == set()
+
+
+@pytest.mark.parametrize(("kind", "found"), [("ERROR", set()), ("MODIFIED", {"I15"})])
+def test_i15_the_error_that_ends_a_stream_is_no_part_of_the_state_it_did_not_get(kind, found):
+    log = Log().commit(kind="ADDED", verb="create")
+    log.add("watch.open", comp="apiserver", data={"watch": 1, "resource": "pods", "start_rv": 1})
+    log.add("watch.event", comp="apiserver", rv=0, data={"watch": 1, "resource": "pods", "type": kind})
+
+    assert _judge(log) == found

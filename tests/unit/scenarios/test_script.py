@@ -2,6 +2,8 @@
 
 import pytest
 
+from services.api.switches import SwitchError
+from services.scenarios.run import load_story, plan_of
 from services.scenarios.script import ScriptError, parse_duration, parse_names, parse_story
 
 VERBS = frozenset({"pod", "kill", "as"})
@@ -48,6 +50,7 @@ def test_a_story_is_read_into_setting_and_steps():
         ("schedulers 0", "want at least one scheduler"),
         ("schedulers 2 elect=maybe", "elect=maybe"),
         ("scheduler default-scheduler", "want names of their own"),
+        ("window long", "'long' is no duration"),
     ],
 )
 def test_a_line_that_means_nothing_is_named_with_its_place(line, message):
@@ -75,6 +78,37 @@ def test_a_node_declared_twice_is_refused_with_both_places():
 def test_names_and_durations_are_spelled_briefly():
     assert ("n08", "n09", "n10", "x") == parse_names("n08..n10,x")
     assert [0.2, 5.0, 120.0] == [parse_duration(text) for text in ("200ms", "5s", "2m")]
+
+
+def test_one_process_may_have_switches_of_its_own(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text(
+        "# T\nset PodUnbinding=true\nset scheduler-1: PodUnbinding=false\nschedulers 2\nwindow 5s\nwait 1s\n"
+    )
+
+    plan = plan_of(load_story(path), seed=1)
+
+    assert plan.window_s == 5.0
+    have = {name: plan.switches_of(name).flag("PodUnbinding") for name in ("scheduler-1", "scheduler-2", "apiserver")}
+    assert have == {"scheduler-1": False, "scheduler-2": True, "apiserver": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        ("set nobody: PodUnbinding=false", ScriptError, "set nobody: no process or room is called so; want apiserver"),
+        ("set scheduler: PodUnbindin=false", SwitchError, "PodUnbindin"),
+        ("set scheduler: PodUnbinding", SwitchError, "want NAME=VALUE"),
+    ],
+)
+def test_a_switch_for_nobody_or_of_no_name_is_told_before_anything_starts(tmp_path, line, error, message):
+    path = tmp_path / "t.txt"
+    path.write_text(f"# T\n{line}\nwait 1s\n")
+
+    with pytest.raises(error) as caught:
+        plan_of(load_story(path), seed=1)
+
+    assert message in str(caught.value)
 
 
 def test_replicas_elect_a_leader_and_other_schedulers_stand_beside_them():
