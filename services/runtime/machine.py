@@ -18,16 +18,16 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from services.api.seams import Clock, Disk, EventLog, Random, Transport
-from services.client.gate import GatedTransport, Gates
 from services.api.wire import Request
+from services.client.gate import GatedTransport, Gates
 from services.client.link_faults import LinkFaults
 from services.runtime.config import EXIT_USAGE, StartError
-from services.telemetry import logs
 from services.runtime.real import write_atomically
+from services.telemetry import logs
 
 DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
-READ_AGAIN = signal.SIGURG
 STRAY_SUFFIX = ".late"
+READ_AGAIN = signal.SIGURG
 """What a process is sent when its file has changed; a process that does not listen yet ignores it."""
 
 _log = logs.get()
@@ -66,7 +66,6 @@ class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     strikes: tuple[Strike, ...] = ()
 
 
-class Machine:
 class Stray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node's request that is to arrive `late_s` seconds after it was sent."""
 
@@ -75,15 +74,16 @@ class Stray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late_s: float
 
 
+class Machine:
     """What the seams of one process look at."""
 
     def __init__(self, path: str, random: Random) -> None:
         self._path = Path(path)
         self.faults = MachineFaults()
         self.gates = Gates(random)
-        self._left: dict[Strike, int] = {}
         self.gates.on_stray = self._stray
         self._strays = 0
+        self._left: dict[Strike, int] = {}
         self.read()
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -122,12 +122,12 @@ class Stray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if left == 1:
                 os.kill(os.getpid(), signal.SIGKILL if strike.kind == "kill" else signal.SIGSTOP)
 
-    def _called(self, when: str, what: str) -> None:
     def _stray(self, node: str, request: Request, late_s: float) -> None:
         self._strays += 1
         path = self._path.with_name(f"{self._path.name}.{os.getpid()}-{self._strays}{STRAY_SUFFIX}")
         write_atomically(path, msgspec.json.encode(Stray(node, request, late_s)))
 
+    def _called(self, when: str, what: str) -> None:
         self.reached(f"{when}:{what}")
 
     # --- the seams ---
