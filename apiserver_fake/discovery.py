@@ -226,7 +226,11 @@ class Answer:
 
 def answer(document: Any) -> Answer:
     """Return the document encoded once, with an ETag made of its content."""
-    body = msgspec.json.encode(document)
+    return answer_of(msgspec.json.encode(document))
+
+
+def answer_of(body: bytes) -> Answer:
+    """Return what is encoded already, with an ETag made of it."""
     return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
 
 

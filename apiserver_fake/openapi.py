@@ -144,6 +144,31 @@ def document(group: str, version: str) -> Document:
     }
 
 
+SECOND_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+SECOND_PROTOBUF_ASKED = SECOND_PROTOBUF.replace(".v2.", ".v2@")
+"""What a client accepts; as a media type that is read strictly it must not have the `@`."""
+
+
+@cache
+def second(*, is_protobuf: bool) -> discovery.Answer:
+    """Return `/openapi/v2`: a document that defines nothing.
+
+    kubectl reads it after `/openapi/v3`, when it has not found a kind there; only then it says that there is none.
+    """
+    title, version = "Kubernetes", discovery.GIT_VERSION
+    if not is_protobuf:
+        info = {"title": title, "version": version}
+        return discovery.answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    described = _text_field(1, title) + _text_field(2, version)
+    return discovery.answer_of(_text_field(1, "2.0") + bytes((2 << 3 | 2, len(described))) + described)
+
+
+def _text_field(number: int, text: str) -> bytes:
+    """Return a protobuf field of less than 128 bytes."""
+    value = text.encode()
+    return bytes((number << 3 | 2, len(value))) + value
+
+
 def path_of(group: str, version: str) -> str:
     """Return `apis/apps/v1` or `api/v1`: how the index names a group version."""
     return f"apis/{group}/{version}" if group else f"api/{version}"

@@ -33,8 +33,9 @@ def container_of(pod: Document, asked: str) -> str:
     name, spec = pod["metadata"].get("name", ""), pod.get("spec") or {}
     names = [str(c.get("name")) for c in spec.get("containers") or ()]
     inits = [str(c.get("name")) for c in spec.get("initContainers") or ()]
+    guests = [str(c.get("name")) for c in spec.get("ephemeralContainers") or ()]
     if asked:
-        if asked not in names and asked not in inits:
+        if asked not in (*names, *inits, *guests):
             raise BadRequest(f"container {asked} is not valid for pod {name}")
         return asked
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")

@@ -31,6 +31,7 @@ from apiserver_fake import (
     rest_media,
     rest_paths,
     rest_reviews,
+    rest_streams,
     rest_watch,
     tables,
 )
@@ -249,6 +250,11 @@ class RestDoor:
                 self._only(request, "GET")
                 self._only_monitors(request, identity)
                 return web.Response(text=self._settings.metrics(), content_type="text/plain")
+            case ["openapi", "v2"]:
+                self._only(request, "GET")
+                is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
+                content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
+                return _cached(request, openapi.second(is_protobuf=is_protobuf), content_type)
             case ["openapi", "v3"]:
                 self._only(request, "GET")
                 return _cached(request, openapi.index())
@@ -269,7 +275,7 @@ class RestDoor:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
 
     def _paths(self) -> list[str]:
-        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
         served = [
             f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in discovery.groups().items() for v in vs
         ]
@@ -315,10 +321,14 @@ class RestDoor:
         review = rest_reviews.review_at(group, version, rest)
         if review is not None:
             return await self._review(request, identity, review)
-        route = rest_paths.parse(group, version, rest)
         parameters = Parameters(request.rel_url.query)
-        verb = rest_paths.verb_of(request.method, route)
         api = self._server.door(identity)
+        namespace, name, streamed = rest_streams.asked(group, version, rest)
+        if streamed:
+            found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
+            raise rest_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+        route = rest_paths.parse(group, version, rest)
+        verb = rest_paths.verb_of(request.method, route)
         if verb in ("list", "get"):
             if route.subresource == "log":
                 itself = self._server.door(self._settings.itself)

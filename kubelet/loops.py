@@ -49,7 +49,8 @@ from kubelet.node_status import NodeReport, node_document
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
 from kubelet.pods.boots import Boot, boot_id_of
-from kubelet.pods.fake_cri import PodRecord, container_log
+from kubelet.pods.fake_cri import PodRecord
+from kubelet.pods.logs import Run, run_of
 from kubelet.stage_playing import StagePlayer
 from kubelet.static_pods_calls import MirrorCalls
 from kubelet.topology_reporting import TopologyReporting
@@ -506,17 +507,17 @@ class Agent:
 
     # --- logs ---
 
-    def log_of(self, namespace: str, name: str, container: str, *, previous: bool) -> bytes | None:
-        """Return a container's log, or None when no such container is here."""
+    def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
+        """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
         for worker in self.kubelet.workers.values():
             meta = worker.pod.metadata
             if meta.name == name and meta.namespace == namespace:
-                for found in worker.containers:
-                    if found.name == container or not container:
-                        if previous and found.last is None:
-                            return None
-                        now = self.host.clock.now()
-                        return container_log(found, now, self.host.times.offset_s)
+                found = next((c for c in worker.containers if c.name == container), None)
+                if found is None:
+                    return f'container "{container}" in pod "{name}" is not available'
+                now = self.host.clock.now()
+                reason = worker.waiting_reason(found)
+                return run_of(name, found, reason, now, self.host.times.offset_s, previous=previous)
         return None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import msgspec
@@ -13,11 +14,15 @@ from kubelet.host import Host
 from kubelet.loops import Agent
 from kubelet.manager_switches import settled
 from kubelet.managers.metrics import manager_metrics
+from kubelet.pods.logs import Asked, Run
 from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize.metrics import PENDING, by_priority
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
+
+FOLLOW_S = 1.0
+"""How often somebody who follows a log is told what is new in it."""
 
 
 class KubeletRoom:
@@ -105,22 +110,43 @@ class KubeletRoom:
                 return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
 
+    def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
+        asked = params["namespace"], params["pod"], params["container"]
+        found = (agent.run_of(*asked, previous=previous) for agent in self.agents)
+        return next((run for run in found if run is not None), None)
+
     def _container_log(self, request: Any) -> HttpResponse:
-        params, query = request.params, request.query
-        for agent in self.agents:
-            text = agent.log_of(
-                params["namespace"], params["pod"], params["container"], previous=query.get("previous") == "true"
-            )
-            if text is not None:
-                return 200, "text/plain", _tail(text, query.get("tailLines", ""))
-        return 404, "text/plain", f"container {params['container']!r} in pod {params['pod']!r} is not here\n".encode()
+        asked = Asked.of(request.query, self.host.clock.wall())
+        if isinstance(asked, str):
+            return 400, "text/plain", f"{asked}\n".encode()
+        run = self._run_of(request.params, previous=asked.previous)
+        if run is None:
+            return 404, "text/plain", f'pod "{request.params["pod"]}" does not exist\n'.encode()
+        if isinstance(run, str):
+            return 400, "text/plain", f"{run}\n".encode()
+        if asked.follow and not run.is_over:
+            return 200, "text/plain", self._follow(request.params, asked, run)
+        return 200, "text/plain", asked.cut(run.lines)
 
-
-def _tail(text: bytes, lines: str) -> bytes:
-    if not lines.isdigit():
-        return text
-    kept = text.splitlines(keepends=True)
-    return b"".join(kept[len(kept) - int(lines) :] if int(lines) < len(kept) else kept)
+    async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
+        """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""
+        restart, seen, left = run.restart, run.lines[-1].place, asked.limit_bytes
+        piece = asked.cut(run.lines)
+        while left is None or left > 0:
+            if left is not None:
+                left -= len(piece)
+            yield piece
+            if run.is_over:
+                return
+            await asyncio.sleep(FOLLOW_S)
+            now = self._run_of(params, previous=False)
+            if not isinstance(now, Run) or now.restart != restart:
+                now = self._run_of(params, previous=True)  # it has been started anew meanwhile
+            if not isinstance(now, Run) or now.restart != restart:
+                return
+            run = now
+            piece = asked._replace(tail=None, limit_bytes=left).cut([line for line in run.lines if line.place > seen])
+            seen = run.lines[-1].place
 
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:

@@ -18,15 +18,12 @@ from kubelet.pods.probing import Probes
 from kubelet.pods.script import Script
 from kubelet.start_faults import CONTAINER_STAGES, StartFaults
 from kubelet.view import RestartRule, WorkerKey
-from services.api.times import format_micro_time
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 SIGKILL_EXIT = 137
 LOST_EXIT = 255
 """Of a container that ended with its machine; the runtime cannot say more."""
 PRESTOP_OVERRUN_S = 2.0
-HEARTBEAT_LINE_S = 10.0
-HEARTBEAT_LINES_MAX = 1000
 
 
 class ContainerRecord(msgspec.Struct, array_like=True):
@@ -273,22 +270,3 @@ class Container:
         if self.ended is not None and (self.state == "exited" or is_lost):
             return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
         return ContainerRecord(self.name, self.started_s, self.restarts)
-
-
-def container_log(container: Container, now: float, wall_offset_s: float) -> bytes:
-    """Return the log of the current (or last) run: a start line, a heartbeat every 10 s, the exit line."""
-    if not (container.is_running or container.state in ("exited", "backoff")) or not container.created_total:
-        return b""
-
-    def line(at_s: float, text: str) -> str:
-        return f"{format_micro_time(at_s + wall_offset_s)} {text}\n"
-
-    started = container.started_s
-    until = now if container.is_running else container.finished_s
-    lines = [line(started, f"container {container.name} started, restart {container.restarts}")]
-    beats = int((until - started) / HEARTBEAT_LINE_S)
-    for beat in range(max(1, beats - HEARTBEAT_LINES_MAX + 1), beats + 1):
-        lines.append(line(started + beat * HEARTBEAT_LINE_S, f"still running after {beat * HEARTBEAT_LINE_S:g} s"))
-    if not container.is_running:
-        lines.append(line(until, f"exit {container.exit_code}"))
-    return "".join(lines).encode()

@@ -257,7 +257,7 @@ class PodStatus:
             case "backoff" | "stuck":
                 state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
             case _:
-                state = {"waiting": {"reason": self._waiting_reason(container)}}
+                state = {"waiting": {"reason": self.waiting_reason(container)}}
         if "waiting" in state and self.state == "terminated" and container.kind == MAIN and self.is_initialized:
             # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
             text = "The container could not be located when the pod was terminated"
@@ -284,7 +284,10 @@ class PodStatus:
             made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
         return made
 
-    def _waiting_reason(self, container: Container) -> str:
+    def waiting_reason(self, container: Container) -> str:
+        """Return why a container does not run yet, as its status says it."""
+        if container.state in ("backoff", "stuck"):
+            return container.waiting_reason
         if container.ended is not None:
             return container.waiting_reason or "ContainerCreating"
         has_init = any(c.kind in (INIT, SIDECAR) for c in self.containers)

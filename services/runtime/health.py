@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -34,8 +34,8 @@ class HttpRequest:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-HttpResponse = tuple[int, str, bytes]
-"""Status, content type, body."""
+HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
+"""Status, content type, body; a body in pieces is sent as they come, and ends when nobody listens any more."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
@@ -88,19 +88,22 @@ class HealthServer:
             async with asyncio.timeout(REQUEST_MAX_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 method, status, kind, body = await self._answer(head)
+                length = f"Content-Length: {len(body)}\r\n" if isinstance(body, bytes) else ""
                 writer.write(
                     f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\nContent-Type: {kind}\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    f"{length}Connection: close\r\n\r\n".encode()
                 )
-                if method != "HEAD":
+                if method != "HEAD" and isinstance(body, bytes):
                     writer.write(body)
                 await writer.drain()
+            if method != "HEAD" and not isinstance(body, bytes):
+                await _send_pieces(body, reader, writer)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the other side is slow, gone or no HTTP client; nobody is left to tell
         finally:
             writer.close()
 
-    async def _answer(self, head: bytes) -> tuple[str, int, str, bytes]:
+    async def _answer(self, head: bytes) -> tuple[str, int, str, bytes | AsyncIterator[bytes]]:
         try:
             line, *rest = head.decode("latin-1").split("\r\n")
             method, target, _ = line.split(" ", 2)
@@ -120,6 +123,18 @@ class HealthServer:
             status, kind, body = await answer if inspect.isawaitable(answer) else answer
             return method, status, kind, body
         return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
+
+
+async def _send_pieces(
+    pieces: AsyncIterator[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Send until there are no more, or the other side has gone. Raises: ConnectionError, TimeoutError."""
+    async for piece in pieces:
+        if reader.at_eof():
+            return
+        writer.write(piece)
+        async with asyncio.timeout(REQUEST_MAX_S):
+            await writer.drain()
 
 
 def render_metrics(values: Mapping[str, float]) -> bytes:

@@ -76,6 +76,10 @@ def test_explain_knows_the_fields_of_our_kinds(kubectl):
 
 def test_a_kind_that_is_not_served_is_the_clients_own_error(kubectl):
     assert 'doesn\'t have a resource type "nosuchresource"' in kubectl("get", "nosuchresource", code=1)
+    for version, kind in (("apps/v1", "Nothing"), ("example.com/v1", "Nothing"), ("v7", "Pod")):
+        unserved = {"apiVersion": version, "kind": kind, "metadata": {"name": "s"}}
+        said = kubectl("apply", "-f", "-", stdin=unserved, code=1)
+        assert f'no matches for kind "{kind}" in version "{version}"' in said
 
 
 def test_whoami_and_can_i_answer_for_the_caller(kubectl):

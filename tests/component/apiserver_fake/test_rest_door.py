@@ -395,6 +395,50 @@ def test_a_log_names_the_node_whose_kubelet_does_not_answer():
     assert 'node "n" at 127.0.0.1:1 does not answer' in body["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("exec?container=c&command=ls", 501, "no command can be run in container c of pod p"),
+        ("attach", 501, "there is no process to attach to in container c of pod p"),
+        ("portforward?ports=80", 501, "pod p listens on no port"),
+        ("exec?container=x", 400, "container x is not valid for pod p"),
+    ],
+)
+def test_what_emulated_containers_cannot_do_is_refused_with_the_reason(path, code, said):
+    async def scenario():
+        async with a_door(AnApi({("pods", "p"): POD})) as client:
+            return [
+                await status_of(client, method, f"/api/v1/namespaces/d/pods/p/{path}") for method in ("GET", "POST")
+            ]
+
+    for answered, body in run(scenario()):
+        assert (answered, body["kind"]) == (code, "Status")
+        assert said in body["message"]
+
+
+def test_a_stream_of_a_pod_that_is_missing_or_has_no_node_is_refused_for_that():
+    waiting = {**POD, "spec": {"containers": [{"name": "c"}]}}
+
+    async def scenario():
+        async with a_door(AnApi({("pods", "w"): waiting})) as client:
+            return [await status_of(client, "GET", f"/api/v1/namespaces/d/pods/{name}/exec") for name in ("w", "gone")]
+
+    (code, body), (missing, _) = run(scenario())
+    assert (code, body["message"]) == (400, "pod p does not have a host assigned")
+    assert missing == 404
+
+
+def test_a_log_may_be_that_of_an_ephemeral_container():
+    guest = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
+
+    async def scenario():
+        async with a_door(AnApi({("pods", "p"): guest, ("nodes", "n"): NODE})) as client:
+            return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log?container=debugger")
+
+    code, body = run(scenario())
+    assert (code, "does not answer" in body["message"]) == (503, True)
+
+
 def test_a_log_of_a_pod_whose_node_is_gone_says_so():
     async def scenario():
         async with a_door(AnApi({("pods", "p"): POD})) as client:

@@ -14,10 +14,10 @@ def test_a_debugger_joins_a_running_pod_and_is_reported(simulate):
         await w.until_pod("p", lambda p: p["status"].get("ephemeralContainerStatuses"))
         return await w.until_pod(
             "p", lambda p: "running" in p["status"]["ephemeralContainerStatuses"][0]["state"]
-        ), w.agent().log_of("default", "p", "debugger", previous=False)
+        ), w.agent().run_of("default", "p", "debugger", previous=False)
 
-    pod, text = simulate(story)
+    pod, its_run = simulate(story)
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
-    assert b"container debugger started" in text
+    assert its_run.lines[0].text == "container debugger started, restart 0"

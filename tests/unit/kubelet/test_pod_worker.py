@@ -6,7 +6,6 @@ import pytest
 
 from kubelet.managers.resource_managers import NO_ALLOCATION
 from kubelet.pods.actions import Finished, LogStart, LogStop, Persist, Poke, Told
-from kubelet.pods.fake_cri import container_log
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import Policy
 from kubelet.pods.status import WallTimes
@@ -17,11 +16,12 @@ from kubelet.view import worker_key
 class Life:
     """Drives one worker: what it wants durable is durable at once; keeps what it asked for, with times."""
 
-    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None):
+    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None,
+                 make=PodWorker):  # fmt: skip
         self.now = now
         self.log = []
         self.record = None
-        self.worker = PodWorker(
+        self.worker = make(
             pod, worker_key(pod), node="n1", host_ip="1.1.1.1", pod_ip="10.0.0.1", allocation=NO_ALLOCATION,
             latency=LatencyModel.parse(latency, 1).for_pod("n1", pod.metadata.uid),
             policy=policy or Policy(), times=WallTimes(1e9), now=now, images=images,
@@ -274,13 +274,3 @@ def test_a_readiness_gate_that_nobody_met_keeps_the_pod_unready(a_pod):
     life.take(life.worker.update(a_pod(spec=gates, status=met), 1))
 
     assert life.worker.conditions["Ready"].status == "True"
-
-
-def test_a_log_has_a_start_line_a_line_every_ten_seconds_and_the_exit(a_pod):
-    life = Life(a_pod(run="exit 4 after 25s", spec={"restartPolicy": "Never"})).run(30)
-
-    lines = container_log(life.worker.containers[0], 30, 1e9).decode().splitlines()
-
-    assert [line.split(" ", 1)[1] for line in lines] == [
-        "container main started, restart 0", "still running after 10 s", "still running after 20 s", "exit 4",
-    ]  # fmt: skip

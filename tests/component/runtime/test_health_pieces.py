@@ -1,0 +1,65 @@
+"""An answer that comes in pieces: sent as they come, and not made any more when nobody listens."""
+
+import asyncio
+
+from services.runtime.health import HealthServer
+
+
+def ask(pieces, talk):
+    async def scenario():
+        server = HealthServer(
+            is_ready=lambda: True,
+            metrics=dict,
+            configuration=dict,
+            routes=[("/pieces", lambda _: (200, "text/plain", pieces()))],
+        )
+        await server.start("127.0.0.1", 0)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /pieces HTTP/1.1\r\n\r\n")
+            return await talk(reader, writer)
+        finally:
+            await server.stop()
+
+    return asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_pieces_are_sent_as_they_come_and_the_end_of_the_connection_is_their_end():
+    go_on = asyncio.Event()
+
+    async def pieces():
+        yield b"one\n"
+        await go_on.wait()
+        yield b"two\n"
+
+    async def talk(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        first = await reader.readline()
+        go_on.set()
+        rest = await reader.read()
+        writer.close()
+        return head, first, rest
+
+    head, first, rest = ask(pieces, talk)
+    assert b"Content-Length" not in head
+    assert (first, rest) == (b"one\n", b"two\n")
+
+
+def test_nothing_is_made_any_more_for_somebody_who_has_gone():
+    ended = asyncio.Event()
+
+    async def pieces():
+        try:
+            while True:
+                yield b""
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    async def talk(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await ended.wait()
+        return True
+
+    assert ask(pieces, talk)
