@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -11,18 +10,15 @@ import msgspec
 from kubelet.config import KubeletConfig
 from kubelet.devices.report import pod_resources
 from kubelet.host import Host
+from kubelet.log_serving import ContainerLogs
 from kubelet.loops import Agent
 from kubelet.manager_switches import settled
 from kubelet.managers.metrics import manager_metrics
-from kubelet.pods.logs import Asked, Run
 from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize.metrics import PENDING, by_priority
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
-
-FOLLOW_S = 1.0
-"""How often somebody who follows a log is told what is new in it."""
 
 
 class KubeletRoom:
@@ -97,7 +93,7 @@ class KubeletRoom:
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
         """Return what the process serves besides its health: container logs, and who has which devices."""
         return [
-            ("/containerLogs/{namespace}/{pod}/{container}", self._container_log),
+            ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self.host).answer),
             ("/podResources/{node}", self._pod_resources),
         ]
 
@@ -109,44 +105,6 @@ class KubeletRoom:
                 found = pod_resources(agent.kubelet.managers.devices, shares)
                 return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
-
-    def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
-        asked = params["namespace"], params["pod"], params["container"]
-        found = (agent.run_of(*asked, previous=previous) for agent in self.agents)
-        return next((run for run in found if run is not None), None)
-
-    def _container_log(self, request: Any) -> HttpResponse:
-        asked = Asked.of(request.query, self.host.clock.wall())
-        if isinstance(asked, str):
-            return 400, "text/plain", f"{asked}\n".encode()
-        run = self._run_of(request.params, previous=asked.previous)
-        if run is None:
-            return 404, "text/plain", f'pod "{request.params["pod"]}" does not exist\n'.encode()
-        if isinstance(run, str):
-            return 400, "text/plain", f"{run}\n".encode()
-        if asked.follow and not run.is_over:
-            return 200, "text/plain", self._follow(request.params, asked, run)
-        return 200, "text/plain", asked.cut(run.lines)
-
-    async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
-        """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""
-        restart, seen, left = run.restart, run.lines[-1].place, asked.limit_bytes
-        piece = asked.cut(run.lines)
-        while left is None or left > 0:
-            if left is not None:
-                left -= len(piece)
-            yield piece
-            if run.is_over:
-                return
-            await asyncio.sleep(FOLLOW_S)
-            now = self._run_of(params, previous=False)
-            if not isinstance(now, Run) or now.restart != restart:
-                now = self._run_of(params, previous=True)  # it has been started anew meanwhile
-            if not isinstance(now, Run) or now.restart != restart:
-                return
-            run = now
-            piece = asked._replace(tail=None, limit_bytes=left).cut([line for line in run.lines if line.place > seen])
-            seen = run.lines[-1].place
 
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:

@@ -25,6 +25,7 @@ SHELLS = {
         "heartbeats",
         "host",
         "journal",
+        "log_serving",
         "loops",
         "node_files",
         "pod_calls",
