@@ -18,9 +18,9 @@ from scheduler.failing import FAILED
 from scheduler.metrics import Histogram
 from scheduler.node_info import PodInfo
 from scheduler.queued_pod import QueuedPod
-from scheduler.resize.cycle import Verdict
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.metrics import RESIZE, by_queue
+from scheduler.resize.verdict import Verdict
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
 from services.api.quantity import format_amount
@@ -69,7 +69,7 @@ class ResizeLoop:
         span = self._seams.tracer.start("make room to grow", parent=cause, links=(cause,) if cause else (),
                                         pod=info.key.name, namespace=info.key.namespace, uid=info.uid,
                                         attempt=queued.attempts)  # fmt: skip
-        verdict = resizes.cycle.decide(info)
+        verdict = resizes.cycle.decide(info, now)
         self._count(info, verdict, self._seams.clock.now() - now)
         error = await self._evict(verdict, span, group) if verdict is not None else ""
         resizes.settle(queued, verdict, now)
@@ -92,29 +92,29 @@ class ResizeLoop:
             self._evictions.count_attempt()
 
     async def _evict(self, verdict: Verdict, span: Span, group: asyncio.TaskGroup) -> str:
-        eviction = verdict.eviction
-        if eviction is None:
-            return ""
-        self._victims.observe(len(eviction.victims))
-        if eviction.is_async:
-            self._evictions.begin(eviction, span.traceparent, group)
-            return ""
-        return await self._evictions.perform(eviction, span.traceparent)
+        error = ""
+        for eviction in verdict.evictions:
+            self._victims.observe(len(eviction.victims))
+            if eviction.is_async:
+                self._evictions.begin(eviction, span.traceparent, group)
+            else:
+                error = error or await self._evictions.perform(eviction, span.traceparent)
+        return error
 
     def _tell(self, queued: QueuedPod, verdict: Verdict, error: str, now: float, span: Span) -> None:
-        info, outcome = queued.info, "fits" if verdict.fits else "unschedulable"
+        info = queued.info
+        outcome = "error" if verdict.is_error else "fits" if verdict.fits else "unschedulable"
         message = f"{verdict.message} preemption: {error}" if error else verdict.message
-        victims = verdict.eviction.victims if verdict.eviction is not None else ()
         self._telling.line("sched.resize", info, verdict.node, span, {
             "outcome": outcome, "attempt": queued.attempts, "waits_for": verdict.waits_for.value,
-            "plugin": verdict.plugin, "message": message, "victims": [str(victim.key) for victim in victims],
+            "plugin": verdict.plugin, "message": message, "victims": [str(victim.key) for victim in verdict.victims],
         })  # fmt: skip
         rejected = {verdict.plugin: dict.fromkeys(verdict.reasons, 1)} if verdict.reasons else {}
         self._hearts.decisions.keep(
             info.key,
             Decision(info.uid, queued.attempts, now, outcome, node=verdict.node, message=message, evaluated=1,
                      feasible_count=int(verdict.fits), rejected=rejected,
-                     victims=tuple(str(victim.key) for victim in victims)),
+                     victims=tuple(str(victim.key) for victim in verdict.victims)),
         )  # fmt: skip
         if not verdict.fits:
             self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)

@@ -49,6 +49,10 @@ class Profiles:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def all(self) -> tuple[Profile, ...]:
+        """Return the profiles, none of them watched."""
+        return tuple(self._by_name.values())
+
     def watch(self, watch: Watch) -> None:
         """Have one attempt in ten watched from now on."""
         for name, profile in self._by_name.items():

@@ -39,6 +39,7 @@ from scheduler.profiles import default_profile
 from scheduler.queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
+from scheduler.resize.outsiders import RELEVANCE, Outsiders
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
 from scheduler.room import Hearts, Wires
@@ -153,9 +154,13 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     switches = handle.switches
     configured = configured or Configured(switches)
     made = made or [MadeProfile(handle.profile, None, tuple(default_profile(handle)), None)]
-    rotation = Rotation()
+    rotation, rules = Rotation(), rules_of(switches)
+    asks = rules is not None and rules.outside_plugins == RELEVANCE
     profiles = Profiles(
-        [_profile(handle, each, configured.percentage(each.percentage), rotation) for each in made],
+        [
+            _profile(handle, each, configured.percentage(each.percentage), rotation, asks_relevance=asks)
+            for each in made
+        ],
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
     generation = switches.choice("gang.generation")
@@ -168,11 +173,13 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             hints=switches.choice("gang.retry") == "hints",
             backoff_max_s=switches.number("gang.backoff_max_s"),
         ))  # fmt: skip
-    rules = rules_of(switches)
+    outsiders = {p.name: Outsiders(p, rules.outside_plugins) for p in profiles.all()} if rules is not None else {}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
-        pre_enqueue=profiles.pre_enqueue if rules is None else gated(handle.preempting, profiles.pre_enqueue),
+        pre_enqueue=profiles.pre_enqueue
+        if rules is None
+        else gated(handle.preempting, outsiders, profiles.pre_enqueue),
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
@@ -181,7 +188,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     metrics = Metrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
-        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules), rules,
+        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, outsiders), rules,
                                  lambda pod: pod.spec.scheduler_name in profiles,
                                  metrics if now is not None else None)  # fmt: skip
     if now is not None:
@@ -211,9 +218,10 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     )
 
 
-def _profile(handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation) -> Profile:
+def _profile(handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *,
+             asks_relevance: bool) -> Profile:  # fmt: skip
     points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
-    runner = Runner(made.plugins, points)
+    runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
     batching = None
     if handle.switches.flag("OpportunisticBatching"):
         batching = Batching(handle.cache, runner, handle.nominator, handle.random,

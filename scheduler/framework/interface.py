@@ -280,6 +280,27 @@ class PostFilterPlugin(Protocol):
 
 
 @runtime_checkable
+class ResizeInterestedPlugin(Protocol):
+    """Says whether its PostFilter takes on a pod that has a node and waits there for room to grow (KEP-5836, G0)."""
+
+    name: str
+
+    def should_handle_deferred_resize(self, pod: PodInfo, node_name: str) -> bool: ...
+
+
+@runtime_checkable
+class RelevancePlugin(Protocol):
+    """Says first of all whether it has anything to do with the pod; Skip keeps it out of the cycle, everywhere.
+
+    Asked with KEP-5836's G4 only. Who does not say is relevant for pods without a node, and for no others.
+    """
+
+    name: str
+
+    def is_relevant_for_pod(self, state: CycleState, pod: PodInfo) -> Status: ...
+
+
+@runtime_checkable
 class PreScorePlugin(Protocol):
     """Prepares scoring of the feasible nodes (a mask), or skips this plugin's Score."""
 

@@ -32,6 +32,7 @@ from scheduler.framework.interface import (
     PodSetPlugin,
     PostFilterResult,
     PreFilterResult,
+    RelevancePlugin,
     RowPure,
     ScorePlugin,
     Scores,
@@ -95,11 +96,14 @@ class Runner:
     pods ran there.
 
     `points`: who runs where, names in their order, by extension point; None: every plugin wherever it serves.
+    `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
     """
 
-    def __init__(self, profile: Sequence[Enabled], points: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, profile: Sequence[Enabled], points: Mapping[str, Sequence[str]] | None = None, *,
+                 asks_relevance: bool = False) -> None:  # fmt: skip
         plugins = [e.plugin for e in profile]
         by_name = {e.name: e for e in profile}
+        self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
 
         def enabled_at(point: str) -> list[Enabled]:
             if points is not None:
@@ -116,13 +120,15 @@ class Runner:
         self._pre_filter = at("preFilter")
         filters = at("filter")
         self._filters = filters
-        pure_filters = [p for p in filters if isinstance(p, RowPure) and isinstance(p, FilterPlugin)]
+        # Whose say depends on the pod as a whole is not remembered by template.
+        row_pure = [p for p in plugins if isinstance(p, RowPure) and p not in self._choosy]
+        pure_filters = [p for p in filters if p in row_pure and isinstance(p, FilterPlugin)]
         self._other_filters = [p for p in filters if p not in pure_filters]
         self._pod_set = [p for p in self._pre_filter if isinstance(p, PodSetPlugin)]
         self._post_filter = at("postFilter")
         self._pre_score = at("preScore")
         scores = enabled_at("score")
-        pure = [e for e in scores if isinstance(e.plugin, RowPure) and isinstance(e.plugin, ScorePlugin)]
+        pure = [e for e in scores if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
         self._pure_scores = [e for e in pure if not isinstance(e.plugin, NormalizePlugin)]
         self._normalized_pure = [e for e in pure if isinstance(e.plugin, NormalizePlugin)]
         self._other_scores = [e for e in scores if e not in pure]
@@ -139,7 +145,6 @@ class Runner:
         if len(sorts) != 1 or not self._bind:
             raise ValueError(f"a profile wants one QueueSort and a Bind plugin, has {len(sorts)} and {len(self._bind)}")
         self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
-        row_pure = [p for p in plugins if isinstance(p, RowPure)]
         self._forms = Forms(plugins)
         self._crowding = Crowding(self._filter_crowded)
         others = {p.name: p for p in (*self._other_filters, *(e.plugin for e in self._other_scores))}
@@ -193,7 +198,11 @@ class Runner:
         """Run PreFilter; who bows out is noted in the state."""
         names: set[str] | None = None
         named_by: list[str] = []
-        for plugin in self._pre_filter:
+        if self._choosy:
+            status = ask_relevance(self._choosy, state, pod)
+            if not status.is_success:
+                return Prepared(status)
+        for plugin in _taking_part(self._pre_filter, state):
             answer = plugin.pre_filter(state, pod, columns)
             if answer is SKIP:  # what most plugins say of most pods
                 state.skip_filter.add(plugin.name)
@@ -383,7 +392,7 @@ class Runner:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
         mask, known = found.mask, found.remembered
         assert known is not None
-        for plugin in self._pre_score:
+        for plugin in _taking_part(self._pre_score, state):
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
@@ -441,7 +450,7 @@ class Runner:
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
-        for plugin in self._post_filter:
+        for plugin in _taking_part(self._post_filter, state):
             latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
             if latest.status.is_success:
                 return latest
@@ -456,7 +465,7 @@ class Runner:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve in order; on a no, everything is unreserved in reverse and the no returned."""
-        for plugin in self._reserve:
+        for plugin in _taking_part(self._reserve, state):
             status = plugin.reserve(state, pod, node_name)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
@@ -465,13 +474,13 @@ class Runner:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, last first."""
-        for plugin in reversed(self._reserve):
+        for plugin in reversed(_taking_part(self._reserve, state)):
             plugin.unreserve(state, pod, node_name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a no, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in self._permit:
+        for plugin in _taking_part(self._permit, state):
             status, timeout_s = plugin.permit(state, pod, node_name)
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
@@ -489,11 +498,12 @@ class Runner:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278)."""
-        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in self._pre_bind)
+        plugins = _taking_part(self._pre_bind, state)
+        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
-        for plugin in self._pre_bind:
+        for plugin in _taking_part(self._pre_bind, state):
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
@@ -505,7 +515,7 @@ class Runner:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in self._bind:
+        for plugin in _taking_part(self._bind, state):
             answer = plugin.bind(state, pod, node_name)
             if isinstance(answer, BindCall):
                 return answer
@@ -515,8 +525,27 @@ class Runner:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell everybody that the bind succeeded."""
-        for plugin in self._post_bind:
+        for plugin in _taking_part(self._post_bind, state):
             plugin.post_bind(state, pod, node_name)
+
+
+def ask_relevance(plugins: Sequence[Any], state: CycleState, pod: PodInfo) -> Status:
+    """Note in the state which of the plugins have nothing to do with the pod; return success, or the first's no."""
+    irrelevant = []
+    for plugin in plugins:
+        status = plugin.is_relevant_for_pod(state, pod)
+        if status.code is Code.SKIP:
+            irrelevant.append(plugin.name)
+        elif not status.is_success:
+            return _of(status, plugin)
+    state.irrelevant = frozenset(irrelevant)
+    state.skip_filter.update(irrelevant)
+    state.skip_score.update(irrelevant)
+    return SUCCESS
+
+
+def _taking_part(plugins: list[Any], state: CycleState) -> list[Any]:
+    return [p for p in plugins if p.name not in state.irrelevant] if state.irrelevant else plugins
 
 
 def _of(status: Status, plugin: Any) -> Status:

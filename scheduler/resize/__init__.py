@@ -2,7 +2,8 @@
 
 Its kubelet says so in the condition PodResizePending, reason Deferred. The pod then joins the scheduling queue as
 what it is, a pod with a node: `queueing` says when it comes, goes and is looked at again, `cycle` what an attempt
-finds on that one node, `room` whether it fits there, and `rules` which generation of the proposal is at work. Who
+finds on that one node (a `verdict`), `room` whether it fits there, `outsiders`
+what plugins say that are not kube-scheduler's own, and `rules` which generation of the proposal is at work. Who
 must leave is chosen by the functions of `scheduler.preemption`; the shell is `scheduler.resize_loop`.
 
 The scheduler never grants a resize: it makes room and lets the kubelet find it. No reservation is needed for that,

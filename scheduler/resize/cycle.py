@@ -7,90 +7,62 @@ queue and by the cache; usually they agree, and which of them is believed otherw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
-from scheduler.framework.interface import Code, Status, unresolvable
+from scheduler.framework.interface import SUCCESS, Code, Status
 from scheduler.handle import Handle
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility
 from scheduler.preemption.budgets import Budgets
+from scheduler.preemption.dry_run import NodeWhatIf, nowhere
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
-from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
 from scheduler.resize.deferral import allocated, desired, opts_out, waits
-from scheduler.resize.room import Count, NodeRoom, counted
+from scheduler.resize.outsiders import Hearing, Outsiders
+from scheduler.resize.room import Count, NodeRoom, RoomAndFilters, counted
 from scheduler.resize.rules import ResizeRules
+from scheduler.resize.verdict import FIT, NAME, PREEMPTION, Verdict, Waits
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.podresources import Amounts
 
-NAME: Final = "DeferredPodScheduling"
-FIT: Final = "NodeResourcesFit"
-PREEMPTION: Final = "DefaultPreemption"
-FITS: Final = "pod resize fits, waiting for Kubelet actuation"
 OPTED_OUT: Final = "node had resize preemption disabled"
 NO_NODE: Final = "the pod's node is not known"
 DEGRADED: Final = "not eligible while the pod's group has fewer members than it needs."
 MALFORMED: Final = "pod has malformed resource quantities"
 
 
-class Waits(StrEnum):
-    """What a deferred pod waits for."""
-
-    TURN = "turn"
-    ROOM = "room"
-    POLICY = "policy"
-    KUBELET = "kubelet"
-    """It fits, and is parked."""
-    NOTHING = "nothing"
-    """It fits, and is not queued any more."""
-
-
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an attempt found. `plugin` and `reasons` say why the pod cannot grow now; none when it can.
+class Attempt:
+    """Whom it is for, and where. `need`: what the pod asks for; `rivals`: pods nominated there that matter as much.
 
-    `after`: what preemption could not do about it. `eviction`: who is to leave. `missing`: how much of what was short,
-    known only where victims were sought (`has_tried`). `is_guarded`: victims of an earlier attempt are leaving, and are
-    waited for.
+    `hearing`: what plugins say that are not kube-scheduler's own; None when the profile has none. `post_filters`: who
+    may make room, by name.
     """
 
     pod: PodInfo
-    node: str
-    waits_for: Waits
-    plugin: str = NAME
-    reasons: tuple[str, ...] = ()
-    after: str = ""
-    eviction: Eviction | None = None
-    missing: tuple[tuple[str, int], ...] = ()
-    has_tried: bool = False
-    is_guarded: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Whether there is room, or will be as soon as the kubelet looks."""
-        return self.waits_for in (Waits.KUBELET, Waits.NOTHING)
-
-    @property
-    def message(self) -> str:
-        """The sentence for people, in the words of a fit error over the one node."""
-        lines = ", ".join(sorted(f"1 {reason}" for reason in self.reasons or (FITS,)))
-        return f"0/1 nodes are available: {lines}." + (f" preemption: {self.after}" if self.after else "")
+    node: NodeInfo
+    need: Amounts
+    rivals: Sequence[PodInfo]
+    hearing: Hearing | None
+    post_filters: Sequence[str]
 
 
 class ResizeCycle:
     """Decides; changes nothing but its counts, and what it remembers with `double_preemption` memory.
 
     `attempts` counts searches for victims, the futile ones too; `violations` victims that a budget would have kept.
+    `outsiders`: by the name of a profile.
     """
 
-    def __init__(self, handle: Handle, rules: ResizeRules) -> None:
+    def __init__(self, handle: Handle, rules: ResizeRules, outsiders: Mapping[str, Outsiders]) -> None:
         switches = handle.switches
         self._handle = handle
         self._rules = rules
+        self._outsiders = outsiders
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
         self._is_async = switches.flag("SchedulerAsyncPreemption")
         self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
@@ -103,7 +75,7 @@ class ResizeCycle:
         """The pod does not wait any more."""
         self._evicted_for.pop(uid, None)
 
-    def decide(self, queued: PodInfo) -> Verdict | None:
+    def decide(self, queued: PodInfo, now: float = 0.0) -> Verdict | None:
         """Return what the attempt of a pod, as it is queued, finds; None when it waits for no resize any more."""
         state = self._handle.cache.pods.get(queued.uid)
         pod = state.pod if state is not None and self._rules.refreshes else queued
@@ -111,65 +83,114 @@ class ResizeCycle:
             return None
         node = self._handle.cache.nodes.get(state.node_name)
         if node is None or node.node is None:
-            return self._refused(pod, state.node_name, unresolvable(NO_NODE), NAME)
+            return _refused(pod, state.node_name, _hopeless(NO_NODE))
         if self._rules.reads_field and opts_out(node.node):
-            return self._refused(pod, node.name, unresolvable(OPTED_OUT), NAME, Waits.POLICY)
+            return _refused(pod, node.name, _hopeless(OPTED_OUT), Waits.POLICY)
         try:
             need = desired(pod.pod)
         except ValueError:
-            return self._refused(pod, node.name, unresolvable(MALFORMED), FIT)
+            return _refused(pod, node.name, _hopeless(MALFORMED, FIT))
         rivals = self._handle.nominator.rivals(node.name, pod)
-        room = self._room(node, pod, need, rivals)
-        status = room.fits()
-        if status.is_success and self._rules.looks_first:
-            return self._fitting(pod, node)
-        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return self._refused(pod, node.name, status, FIT)
+        outsiders = self._outsiders[pod.spec.scheduler_name]
+        hearing = None if outsiders.are_none else outsiders.hear(pod, node, self._handle.cache.columns, now)
+        return self._look(Attempt(pod, node, need, rivals, hearing, outsiders.post_filters))
+
+    def _look(self, attempt: Attempt) -> Verdict:
+        """Ask whether it fits, and if not, who could make room."""
+        room = self._room(attempt)
+        no = attempt.hearing.prepare() if attempt.hearing is not None else SUCCESS
+        if no.is_success:
+            no = self._first_no(attempt, room)
+        if no.is_success and self._rules.looks_first:
+            return self._fitting(attempt)
+        if no.code not in (Code.SUCCESS, Code.UNSCHEDULABLE):
+            return _refused(attempt.pod, attempt.node.name, no)
         short = tuple(room.shortage().items())
-        return replace(self._preempt(pod, node, need, rivals, status), missing=short, has_tried=True)
+        return replace(self._make_room(attempt, no), missing=short, has_tried=True)
 
-    def _room(self, node: NodeInfo, pod: PodInfo, need: Amounts, rivals: Sequence[PodInfo],
-              count: Count = counted) -> NodeRoom:  # fmt: skip
-        return NodeRoom(node, pod, need, rivals=rivals, count=count, adjusts_pod_count=self._rules.adjusts_pod_count,
-                        without_self=self._rules.removes_self)  # fmt: skip
+    def _first_no(self, attempt: Attempt, room: NodeRoom) -> Status:
+        """Return who refuses, the fit first; what follows the fit is not asked where the fit parks pods itself."""
+        no = room.fits()
+        if not no.is_success or attempt.hearing is None or self._rules.on_fit == "park_filter":
+            return Status(no.code, no.reasons, FIT)
+        no = attempt.hearing.judge(attempt.rivals)
+        return Status(no.code, no.reasons, no.plugin or FIT)
 
-    # -- outcomes --------------------------------------------------------------------------------------
+    def _room(self, attempt: Attempt, count: Count = counted) -> NodeRoom:
+        rules = self._rules
+        return NodeRoom(attempt.node, attempt.pod, attempt.need, rivals=attempt.rivals, count=count,
+                        adjusts_pod_count=rules.adjusts_pod_count, without_self=rules.removes_self)  # fmt: skip
 
-    def _fitting(self, pod: PodInfo, node: NodeInfo) -> Verdict:
-        if self._rules.on_fit == "complete_bind":
-            return Verdict(pod, node.name, Waits.NOTHING)
-        plugin = NAME if self._rules.on_fit == "park_permit" else FIT
-        return Verdict(pod, node.name, Waits.KUBELET, plugin)
-
-    def _refused(self, pod: PodInfo, node: str, status: Status, plugin: str, waits_for: Waits = Waits.ROOM,
-                 after: str = "") -> Verdict:  # fmt: skip
-        return Verdict(pod, node, waits_for, plugin, status.reasons, after)
+    def _fitting(self, attempt: Attempt) -> Verdict:
+        pod, node, hearing, on_fit = attempt.pod, attempt.node.name, attempt.hearing, self._rules.on_fit
+        if hearing is not None and on_fit != "park_filter":
+            no = hearing.reserve()
+            if no.is_success and on_fit == "complete_bind":
+                no = hearing.permit()
+            else:
+                hearing.unreserve()
+            if not no.is_success:
+                return _refused(pod, node, no)
+        if on_fit == "complete_bind":
+            return Verdict(pod, node, Waits.NOTHING)
+        return Verdict(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
 
     # -- preemption ------------------------------------------------------------------------------------
 
-    def _preempt(self, pod: PodInfo, node: NodeInfo, need: Amounts, rivals: Sequence[PodInfo],
-                 status: Status) -> Verdict:  # fmt: skip
+    def _make_room(self, attempt: Attempt, no: Status) -> Verdict:
+        """Ask the profile's PostFilter plugins in their order, until one succeeds or is final."""
+        verdict, others = _refused(attempt.pod, attempt.node.name, no), tuple[str, ...]()
+        for name in attempt.post_filters:
+            if name == PREEMPTION:
+                verdict = self._preempt(attempt, no)
+                if verdict.evictions or verdict.fits:
+                    return verdict
+            result = attempt.hearing.post_filter(name, no) if attempt.hearing is not None else None
+            if result is None:
+                continue
+            if result.status.is_success:
+                evictions = tuple(each for each in result.actions if isinstance(each, Eviction))
+                return Verdict(attempt.pod, attempt.node.name, Waits.ROOM, no.plugin, no.reasons, evictions=evictions)
+            others += result.status.reasons
+            if result.status.code is not Code.UNSCHEDULABLE:
+                break
+        return replace(verdict, others=others)
+
+    def _preempt(self, attempt: Attempt, no: Status) -> Verdict:
         self.attempts += 1
+        pod, node = attempt.pod, attempt.node
         priority = self.priority_of(pod)
         why_not = self._refusal(pod, node, priority)
         if why_not:
             is_guarded = why_not in (eligibility.GUARDED, eligibility.IN_PROGRESS)
-            return replace(self._refused(pod, node.name, status, FIT, after=why_not), is_guarded=is_guarded)
+            return replace(_refused(pod, node.name, no), after=why_not, is_guarded=is_guarded)
         potential = self._potential(pod, node, priority)
         if not potential:
-            return self._refused(pod, node.name, status, FIT, after=_nowhere(NO_VICTIMS))
-        what_if = self._room(node, pod, need, rivals, allocated if self._rules.counts_allocated else counted)
+            return replace(_refused(pod, node.name, no), after=_nowhere(NO_VICTIMS))
         budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
-        found = select_victims(potential, what_if, budgets, node=node.name, tie=self._tie(), is_strict=self._is_strict)
+        found = select_victims(potential, self._what_if(attempt), budgets, node=node.name, tie=self._tie(),
+                               is_strict=self._is_strict)  # fmt: skip
         if not isinstance(found, Victims):
             if found.code is Code.ERROR:  # everybody may stay: the kubelet has the room, or will have it
-                return self._fitting(pod, node)
-            return self._refused(pod, node.name, status, FIT, after=_nowhere(*found.reasons))
+                return self._fitting(attempt)
+            return replace(_refused(pod, node.name, no), after=_nowhere(*found.reasons))
         eviction = Eviction(Preemptor(pod.uid, priority, (pod,)), node.name, found.pods, (node.name,), PREEMPTION,
                             self._is_async)  # fmt: skip
         self._evicted_for[pod.uid] = node.name
         self.violations += found.violations
-        return Verdict(pod, node.name, Waits.ROOM, FIT, status.reasons, eviction=eviction)
+        return replace(_refused(pod, node.name, no), evictions=(eviction,))
+
+    def _what_if(self, attempt: Attempt) -> WhatIf:
+        """Return the node to be changed in thought: its room, and whoever else judges it."""
+        room, hearing = self._room(attempt, allocated if self._rules.counts_allocated else counted), attempt.hearing
+        if hearing is None or not hearing.has_filters:
+            return room
+        node = attempt.node
+        if self._rules.removes_self:
+            node = node.with_pods([])
+            node.remove(attempt.pod.uid)
+        whereabouts = self._units.node_of if self._handle.groups.is_on else nowhere
+        return RoomAndFilters(room, NodeWhatIf(hearing, hearing.state, attempt.pod, node, attempt.rivals, whereabouts))
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return what the pod counts for as a preemptor: itself, or its group."""
@@ -223,6 +244,17 @@ class ResizeCycle:
             return by_uid
         random = self._handle.random
         return lambda unit: random.random()
+
+
+def _hopeless(reason: str, plugin: str = NAME) -> Status:
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), plugin)
+
+
+def _refused(pod: PodInfo, node: str, no: Status, waits_for: Waits | None = None) -> Verdict:
+    """Return that the pod cannot grow now; who refused it says what it waits for."""
+    waits_for = waits_for or (Waits.ROOM if no.plugin in (FIT, NAME) else Waits.PLUGIN)
+    return Verdict(pod, node, waits_for, no.plugin, no.reasons, is_pending=no.code is Code.PENDING,
+                   is_error=no.code is Code.ERROR)  # fmt: skip
 
 
 def _nowhere(*reasons: str) -> str:

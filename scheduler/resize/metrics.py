@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.resize.cycle import NAME
+from scheduler.resize.verdict import NAME
 
 INITIAL, RESIZE = "initial_placement", "pod_resize"
 WITH_OPERATION: Final = (

@@ -6,20 +6,22 @@ that no plugin has; `waking` says what wakes them. Source: kep-5836 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from scheduler.cache import Cache
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
-from scheduler.framework.interface import SUCCESS, Code, Status
+from scheduler.framework.interface import Code, Status
 from scheduler.node_info import PodInfo
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import Preempting
 from scheduler.queue import QueuedPod, SchedulingQueue
 from scheduler.requests import most
-from scheduler.resize.cycle import NAME, PREEMPTION, ResizeCycle, Verdict, Waits
+from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.deferral import CONDITION, desired, is_told_off, waits
+from scheduler.resize.outsiders import Outsiders
 from scheduler.resize.rules import ResizeRules
+from scheduler.resize.verdict import NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.waking import Deferred, Waking
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -186,17 +188,26 @@ class ResizeQueueing:
                 known.waits_for = Waits.NOTHING
             return
         known.waits_for = verdict.waits_for
-        self._queue.add_unschedulable(queued, now, rejectors=(NAME,))
+        rejectors: tuple[str, ...] = (NAME,)
+        if verdict.is_error:
+            rejectors = ()  # tried again, whatever happens
+        elif verdict.waits_for is Waits.PLUGIN:
+            rejectors = (NAME, verdict.plugin)  # which has named the events that may change its mind
+        pending = (verdict.plugin,) if verdict.is_pending else ()
+        self._queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
         self.waking.put_back(uid, known, now)
 
 
-def gated(preempting: Preempting, others: PreEnqueue) -> PreEnqueue:
-    """Return what decides who may be tried: for a pod with a node only whether its victims are being evicted."""
+def gated(preempting: Preempting, outsiders: Mapping[str, Outsiders], others: PreEnqueue) -> PreEnqueue:
+    """Return what decides who may be tried: for a pod with a node whether its victims are being evicted.
+
+    Plugins that are not kube-scheduler's own may gate it, too.
+    """
 
     def pre_enqueue(pod: PodInfo, first: str) -> Status:
         if not pod.spec.node_name:
             return others(pod, first)
-        return _IN_PROGRESS if preempting.is_running(pod.uid) else SUCCESS
+        return _IN_PROGRESS if preempting.is_running(pod.uid) else outsiders[pod.spec.scheduler_name].pre_enqueue(pod)
 
     return pre_enqueue
 

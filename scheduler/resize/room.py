@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from scheduler.framework.interface import SUCCESS, Code, Status
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resources_fit import NATIVE, TOO_MANY_PODS
+from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.units import Unit
 from services.api.podresources import Amounts
 
@@ -106,6 +107,29 @@ class NodeRoom:
         used = self._used
         for name, amount in amounts.items():
             used[name] = used.get(name, 0) + sign * amount
+
+
+class RoomAndFilters:
+    """The same node for those who count its room and for those who judge it otherwise; a `WhatIf`, too."""
+
+    def __init__(self, room: NodeRoom, filters: NodeWhatIf) -> None:
+        self._both = (room, filters)
+
+    def remove(self, unit: Unit) -> None:
+        """Go on as if the unit did not run."""
+        for each in self._both:
+            each.remove(unit)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back."""
+        for each in self._both:
+            each.add(unit)
+
+    def fits(self) -> Status:
+        """Return the first no, the room's before others, or success."""
+        room, filters = self._both
+        status = room.fits()
+        return filters.fits() if status.is_success else status
 
 
 def _rank(name: str) -> tuple[int, str]:

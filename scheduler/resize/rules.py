@@ -25,7 +25,8 @@ class ResizeRules:
     `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving. `removes_self`:
     whether victims are sought on the node as it would be without the pod. `retry_period_s`: how often the clock wakes
     who waits, 0 when events do. `update_order`: whether queue and cache hear of a change at once, or one of them first.
-    `acts_for_group`: whether a group's member preempts as its group would.
+    `acts_for_group`: whether a group's member preempts as its group would. `outside_plugins`: which plugins have a say
+    that are not kube-scheduler's own.
     """
 
     generation: str
@@ -35,6 +36,7 @@ class ResizeRules:
     conditions: str
     policy_source: str
     double_preemption: str
+    outside_plugins: str
     removes_self: bool = False
     wakes_on_any_event: bool = False
     retry_period_s: float = 0.0
@@ -65,10 +67,12 @@ class ResizeRules:
         return self.policy_source in ("node_field", "pod_condition_or_field")
 
 
-_COMMON: Final[Mapping[str, str]] = {"shortcut_fiterror": "off", "remove_self": "off"}
+_COMMON: Final[Mapping[str, str]] = {"shortcut_fiterror": "off", "remove_self": "off",
+                                     "outside_plugins": "as_for_new_pods"}  # fmt: skip
 _ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
     "G0": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g0",
-           "policy_source": "none", "double_preemption": "accept", "shortcut_fiterror": "on", "remove_self": "on"},
+           "policy_source": "none", "double_preemption": "accept", "shortcut_fiterror": "on", "remove_self": "on",
+           "outside_plugins": "postfilter_opt_in"},
     "G1": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g1",
            "policy_source": "annotation", "double_preemption": "accept"},
     "G2": {"on_fit": "park_filter", "parked_wakeup": "fit_scaleup_hint", "conditions": "preemption_disabled_g2",
@@ -76,7 +80,7 @@ _ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
     "G3": {"on_fit": "park_permit", "parked_wakeup": "none", "conditions": "none",
            "policy_source": "node_field", "double_preemption": "accept"},
     "G4": {"on_fit": "complete_bind", "parked_wakeup": "handler_add_or_activate", "conditions": "none",
-           "policy_source": "node_field", "double_preemption": "spec_node_name"},
+           "policy_source": "node_field", "double_preemption": "spec_node_name", "outside_plugins": "relevance"},
 }  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent
 from scheduler.node_info import PodInfo
 from scheduler.queue import Pool, SchedulingQueue
-from scheduler.resize.cycle import Waits
 from scheduler.resize.deferral import allocated, opts_out
 from scheduler.resize.rules import ResizeRules
+from scheduler.resize.verdict import Waits
 from services.api.kinds.node import Node
 from services.api.meta import Key
 from services.api.podresources import Amounts
@@ -169,7 +169,7 @@ class Waking:
             return
         if self._rules.wakes_on_any_event:
             found = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
-            who = (*who, Waits.ROOM, Waits.KUBELET)
+            who = (*who, Waits.ROOM, Waits.PLUGIN, Waits.KUBELET)
         else:
             found = list(self.by_node.get(node, {}).items())
         for uid, known in found:

@@ -356,6 +356,10 @@ REGISTER: tuple[Switch, ...] = (
     Switch("resize.kubelet_eviction", "generation",
            "whether a kubelet evicts for a critical pod's resize, or leaves that to the scheduler", "kep-5836 11",
            ("generation", "on", "off")),
+    Switch("resize.outside_plugins", "generation",
+           "which plugins that are not kube-scheduler's own are asked about deferred pods: PostFilters that opt in, "
+           "all that do not bow out, or those to whom such pods are relevant", "kep-5836 6.1",
+           ("generation", "postfilter_opt_in", "as_for_new_pods", "relevance")),
     Switch("resize.adjust_pod_count", False, "a deferred pod is not counted twice where pods are limited",
            "kep-5836 6.2"),
 )  # fmt: skip

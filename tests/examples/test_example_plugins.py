@@ -4,18 +4,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from scheduler.configuration.file import Configured
 from scheduler.node_info import PodInfo
 from scheduler.plugin_sources import GROUP, PluginSourceError, known_plugins
 from scheduler.scheduling_cycle import ScheduleResult
 from scheduler.wiring import hearts_of
-from services.api.meta import ObjectMeta
+from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches
 from services.runtime.config import StartError
 from tests.unit.scheduler.conftest import Worlds, new_handle
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PLUGINS = {
+    "maintenance-window": "MaintenanceWindow",
+    "numa-score": "NumaScore",
+    "consenting-victims": "ConsentingVictims",
+}
 A_DAY_S = 1_767_225_600.0
 """Midnight, UTC."""
 
@@ -34,19 +40,19 @@ def install(monkeypatch, site: Path, name: str, offers: dict[str, str], source: 
 
 @pytest.fixture
 def examples(monkeypatch, tmp_path):
-    for name, plugin in (("maintenance-window", "MaintenanceWindow"), ("numa-score", "NumaScore")):
+    for name, plugin in PLUGINS.items():
         module = f"keplab_{name.replace('-', '_')}"
         install(monkeypatch, tmp_path / name, f"keplab-{name}", {plugin: f"{module}:PLUGIN"}, EXAMPLES / name)
     yield
-    for name in ("keplab_maintenance_window", "keplab_numa_score"):
-        sys.modules.pop(name, None)
+    for name in PLUGINS:
+        sys.modules.pop(f"keplab_{name.replace('-', '_')}", None)
 
 
 class Room:
     """The hearts of a scheduler with an example's configuration, at a time of day."""
 
-    def __init__(self, example: str, hour: float = 12.0) -> None:
-        handle = new_handle()
+    def __init__(self, example: str, hour: float = 12.0, switches: Switches | None = None) -> None:
+        handle = new_handle(switches=switches or Switches())
         object.__setattr__(handle, "wall", lambda: A_DAY_S + hour * 3600)
         configured = Configured.read(str(EXAMPLES / example / "scheduler.yaml"), "default-scheduler", Switches())
         self.hearts = hearts_of(handle, configured, configured.profiles((), handle))
@@ -115,6 +121,29 @@ def test_both_forms_of_the_numa_score_agree(examples):
         assert [plugin.score(pod, node) for node in columns.nodes if node] == [
             found[node.slot] for node in columns.nodes if node
         ]
+
+
+@pytest.mark.parametrize("generation", ["G0", "G3", "G4"])
+@pytest.mark.parametrize(("consenting", "victim"), [("older", "older"), ("", "younger")])
+def test_who_consents_makes_room_for_a_pod_that_grows(examples, generation, consenting, victim):
+    gate = "InPlacePodVerticalScalingSchedulerPreemption"
+    room = Room("consenting-victims", switches=Switches({gate: True, "resize.generation": generation}))
+    room.node("n1", cpu="3")
+    deferred = (Condition(type="PodResizePending", status="True", reason="Deferred"),)
+    for name, start, more in (("older", 1, {}), ("younger", 2, {}), ("h", 3, {"priority": 9, "conditions": deferred})):
+        labels = {"example.com/may-be-evicted": "true"} if name == consenting else {}
+        pod = Worlds.pod(
+            name, node="n1", cpu="2" if name == "h" else "1", labels=labels, priority=more.get("priority", 0)
+        )
+        status = structs.replace(
+            pod.status, start_time=f"2026-01-01T00:00:0{start}Z", conditions=more.get("conditions", ())
+        )
+        room.hearts.handlers.on_pod(None, structs.replace(pod, status=status), 0.0)
+
+    verdict = room.hearts.resizes.cycle.decide(room.hearts.queue.pop(0.0).info)
+
+    assert [victim] == [each.key.name for each in verdict.victims]
+    assert ("ConsentingVictims" if consenting else "DefaultPreemption") == verdict.eviction.plugin
 
 
 # -- where plugins come from ---------------------------------------------------------------------------------

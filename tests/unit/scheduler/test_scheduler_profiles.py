@@ -129,6 +129,21 @@ def make(body: str, *more: PluginEntry, **switches):
     return make_profiles(completed(read(HEAD + body), "default-scheduler"), known, DEFAULT, handle)
 
 
+class AllAtOnce:
+    """Filters, but cannot tell about one node."""
+
+    name = "AllAtOnce"
+
+    def __init__(self, args, handle):
+        self.profile = handle.profile
+
+    def filter_all(self, state, pod, columns):
+        return None
+
+    def explain_all(self, state, pod, columns, refused):
+        return []
+
+
 def problems(body: str, *more: PluginEntry) -> list[str]:
     with pytest.raises(ConfigurationError) as refused:
         make(body, *more)
@@ -194,6 +209,14 @@ def test_a_plugin_may_filter_in_a_profile_and_not_score(a, heart):
 )  # fmt: skip
 def test_a_profile_that_cannot_be_made_is_refused(body, expected):
     assert [expected] == problems(body)
+
+
+def test_a_filter_that_cannot_be_asked_about_one_node_is_refused():
+    body = "profiles: [{plugins: {filter: {enabled: [{name: AllAtOnce}]}}}]"
+
+    [found] = problems(body, PluginEntry("AllAtOnce", AllAtOnce))
+
+    assert found.startswith('profiles[0].plugins.filter: Invalid value: "AllAtOnce": it has filter_all alone')
 
 
 class GoldArgs(Args, frozen=True):
