@@ -15,7 +15,7 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
 CHANGE = ("update", "patch")
 LEASES = "leases.coordination.k8s.io"
-WORKLOADS = ("deployments.apps", "replicasets.apps", "daemonsets.apps", "services",
+WORKLOADS = ("deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps", "services",
              "poddisruptionbudgets.policy", "jobs.batch",
              "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")  # fmt: skip
 CONTENT = ("pods", "configmaps", "secrets", "serviceaccounts", "resourceclaims.resource.k8s.io",
@@ -100,8 +100,9 @@ RULES: tuple[Rule, ...] = (
     Rule("unbinder/events", "system:pod-unbinder", ("create", *CHANGE), ("events",)),
     # The scheduler.
     Rule("scheduler/read", "system:kube-scheduler", READ,
-         ("pods", "nodes", "namespaces", "services", "replicasets.apps", "poddisruptionbudgets.policy",
-          "priorityclasses.scheduling.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io",
+         ("pods", "nodes", "namespaces", "services", "replicasets.apps", "statefulsets.apps",
+          "poddisruptionbudgets.policy", "priorityclasses.scheduling.k8s.io", "resourceclaims.resource.k8s.io",
+          "resourceslices.resource.k8s.io",
           "deviceclasses.resource.k8s.io", "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io",
           "noderesourcetopologies.topology.node.k8s.io", *VOLUMES)),
     Rule("scheduler/bind", "system:kube-scheduler", ("bind",), ("pods/binding",)),
@@ -153,6 +154,17 @@ RULES: tuple[Rule, ...] = (
         _c("daemonset", "revisions", ("create", *CHANGE), "controllerrevisions.apps"),
         _c("daemonset", "forget", ("delete",), "controllerrevisions.apps", needs=("uid",)),
         _c("daemonset", "status", CHANGE, "daemonsets.apps/status"),
+    ),
+    *_controller(
+        "statefulset",
+        _c("statefulset", "read", READ, "statefulsets.apps", "controllerrevisions.apps", "pods",
+           "persistentvolumeclaims"),
+        _c("statefulset", "create", ("create",), "pods", "persistentvolumeclaims"),
+        _c("statefulset", "delete", ("delete",), "pods", "controllerrevisions.apps", needs=("uid",)),
+        _c("statefulset", "adopt", CHANGE, "pods", may_change=_ADOPTION),
+        _c("statefulset", "retain", CHANGE, "persistentvolumeclaims", may_change=("metadata.ownerReferences",)),
+        _c("statefulset", "revisions", ("create", *CHANGE), "controllerrevisions.apps"),
+        _c("statefulset", "status", CHANGE, "statefulsets.apps/status"),
     ),
     *_controller(
         "job",
@@ -214,7 +226,8 @@ RULES: tuple[Rule, ...] = (
     ),
     *_controller(
         "disruption",
-        _c("disruption", "read", READ, "pods", "poddisruptionbudgets.policy", "replicasets.apps", "deployments.apps"),
+        _c("disruption", "read", READ, "pods", "poddisruptionbudgets.policy", "replicasets.apps", "deployments.apps",
+           "statefulsets.apps"),
         _c("disruption", "scale", ("get",), "*/scale"),
         _c("disruption", "status", CHANGE, "poddisruptionbudgets.policy/status"),
         _c("disruption", "target", CHANGE, "pods/status", may_change=(_DISRUPTION_TARGET,)),
@@ -265,7 +278,8 @@ RULES: tuple[Rule, ...] = (
     ),
     # Users, each in namespaces of their own.
     Rule("user/content", "user:*", (*READ, *WRITE), (*WORKLOADS, *CONTENT), where="own"),
-    Rule("user/scale", "user:*", ("get", *CHANGE), ("deployments.apps/scale", "replicasets.apps/scale"), where="own"),
+    Rule("user/scale", "user:*", ("get", *CHANGE),
+         ("deployments.apps/scale", "replicasets.apps/scale", "statefulsets.apps/scale"), where="own"),
     Rule("user/resize", "user:*", ("get", *CHANGE), ("pods/resize",), where="own"),
     Rule("user/debug", "user:*", ("get", *CHANGE), ("pods/ephemeralcontainers",), where="own"),
     Rule("user/look", "user:*", READ,

@@ -236,8 +236,11 @@ _POD_MAKERS = {
 """Who makes the pods of a workload, as refusals name it."""
 
 
-def check_template(spec: Document, kind: str, *, comparing: bool = False) -> list[Cause]:
-    """Return what is wrong with `spec.selector` and `spec.template` of a workload whose pods always restart."""
+def check_template(spec: Document, kind: str, *, comparing: bool = False, is_whole: bool = True) -> list[Cause]:
+    """Return what is wrong with `spec.selector` and `spec.template` of a workload whose pods always restart.
+
+    `is_whole`: whether the template says all of a pod, so that it can be judged as one.
+    """
     causes: list[Cause] = []
     selector, template = spec.get("selector"), spec.get("template") or {}
     own = (template.get("metadata") or {}).get("labels") or {}
@@ -255,7 +258,8 @@ def check_template(spec: Document, kind: str, *, comparing: bool = False) -> lis
         return causes
     causes += labels("spec.template.metadata.labels", own)
     pod = template.get("spec") or {}
-    causes += check(pod, "spec.template.spec", comparing=comparing)
+    if is_whole:
+        causes += check(pod, "spec.template.spec", comparing=comparing)
     if pod.get("restartPolicy", "Always") != "Always":
         causes.append(unsupported("spec.template.spec.restartPolicy", pod["restartPolicy"], ("Always",)))
     if pod.get("activeDeadlineSeconds") is not None:

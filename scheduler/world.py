@@ -25,6 +25,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.kinds.service import Service
+from services.api.kinds.statefulset import StatefulSet
 from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Key, View
 from services.api.resources import resource_of_view
@@ -47,6 +48,7 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
     ResourceClaim,
     ResourceSlice,
     Service,
+    StatefulSet,
     StorageClass,
 )
 """The kinds that are followed, besides pods and nodes."""

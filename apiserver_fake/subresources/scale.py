@@ -53,5 +53,5 @@ def _write(stored: Document | None, body: Document, ctx: WriteContext) -> Subres
 
 SUBRESOURCES = tuple(
     Subresource(resource, "scale", ("get", "update", "patch"), _write, _read)
-    for resource in ("deployments.apps", "replicasets.apps")
+    for resource in ("deployments.apps", "replicasets.apps", "statefulsets.apps")
 )

@@ -12,10 +12,16 @@ from scheduler.world import World
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.service import Service
+from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Key
 from services.api.selectors import Selector, Term
 
 HONOR: Final = "Honor"
+_OWNERS: Final[Mapping[tuple[str, str], type[ReplicaSet] | type[StatefulSet]]] = {
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+}
+"""Whose selectors say what belongs together."""
 NO_POD: Final = Question((Clause(frozenset(), Selector()),))
 
 
@@ -87,7 +93,7 @@ class Constraints:
 
 
 def default_selector(pod: Pod, world: World) -> Selector:
-    """Return what all services that select the pod, and the ReplicaSet that owns it, have in common with it."""
+    """Return what all services that select the pod, and the workload that owns it, have in common with it."""
     meta = pod.metadata
     labels: dict[str, str] = {}
     for service in world.all(Service, meta.namespace):
@@ -96,8 +102,9 @@ def default_selector(pod: Pod, world: World) -> Selector:
             labels.update(wanted)
     terms = tuple(Term(key, "in", (value,)) for key, value in sorted(labels.items()))
     owner = meta.controller
-    if owner is not None and owner.kind == "ReplicaSet" and owner.api_version == "apps/v1":
-        owned_by = world.get(ReplicaSet, Key(meta.namespace, owner.name))
+    view = _OWNERS.get((owner.api_version, owner.kind)) if owner is not None else None
+    if owner is not None and view is not None:
+        owned_by = world.get(view, Key(meta.namespace, owner.name))
         selector = compile_selector(owned_by.spec.selector) if owned_by is not None else None
         if selector is not None:
             terms += selector.terms

@@ -185,6 +185,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("job.pod_replacement_policy", "TerminatingOrFailed",
            "when pods of a Job that does not say so itself are replaced", "controllers 15",
            ("TerminatingOrFailed", "Failed")),
+    Switch("MaxUnavailableStatefulSet", False,
+           "feature gate: a rolling update of a StatefulSet may take several pods at once (KEP-961)", "controllers 4"),
     Switch("expectations.ttl_s", 300.0, "an expectation older than this is given up", "controllers 1.2", minimum=0.0),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",
            "guarantees C7"),

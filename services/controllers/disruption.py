@@ -13,6 +13,7 @@ from services.api.kinds.deployment import Deployment
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key, find_condition
 from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
@@ -67,7 +68,9 @@ def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     return list(found)
 
 
-def workload_changed(change: Change[ReplicaSet] | Change[Deployment], listers: Listers) -> list[Key]:
+def workload_changed(
+    change: Change[ReplicaSet] | Change[Deployment] | Change[StatefulSet], listers: Listers
+) -> list[Key]:
     """Return the namespace's budgets when a scale changed: percentages are of the scale."""
     old, new = change.old, change.new
     if old is not None and new is not None and old.spec.replicas == new.spec.replicas:
@@ -128,6 +131,11 @@ def _scale(pods: list[Pod], listers: Listers) -> int:
         reference = pod.metadata.controller
         if reference is None:
             continue  # unmanaged pods have no scale; they count in integers only
+        if is_owner(reference, StatefulSet):
+            stateful_set = listers.of(StatefulSet).get(Key(pod.metadata.namespace, reference.name))
+            if stateful_set is not None and stateful_set.metadata.uid == reference.uid:
+                wanted[reference.uid] = stateful_set.spec.replicas
+            continue
         if not is_owner(reference, ReplicaSet):
             raise SyncError(f"pod {pod.metadata.key}: its owner {reference.kind} {reference.name} has no scale")
         replica_set = listers.of(ReplicaSet).get(Key(pod.metadata.namespace, reference.name))
@@ -254,5 +262,6 @@ def controller(switches: Switches) -> Controller:
             Watch(Pod, pod_changed),
             Watch(ReplicaSet, workload_changed),
             Watch(Deployment, workload_changed),
+            Watch(StatefulSet, workload_changed),
         ),
     )

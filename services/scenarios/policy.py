@@ -56,6 +56,7 @@ system:pod-unbinder           unbind                      pods/unbind
 system:pod-unbinder           change                      pods/status
 system:pod-unbinder           create,change               events
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
+statefulsets.apps \
 poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
 persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
 csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io noderesourcetopologies.topology.node.k8s.io \
@@ -84,6 +85,11 @@ C:daemonset                   read                        daemonsets.apps contro
 C:daemonset                   create,change               pods controllerrevisions.apps
 C:daemonset                   delete                      pods controllerrevisions.apps                   uid
 C:daemonset                   change                      daemonsets.apps/status
+C:statefulset                 read                        statefulsets.apps controllerrevisions.apps pods \
+persistentvolumeclaims
+C:statefulset                 create,change               pods persistentvolumeclaims controllerrevisions.apps
+C:statefulset                 delete                      pods controllerrevisions.apps                   uid
+C:statefulset                 change                      statefulsets.apps/status
 C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
@@ -104,7 +110,7 @@ C:descheduler                 delete                      pods                  
 C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
 C:podgroup-protection         change                      podgroups.scheduling.k8s.io
 C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps
-C:disruption                  read                        deployments.apps
+C:disruption                  read                        deployments.apps statefulsets.apps
 C:disruption                  get                         */scale
 C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
 C:persistentvolume-binder     read                        nodes persistentvolumes persistentvolumeclaims \
@@ -138,6 +144,7 @@ persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisr
 podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
+user:*                        get,change                  statefulsets.apps/scale                         own-namespace
 user:*                        get,change                  pods/resize                                     own-namespace
 user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges      own-namespace
@@ -155,7 +162,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 _CONTROLLERS = (
     "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection", "descheduler", "job", "ttl-after-finished", "daemonset",
+    "podgroup-protection", "descheduler", "statefulset", "job", "ttl-after-finished", "daemonset",
     "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
     "resourcequota",
 )  # fmt: skip

@@ -28,7 +28,7 @@ from services.scenarios.telling import Telling, Verb
 from services.scenarios.telling import one as _one
 from services.scenarios.telling import substitute as _substitute
 
-WORKLOADS = ("replicasets.apps", "deployments.apps", "jobs.batch")
+WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "jobs.batch")
 
 
 def find_resource(name: str) -> Resource:
@@ -77,6 +77,11 @@ async def replicaset(telling: Telling, step: Step) -> None:
 async def deployment(telling: Telling, step: Step) -> None:
     """`deployment NAME replicas=… …`: create a Deployment."""
     await _create(telling, workload.deployment(_one(step, "a name"), step.options))
+
+
+async def statefulset(telling: Telling, step: Step) -> None:
+    """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: create a StatefulSet."""
+    await _create(telling, workload.stateful_set(_one(step, "a name"), step.options))
 
 
 async def job(telling: Telling, step: Step) -> None:
@@ -272,6 +277,7 @@ VERBS: dict[str, Verb] = {
     "pod": pod,
     "replicaset": replicaset,
     "deployment": deployment,
+    "statefulset": statefulset,
     "job": job,
     "podgroup": podgroup,
     "priorityclass": priorityclass,
@@ -298,6 +304,7 @@ MAKERS = {
     "pod": workload.pod,
     "replicaset": workload.replica_set,
     "deployment": workload.deployment,
+    "statefulset": workload.stateful_set,
     "job": workload.job,
     "podgroup": workload.pod_group,
     "priorityclass": workload.priority_class,

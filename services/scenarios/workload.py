@@ -226,6 +226,49 @@ def deployment(name: str, options: Mapping[str, str]) -> Document:
     return document
 
 
+_STATEFUL_OPTIONS = _POD_OPTIONS | {
+    "replicas", "min-ready", "policy", "strategy", "partition", "unavailable", "start", "storage", "when-deleted",
+    "when-scaled",
+}  # fmt: skip
+
+
+def stateful_set(name: str, options: Mapping[str, str]) -> Document:
+    """Return a StatefulSet whose pods carry `app: <name>`; `storage=SIZE[:CLASS]` gives each a claim named `data`.
+
+    Raises: ValueError for an unknown option.
+    """
+    _check(options, _STATEFUL_OPTIONS, "a statefulset")
+    labels = {"app": name}
+    spec: Document = {
+        "replicas": int(options.get("replicas", "1")),
+        "minReadySeconds": int(options.get("min-ready", "0")),
+        "serviceName": name,
+        "selector": {"matchLabels": labels},
+        "template": pod_template(options, labels),
+    }
+    if "policy" in options:
+        spec["podManagementPolicy"] = options["policy"]
+    strategy: Document = {"type": options["strategy"]} if "strategy" in options else {}
+    numbers: Document = {"partition": int(options["partition"])} if "partition" in options else {}
+    if "unavailable" in options:
+        numbers["maxUnavailable"] = _number_or_percent(options["unavailable"])
+    if strategy or numbers:
+        spec["updateStrategy"] = {**strategy, **({"rollingUpdate": numbers} if numbers else {})}
+    if "start" in options:
+        spec["ordinals"] = {"start": int(options["start"])}
+    if "storage" in options:
+        size, _, storage_class = options["storage"].partition(":")
+        claim: Document = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        if storage_class:
+            claim["storageClassName"] = storage_class
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    kept = {"when-deleted": "whenDeleted", "when-scaled": "whenScaled"}
+    if retention := {field: options[option] for option, field in kept.items() if option in options}:
+        spec["persistentVolumeClaimRetentionPolicy"] = retention
+    metadata = {"name": name, "namespace": options.get("namespace", "default"), "labels": labels}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+
+
 def _number_or_percent(text: str) -> int | str:
     return text if text.endswith("%") else int(text)
 

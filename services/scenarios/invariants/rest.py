@@ -15,7 +15,7 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
     have settled and nothing moves any more is for who waits for rest to see (`services.chaos.run`).
     """
     found = []
-    for resource in ("replicasets.apps", "deployments.apps"):
+    for resource in ("replicasets.apps", "deployments.apps", "statefulsets.apps"):
         for document in documents.get(resource, ()):
             wanted = document["spec"].get("replicas", 1)
             ready = document.get("status", {}).get("readyReplicas", 0)

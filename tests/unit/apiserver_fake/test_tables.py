@@ -20,6 +20,7 @@ COLUMNS = {
     "replicasets.apps": "Name, Desired, Current, Ready, Age, Containers*, Images*, Selector*",
     "daemonsets.apps": "Name, Desired, Current, Ready, Up-to-date, Available, Node Selector, Age, Containers*, Images*, "
     "Selector*",
+    "statefulsets.apps": "Name, Ready, Age, Containers*, Images*",
     "controllerrevisions.apps": "Name, Controller, Revision, Age",
     "poddisruptionbudgets.policy": "Name, Min Available, Max Unavailable, Allowed Disruptions, Age",
     "priorityclasses.scheduling.k8s.io": "Name, Value, Global-Default, Age, PreemptionPolicy",

@@ -1,0 +1,115 @@
+"""StatefulSet: pods that keep their names and their storage, made and ended in order (apps/v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.kinds.replicaset import template_cells
+from services.api.meta import Document, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, age
+from services.api.resources import Column, Resource
+
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+ORDERED, PARALLEL = "OrderedReady", "Parallel"
+ROLLING, ON_DELETE = "RollingUpdate", "OnDelete"
+RETAIN, DELETE = "Retain", "Delete"
+
+
+class RollingUpdate(View, frozen=True):
+    """Pods below `partition` stay as they are. `max_unavailable`: a number or a percentage, 1 unless said."""
+
+    partition: int = 0
+    max_unavailable: int | str | None = None
+
+
+class UpdateStrategy(View, frozen=True):
+    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when somebody deletes them)."""
+
+    type: str = ROLLING
+    rolling_update: RollingUpdate | None = None
+
+
+class Ordinals(View, frozen=True):
+    """`start`: the number of the first pod."""
+
+    start: int = 0
+
+
+class RetentionPolicy(View, frozen=True):
+    """Retain or Delete: what becomes of claims when the set goes, and of a claim whose pod is scaled away."""
+
+    when_deleted: str = RETAIN
+    when_scaled: str = RETAIN
+
+
+class ClaimTemplate(View, frozen=True):
+    """A claim that every pod gets one of; the whole template stays in the document."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class StatefulSetSpec(View, frozen=True):
+    """`template` stays in the document and in the revisions; controllers copy it from there."""
+
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    selector: LabelSelector | None = None
+    service_name: str = ""
+    pod_management_policy: str = ORDERED
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    revision_history_limit: int = 10
+    ordinals: Ordinals = Ordinals()
+    persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
+    volume_claim_templates: tuple[ClaimTemplate, ...] = ()
+
+
+class StatefulSetStatus(View, frozen=True):
+    """Counters of the controller's last look. `current_revision`: the last one that all pods had."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int = 0
+
+
+class StatefulSet(View, frozen=True):
+    """A StatefulSet as rooms see it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+    @property
+    def ordinals(self) -> range:
+        """The numbers of its pods."""
+        start = self.spec.ordinals.start
+        return range(start, start + self.spec.replicas)
+
+
+def _cells(document: Document, now: float) -> list[Any]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    return [
+        document["metadata"].get("name", ""), f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
+        age(document, now), *template_cells(document)[:2],
+    ]  # fmt: skip
+
+
+RESOURCE = Resource(
+    kind="StatefulSet",
+    plural="statefulsets",
+    singular="statefulset",
+    group="apps",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    view=StatefulSet,
+    has_spec=True,
+    columns=(NAME, Column("Ready"), AGE, Column("Containers", priority=1), Column("Images", priority=1)),
+    cells=_cells,
+)
