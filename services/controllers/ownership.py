@@ -13,14 +13,14 @@ from services.api.kinds.deployment import Deployment
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
-from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.kinds.statefulset import StatefulSet
+from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.resources import resource_of_view
 from services.api.selectors import Selector, from_label_selector
 from services.reconcile.actions import Patch
 
 V = TypeVar("V", bound="_Owned")
-Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
+Workload = ReplicaSet | Deployment | Job | StatefulSet
 
 
 class _Owned(Protocol):
