@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
@@ -20,7 +21,7 @@ from services.api.selectors import Selector, from_label_selector
 from services.reconcile.actions import Patch
 
 V = TypeVar("V", bound="_Owned")
-Workload = ReplicaSet | Deployment | Job | StatefulSet
+Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
 
 
 class _Owned(Protocol):

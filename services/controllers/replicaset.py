@@ -18,14 +18,13 @@ from services.api.meta import Document, Key, find_condition
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import conditions
+from services.controllers.owned_pods import OwnedPods
 from services.controllers.ownership import (
-    Orphans,
     Unfinished,
     changes_of,
     claim,
     controller_reference,
     is_adoptable,
-    owner_key,
     selector_of,
 )
 from services.controllers.readiness import available_in_s, is_ready, ready_since_s, seconds_of
@@ -59,88 +58,29 @@ class ReplicaSets:
         self.expectations = Expectations(switches.number("expectations.ttl_s"))
         self._burst = switches.integer("rs.burst")
         self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
-        self._orphans = Orphans()
+        self._pods = OwnedPods(ReplicaSet, self.expectations)
         self._unfinished = Unfinished()
         self._backoffs: dict[Key, _Backoff] = {}
         self._refusals: dict[Key, tuple[str, str]] = {}
         """What the last attempt met: reason and message, until it has been shown in the status."""
-        self._created: dict[Key, list[str]] = {}
-        """Pods seen that had been asked for; people are told their names."""
 
     # --- what changes tell ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the ReplicaSets concerned."""
         old, new = change.old, change.new
-        self._orphans.note(old, new)
         self._unfinished.note(old, new)
-        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            # The watch was behind: one pod went and another came under its name.
-            return [*self._gone(old, listers), *self._came(new, listers)]
-        if new is None:
-            assert old is not None
-            return self._gone(old, listers)
-        if old is None:
-            return self._came(new, listers)
-        return self._altered(old, new, listers)
+        if self._waits_after_failures and old is not None and new is not None:
+            self._note_backoff(self._pods.owner(new, listers), old, new)
+        return self._pods.changed(change, listers)
 
-    def _gone(self, pod: Pod, listers: Listers) -> list[Key]:
-        key = self._owner(pod, listers)
-        if key is None:
-            return []
-        self.expectations.deletion_observed(key, pod.metadata.uid)
-        return [key]
-
-    def _came(self, pod: Pod, listers: Listers) -> list[Key]:
-        if pod.metadata.deletion_timestamp is not None:
-            return self._gone(pod, listers)
-        key = self._owner(pod, listers)
-        if key is None:
-            return self._wanting(pod, listers)
-        if self.expectations.awaited(key)[0]:
-            self._created.setdefault(key, []).append(pod.metadata.name)
-        self.expectations.creation_observed(key)
-        return [key]
-
-    def _altered(self, old: Pod, new: Pod, listers: Listers) -> list[Key]:
-        before, after = self._owner(old, listers), self._owner(new, listers)
-        # Only a deletion lowers anything: an unbind is a change without deletionTimestamp.
-        if new.metadata.deletion_timestamp is not None and after is not None:
-            self.expectations.deletion_observed(after, new.metadata.uid)
-        if after is not None:
-            self._note_backoff(after, old, new)
-            return [after] if before in (None, after) else [before, after]
-        found = [before] if before is not None else []
-        if old.metadata.labels != new.metadata.labels or before is not None:
-            found += [key for key in self._wanting(new, listers) if key not in found]
-        return found
-
-    def _note_backoff(self, key: Key, old: Pod, new: Pod) -> None:
-        if not self._waits_after_failures:
+    def _note_backoff(self, key: Key | None, old: Pod, new: Pod) -> None:
+        if key is None or old.metadata.uid != new.metadata.uid:
             return
         if new.status.phase == "Failed" and old.status.phase != "Failed":
             self._backoffs.setdefault(key, _Backoff()).has_news = True
         elif is_ready(new) and not is_ready(old):
             self._backoffs.pop(key, None)
-
-    @staticmethod
-    def _owner(pod: Pod, listers: Listers) -> Key | None:
-        """Return the key of the pod's ReplicaSet, unless another set now has that name."""
-        key = owner_key(ReplicaSet, pod.metadata)
-        if key is None:
-            return None
-        found = listers.of(ReplicaSet).get(key)
-        reference = pod.metadata.controller
-        assert reference is not None
-        return key if found is None or found.metadata.uid == reference.uid else None
-
-    @staticmethod
-    def _wanting(pod: Pod, listers: Listers) -> list[Key]:
-        """Return the ReplicaSets whose selector matches an orphan."""
-        if pod.metadata.controller is not None or not pod.metadata.labels:
-            return []
-        sets = listers.of(ReplicaSet).all(pod.metadata.namespace)
-        return [s.metadata.key for s in sets if (found := selector_of(s)) and found.matches(pod.metadata.labels)]
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
         """Take back what was expected of a call that failed; the first failure is shown in the status."""
@@ -168,7 +108,7 @@ class ReplicaSets:
             return NOTHING
         is_ending = replica_set.metadata.deletion_timestamp is not None
         pods = listers.of(Pod)
-        orphans = [p for k in self._orphans.keys(key.namespace) if (p := pods.get(k)) is not None and p.is_active]
+        orphans = [p for k in self._pods.orphans.keys(key.namespace) if (p := pods.get(k)) is not None and p.is_active]
         orphans = [] if is_ending else [p for p in orphans if is_adoptable(p, selector)]
         can_adopt = False
         if orphans:
@@ -196,11 +136,12 @@ class ReplicaSets:
 
     def _forget(self, key: Key) -> None:
         self.expectations.forget(key)
-        for memory in (self._backoffs, self._refusals, self._created):
-            memory.pop(key, None)
+        self._pods.take_created(key)
+        self._backoffs.pop(key, None)
+        self._refusals.pop(key, None)
 
     def _told(self, replica_set: ReplicaSet) -> list[RecordEvent]:
-        names = self._created.pop(replica_set.metadata.key, [])
+        names = self._pods.take_created(replica_set.metadata.key)
         refusal = self._refusals.get(replica_set.metadata.key)
         events = [_event(replica_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
         if refusal is not None:

@@ -9,6 +9,7 @@ from services.api.seams import Room, Seams
 from services.api.switches import Switches
 from services.api.unbinding import UNBINDER
 from services.controllers import (
+    daemonset,
     deployment,
     descheduler,
     disruption,
@@ -39,6 +40,7 @@ CONTROLLERS: dict[str, BuildController] = {
     "replicaset": replicaset.controller,
     "deployment": deployment.controller,
     "statefulset": statefulset.controller,
+    "daemonset": daemonset.controller,
     "job": job.controller,
     "ttl-after-finished": ttl_after_finished.controller,
     "gc": garbage_collector.controller,

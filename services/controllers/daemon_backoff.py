@@ -1,0 +1,56 @@
+"""How long a DaemonSet leaves a failed pod on its node before it makes another: longer each time, for each node.
+
+Without it a set and a kubelet that always rejects would create and fail pods without end. Pure.
+Source: controllers 6; upstream `flowcontrol.Backoff` with 1 s and 15 min.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE_S = 1.0
+MAX_S = 900.0
+FORGOTTEN_AFTER_S = 2 * MAX_S
+"""So long after the last failure the next one is the first again."""
+SWEEP_S = 60.0
+
+
+@dataclass
+class _Entry:
+    delay_s: float
+    at_s: float
+
+
+class FailureBackoff:
+    """When a failed pod was last removed, by set, generation and node. A changed set begins anew."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, int, str], _Entry] = {}
+        self._swept_s = 0.0
+
+    def wait_s(self, uid: str, generation: int, node: str, now_s: float) -> float:
+        """Return how long the next removal must wait; 0 when it may be now."""
+        entry = self._entries.get((uid, generation, node))
+        if entry is None or now_s - entry.at_s > FORGOTTEN_AFTER_S:
+            return 0.0
+        return max(0.0, entry.at_s + entry.delay_s - now_s)
+
+    def removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
+        """A failed pod is removed now: the next one waits twice as long as this one had to."""
+        key = uid, generation, node
+        entry = self._entries.get(key)
+        if entry is None or now_s - entry.at_s > FORGOTTEN_AFTER_S:
+            self._entries[key] = _Entry(BASE_S, now_s)
+        else:
+            entry.delay_s, entry.at_s = min(entry.delay_s * 2, MAX_S), now_s
+
+    def sweep(self, now_s: float) -> None:
+        """Forget, once a minute, what is too long ago to matter."""
+        if now_s - self._swept_s < SWEEP_S:
+            return
+        self._swept_s = now_s
+        for key in [key for key, entry in self._entries.items() if now_s - entry.at_s > FORGOTTEN_AFTER_S]:
+            del self._entries[key]
+
+    def __len__(self) -> int:
+        return len(self._entries)
