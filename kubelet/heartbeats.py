@@ -60,13 +60,16 @@ class Heartbeats:
         self._has_begun = self._is_doubted = self._is_looking = False
         self.lease_renewals = 0
 
-    def begin(self, now: float) -> None:
-        """Renew at once; report at the latest when the period is over. A second call changes nothing."""
+    def begin(self, now: float, *, is_new: bool) -> None:
+        """Renew at once, a node that is new makes its Lease; report at the latest when the period is over.
+
+        A second call changes nothing.
+        """
         if self._has_begun:
             return
         self._has_begun = True
         host = self._host
-        self._node.spawn(self._renew())
+        self._node.spawn(self._renew(is_new=is_new))
         # Nodes that start together should not beat together for ever.
         phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
         self._renew_at(now + phase_s * host.lease_duration_s / 4)
@@ -94,15 +97,15 @@ class Heartbeats:
             at_s = math.floor(at_s / BEAT_S) * BEAT_S
         self._host.set_timer(at_s, self._node, "lease")
 
-    async def _renew(self) -> None:
+    async def _renew(self, *, is_new: bool = False) -> None:
         """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""
         self._is_renewing = True
-        host, node = self._host, self._node
         try:
             for attempt in range(LEASE_TRIES):
-                request = renewal_request(node.name, host.clock.wall(), host.lease_duration_s)
-                response = await node.calls.call(request)
-                if response is not None and response.code == 404:
+                response = await self._create_lease() if is_new and not attempt else await self._renew_once()
+                if response is not None and response.code == 409:
+                    response = await self._renew_once()
+                elif response is not None and response.code == 404:
                     response = await self._create_lease()
                 if response is not None and response.is_ok:
                     self.lease_renewals += 1
@@ -116,6 +119,10 @@ class Heartbeats:
                 await asyncio.sleep(0.2 * 2**attempt)
         finally:
             self._is_renewing = False
+
+    async def _renew_once(self) -> Response | None:
+        host, node = self._host, self._node
+        return await node.calls.call(renewal_request(node.name, host.clock.wall(), host.lease_duration_s))
 
     async def _create_lease(self) -> Response | None:
         host, node = self._host, self._node

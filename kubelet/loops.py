@@ -168,9 +168,11 @@ class Agent:
             self.client = Client(self.api, host.clock, host.random, field_manager="kubelet")
         assert self.client is not None
         wanted = node_document(self.definition)
+        is_new = True
         try:
             stored = await self.client.create("nodes", wanted)
         except Conflict:
+            is_new = False
             stored = await self.client.get("nodes", Key("", self.name))
             labels = stored["metadata"].get("labels") or {}
             missing = {k: v for k, v in wanted["metadata"]["labels"].items() if labels.get(k) != v}
@@ -179,7 +181,7 @@ class Agent:
         for condition in (stored.get("status") or {}).get("conditions") or ():
             self.report.seen(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
         self.node_uid = stored["metadata"].get("uid", "")
-        self.heartbeats.begin(host.clock.now())  # whether or not a status can be written (kubelet 2.2)
+        self.heartbeats.begin(host.clock.now(), is_new=is_new)  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
         status = self.report.status(host.clock.wall())
         if self.stages is not None:

@@ -82,6 +82,7 @@ def run(
     environ: Mapping[str, str],
 ) -> int:
     """Return the exit code of one life of this process."""
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         if sys.flags.optimize:
             raise StartError("assertions must stay on: start python without -O", EXIT_USAGE)
@@ -277,7 +278,6 @@ class _Process:
         gc.collect()
         # What start-up made lives as long as the process: no collection need look at it again (walls 2).
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         self._events.write("proc.ready", data={"ports": ports})
         took_ms = round((self._clock.wall() - self._started_wall) * 1000)
         self._log.info("process.ready", pid=os.getpid(), ports=ports, duration_ms=took_ms)
