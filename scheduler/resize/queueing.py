@@ -18,7 +18,7 @@ from scheduler.preemption.progress import Preempting
 from scheduler.queue import QueuedPod, SchedulingQueue
 from scheduler.requests import most
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferral import CONDITION, desired, is_told_off, waits
+from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_told_off, waits
 from scheduler.resize.outsiders import Outsiders
 from scheduler.resize.rules import ResizeRules
 from scheduler.resize.verdict import NAME, PREEMPTION, Verdict, Waits
@@ -60,6 +60,7 @@ class ResizeQueueing:
         self._queue = queue
         self._is_ours = is_ours
         self._watch = watch if rules.has_own_labels else None
+        self._writes = rules.conditions == "resize_unschedulable_g1" or rules.double_preemption == "nnn"
 
     def pending(self) -> dict[str, int]:
         """Return how many deferred pods are in which pool; `waiting`: those that left the queue because they fit."""
@@ -74,12 +75,12 @@ class ResizeQueueing:
 
     def first_to_hear(self, before: PodInfo, after: PodInfo) -> str:
         """Return which of queue and cache hears of a pod's change first: queue_first, cache_first, or one_step."""
-        is_in_both = waits(before.pod) or waits(after.pod)
-        return self.rules.update_order if is_in_both else "one_step"
+        order = self.rules.update_order
+        return order if order != "one_step" and (waits(before.pod) or waits(after.pod)) else "one_step"
 
     def has_ended(self, before: PodInfo | None, after: PodInfo) -> bool:
         """Whether the wait of a pod ends of which this scheduler may have written things on it."""
-        return self._writes and before is not None and waits(before.pod) and self._is_over(after)
+        return before is not None and self._writes and waits(before.pod) and self._is_over(after)
 
     def left_over(self) -> list[PodInfo]:
         """Return the pods that wait no more and still say things that a scheduler before this one wrote of it."""
@@ -87,18 +88,23 @@ class ResizeQueueing:
             return []
         return [state.pod for state in self._cache.pods.values() if _tells(state.pod.pod) and self._is_over(state.pod)]
 
-    @property
-    def _writes(self) -> bool:
-        return self.rules.conditions == "resize_unschedulable_g1" or self.rules.double_preemption == "nnn"
-
     def _is_over(self, pod: PodInfo) -> bool:
         return not waits(pod.pod) and pod.pod.is_active and self._is_ours(pod)
 
     def follow(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
                traceparent: str = "") -> None:  # fmt: skip
         """Take in a change of a pod on a node."""
+        if after is not None and (before is None or node not in self.waking.by_node) and self._is_no_news(after):
+            return
         self.follow_own(node, before, after, now, traceparent)
         self.follow_others(node, before, after, now)
+
+    def _is_no_news(self, pod: PodInfo) -> bool:
+        """Whether a pod that is new on a node, or stays on one where nobody waits, wakes nobody and waits for nothing.
+
+        New pods are what a scheduler is for: beside thousands of deferred ones they pay for no more than this.
+        """
+        return not self.rules.wakes_on_any_event and not is_deferred(pod.pod)
 
     def follow_own(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
                    traceparent: str = "") -> None:  # fmt: skip

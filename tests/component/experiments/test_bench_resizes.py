@@ -1,8 +1,12 @@
 """The workload of KEP-5836's performance risk: new pods beside deferred resizes that nothing helps."""
 
+import sys
+
 import pytest
 
-from services.experiments.bench.algorithm import bench_algorithm
+from services.api.switches import Switches
+from services.experiments.bench.algorithm import Play, bench_algorithm
+from services.experiments.workloads import documents
 from services.experiments.workloads.register import workload
 
 GATE = "InPlacePodVerticalScalingSchedulerPreemption=true"
@@ -40,3 +44,35 @@ def test_without_the_feature_the_same_pods_are_placed(name):
     result = play(name)
 
     assert (result.resize_attempts, result.unschedulable_attempts) == (0, 0)
+
+
+def calls_a_new_pod(*assignments):
+    """Count the Python functions that are called to take in, place and bind a new pod."""
+    chosen, pods_n = workload("DeferredResizes"), 60
+    size = chosen.size(20, pods=pods_n)
+    play = Play(chosen, size, Switches.parse(assignments), lambda what, done, total: None)
+    step = play.prepare()
+    algorithm = play.algorithm
+    pods = [algorithm.decode(pod) for pod in documents.pods_of(chosen.ops[step], step, size, is_stored=True)]
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    for number, pod in enumerate(pods):
+        sys.setprofile(count if number >= 10 else None)  # the first ones fill what is remembered
+        algorithm.add_pod(pod)
+        algorithm.rest()
+    sys.setprofile(None)
+    assert len(algorithm.bound) == pods_n
+    return calls / (pods_n - 10)
+
+
+@pytest.mark.parametrize("generation", ["G0", "G3", "G4"])
+def test_kep_5836_20_deferred_pods_make_the_work_for_a_new_pod_hardly_larger(generation):
+    without = calls_a_new_pod()
+
+    beside = calls_a_new_pod(GATE, f"resize.generation={generation}")
+
+    assert beside < 1.05 * without
