@@ -1,7 +1,9 @@
 """The pods a node is giving back: asks, waits and reads for each, until one is gone or must be decided otherwise. Pure.
 
 `unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
-that was not given back is a verdict, and the kubelet's affair. Source: kubelet-unbinding 6.2.
+that was not given back is a verdict, and the kubelet's affair. Pods that were told to come back later form a line, by
+namespace because limits are: only the first of it asks again, and the next one once that is settled.
+Source: kubelet-unbinding 6.2; decision 0018.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class GivingBack:
     """The bindings one node gives back.
 
     Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
+    Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
     """
 
     def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox, times: WallTimes) -> None:
@@ -44,6 +47,8 @@ class GivingBack:
         self.going: dict[WorkerKey, Unbinding] = {}
         self.asking: dict[WorkerKey, Document] = {}
         self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
+        self._lines: dict[str, dict[WorkerKey, None]] = {}
+        """By namespace, who was told to come back later, in the order in which they were."""
         self._absent_until_s = float("-inf")
         self._running: dict[WorkerKey, None] = {}
         self._unheard: dict[WorkerKey, Unbinding] = {}
@@ -83,6 +88,7 @@ class GivingBack:
         state = self.going.pop(key, None)
         if state is None:
             return False
+        self._leave_line(key, state)
         if state.is_calling:
             # The watch may tell sooner than the answer that we gave it back.
             self._unheard[key] = state
@@ -134,7 +140,9 @@ class GivingBack:
         state = self.going.get(key)
         if state is None:
             return None
-        return self._step(key, state, state.asked(now) if key in self.asking else state.call(now), now)
+        if key in self.asking or self._waits_in_line(key, state):
+            return self._step(key, state, state.asked(now), now)
+        return self._step(key, state, state.call(now), now)
 
     def answered(
         self, key: WorkerKey, code: int, reason: str, now: float, *,
@@ -149,7 +157,31 @@ class GivingBack:
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
         step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        if code == 429 and isinstance(step, unbinding.Wait):
+            self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
+            step = state.asked(now) if self._waits_in_line(key, state) else step
+        else:
+            self._leave_line(key, state)
         return self._step(key, state, step, now)
+
+    def _waits_in_line(self, key: WorkerKey, state: Unbinding) -> bool:
+        """Whether somebody was told before this pod to come back later, and has not yet got through."""
+        line = self._lines.get(state.pod.metadata.namespace, {})
+        return key in line and next(iter(line)) != key
+
+    def _leave_line(self, key: WorkerKey, state: Unbinding) -> None:
+        """Forget that the pod was told to come back later; if it was the first, it is the next one's turn."""
+        namespace = state.pod.metadata.namespace
+        line = self._lines.get(namespace, {})
+        if key not in line:
+            return
+        was_first = next(iter(line)) == key
+        del line[key]
+        if not line:
+            del self._lines[namespace]
+        elif was_first:
+            following = next(iter(line))
+            self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
 
     def _heard_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
         """Count an answer about a pod that the watch had shown to be gone already."""
@@ -202,6 +234,6 @@ class GivingBack:
         return None
 
     def _stop(self, key: WorkerKey) -> None:
-        del self.going[key]
+        self._leave_line(key, self.going.pop(key))
         self.asking.pop(key, None)
         self._statuses.permit(key)

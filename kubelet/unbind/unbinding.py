@@ -169,7 +169,8 @@ class Unbinding:
         self.tries = 0
         self.is_calling = False
         self._session_checked = False
-        self._retry_at_s = now
+        self.retry_at_s = now
+        """Nothing is asked before that."""
 
     def call(self, now: float) -> Step:
         """Send now, unless a request is in flight or it is too early."""
@@ -177,8 +178,8 @@ class Unbinding:
             return Wait(now + TRY_TIMEOUT_S)
         if now >= self.deadline_s:
             return FallBack("DeadlineExceeded")
-        if now < self._retry_at_s - 1e-6:
-            return Wait(self._retry_at_s)
+        if now < self.retry_at_s - 1e-6:
+            return Wait(self.retry_at_s)
         self.is_calling = True
         return Call()
 
@@ -225,10 +226,10 @@ class Unbinding:
 
     def _wait(self, now: float, delay_s: float) -> Step:
         if now + delay_s >= self.deadline_s:
-            self._retry_at_s = self.deadline_s
+            self.retry_at_s = self.deadline_s
             return Wait(self.deadline_s)
-        self._retry_at_s = now + delay_s
-        return Wait(self._retry_at_s)
+        self.retry_at_s = now + delay_s
+        return Wait(self.retry_at_s)
 
     def pod_read(self, still_mine: bool) -> Step:
         """A 403 was followed by a read: fall back only for a pod that is still ours at this generation."""
@@ -237,5 +238,5 @@ class Unbinding:
     def session_read(self, now: float) -> Step:
         """The session is ours: try once more."""
         self._session_checked = True
-        self._retry_at_s = now
+        self.retry_at_s = now
         return self.call(now)
