@@ -2,13 +2,15 @@
 
 It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What
 becomes of the wish is the node's affair, told in the conditions PodResizePending and PodResizeInProgress. A wish that
-its namespace's limit ranges or quotas do not allow is refused (3.2).
+its namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never
+could meet.
 """
 
 from __future__ import annotations
 
 from apiserver_fake import limit_ranger
 from apiserver_fake.pod_resize_rules import check_resize, resized_spec
+from apiserver_fake.resize_admission import check_feasible
 from apiserver_fake.rules import Subresource, SubresourceResult, WriteContext
 from services.api.errors import NotFound, invalid
 from services.api.meta import Document
@@ -33,6 +35,7 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
     resized = {**stored, "metadata": meta, "spec": spec}
     if ranges:
         limit_ranger.check_pod(stored, resized, ctx)
+    check_feasible(resized, ctx)
     return SubresourceResult(document=resized)
 
 

@@ -358,6 +358,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("resize.kubelet_eviction", "generation",
            "whether a kubelet evicts for a critical pod's resize, or leaves that to the scheduler", "kep-5836 11",
            ("generation", "on", "off")),
+    Switch("resize.feasibility", "node",
+           "who says no to a resize that the pod's node could never do: the node, as Infeasible, or the API server, as "
+           "PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2", ("node", "admission")),
     Switch("resize.outside_plugins", "generation",
            "which plugins that are not kube-scheduler's own are asked about deferred pods: PostFilters that opt in, "
            "all that do not bow out, or those to whom such pods are relevant", "kep-5836 6.1",

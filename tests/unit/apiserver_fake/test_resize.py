@@ -245,6 +245,55 @@ def test_static_and_windows_pods_cannot_be_resized(world: Any) -> None:
     assert "windows pods cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
 
 
+def in_a_cluster(world: Any, system: str = "linux") -> None:
+    """A pod of 500m and 1Gi with overhead, on a node of 1 CPU and 2Gi that could never hold more."""
+    make(world, container(resources=BURSTABLE), spec={"nodeName": "n1", "overhead": {"cpu": "100m"}})
+    labels = {"kubernetes.io/os": system} if system else {}
+    world.put(
+        "nodes",
+        {"metadata": {"name": "n1", "labels": labels}, "status": {"allocatable": {"cpu": "1", "memory": "2Gi"}}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "text"),
+    [
+        ({"cpu": "1", "memory": "1Gi"}, "cpu, requested: 1100, allocatable: 1000"),
+        ({"cpu": "2", "memory": "4Gi"},
+         "cpu, requested: 2100, allocatable: 1000; memory, requested: 4294967296, allocatable: 2147483648"),
+    ],
+)  # fmt: skip
+def test_kep_1287_3_2_since_v1_37_more_than_the_node_has_is_refused_at_once(world: Any, wish: Any, text: str) -> None:
+    world.switch(resize__feasibility="admission")
+    in_a_cluster(world)
+
+    with pytest.raises(ApiError) as error:
+        resize(world, to(requests=wish, limits={"cpu": "3", "memory": "4Gi"}))
+
+    assert error.value.code == 403
+    assert f'pods "p" is forbidden: Node didn\'t have enough allocatable resources: {text}' == error.value.message
+
+
+def test_kep_1287_05_before_that_its_node_is_left_to_say_so(world: Any) -> None:
+    in_a_cluster(world)
+
+    assert resize(world, to(requests={"cpu": "1"}))
+
+
+def test_since_v1_37_a_resize_needs_a_linux_node_that_exists(world: Any) -> None:
+    world.switch(resize__feasibility="admission")
+    in_a_cluster(world)
+    assert resize(world, to(requests={"cpu": "900m"}))
+
+    in_a_cluster(world, "windows")
+    with pytest.raises(ApiError, match='only supported on linux nodes, node "n1" is "windows"'):
+        resize(world, to(requests={"cpu": "900m"}))
+
+    del world.documents["nodes", "", "n1"]
+    with pytest.raises(ApiError, match='node "n1" not found'):
+        resize(world, to(requests={"cpu": "900m"}))
+
+
 def test_owners_may_resize_their_pods_and_nodes_and_strangers_may_not(world: Any) -> None:
     make(world, container(resources=BURSTABLE), spec={"nodeName": "n1"})
     world.put("namespaces", {"metadata": {"name": "default", "labels": {"emulation/owner": "alice"}}})
