@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kubelet.line_file import Lines
 from kubelet.managers.device_words import CallPlugin, DevicesChanged
 from kubelet.stages.playing import Operation
 from kubelet.view import KubeletPod, WorkerKey
@@ -40,11 +41,11 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class Save(msgspec.Struct, frozen=True):
-    """Make a record durable, then call `saved(key, seq)`; seq 0: nobody waits."""
+    """Make what is known of a pod durable, then call `saved(key, seq)`; seq 0: nobody waits."""
 
     key: WorkerKey
     seq: int
-    data: bytes
+    lines: Lines
 
 
 class WriteStatuses(msgspec.Struct, frozen=True):

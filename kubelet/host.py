@@ -10,11 +10,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from kubelet.config import KubeletConfig, NodeDefinition, Settings
 from kubelet.journal import Journal
 from kubelet.manager_state import FILE as MANAGER_STATE
-from kubelet.manager_state import restored
+from kubelet.manager_state import is_readable, restored
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node_files import NodeFiles
 from kubelet.pods.boots import Boot, after_boot, look
@@ -32,6 +33,8 @@ from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
+
+log = structlog.get_logger()
 
 
 class Tenant(Protocol):
@@ -158,6 +161,8 @@ class Host:
         """Hand every node what its runtime holds, and in which boot of the machine that is."""
         by_name = {agent.name: agent for agent in self.agents}
         records = self.journal.load()
+        for name, pods in self.journal.silent.items():
+            self.seams.events.write("kubelet.checkpoint_lost", node=name, data={"pods": pods})
         state = self._restored_managers(records.values())
         now = self.clock.now()
         boot = look(self.seams.disk, self.random, list(records.values()), now)
@@ -179,8 +184,10 @@ class Host:
             if not record.is_finished:
                 held.setdefault(record.node, []).append(record.allocation)
         old = self.seams.disk.read(MANAGER_STATE)
+        if not is_readable(old):
+            log.warning("record.torn", file=MANAGER_STATE, reason="it cannot be read and is left out")
         try:
-            state = restored(old, self._definitions, held)
+            state = restored(old, self._definitions, held, lost=self.journal.silent)
         except ValueError as error:
             raise StartError(str(error), EXIT_CONFIG) from None
         return {} if state == (old or b"") else {MANAGER_STATE: state}

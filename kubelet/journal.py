@@ -1,7 +1,8 @@
-"""The host's runtime record on disk: one append for everybody who waits (group commit), compacted when long.
+"""What a host's pods are, on disk: the runtime's record and the kubelet's checkpoint, side by side.
 
-`runtime.snapshot` begins with the number of the log that continues it; a crash between any two steps of a
-compaction leaves either the old pair or the new one (guarantees N2, N4; FM-K5, FM-K6).
+One append for everybody who waits (group commit): the lines of both files are handed to the disk together, so a pod
+that starts waits once. A pod's line goes into the checkpoint only when something was decided about it, which is when
+it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from kubelet.line_file import LineFile, Lines, R, Reading, Where
+from kubelet.pods.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
 from kubelet.pods.fake_cri import PodRecord, encode_record, replay
 from kubelet.view import WorkerKey
 from services.api.seams import Disk
 
-SNAPSHOT = "runtime.snapshot"
-COMPACT_BYTES = 16 << 20
+RUNTIME, CHECKPOINT = "runtime", "checkpoint"
 BATCH_MAX = 4096
 RETRY_S = 1.0
 
@@ -27,71 +30,107 @@ log = structlog.get_logger()
 Saved = Callable[[WorkerKey, int], None]
 
 
-def _log_name(number: int) -> str:
-    return f"runtime-{number}.log"
+class _Put(NamedTuple):
+    """Lines of one pod; empty ones say nothing new."""
+
+    lines: Lines
+    seq: int
+    saved: Saved
+
+
+def _unheard(key: WorkerKey, seq: int) -> None:
+    """Nobody waits."""
 
 
 class Journal:
-    """Appends records in the order they are put; whoever put one hears when it is durable."""
+    """Appends what is put, in order; whoever put something hears when it is durable."""
 
     def __init__(self, disk: Disk, nodes: frozenset[str]) -> None:
         self._disk = disk
         self._nodes = nodes
-        self._waiting: list[tuple[str, WorkerKey, int, bytes, Saved]] = []
+        self._runtime, self._checkpoint = LineFile(disk, RUNTIME), LineFile(disk, CHECKPOINT)
+        self._waiting: list[_Put] = []
         self._wake = asyncio.Event()
-        self._number = 0
-        self._bytes = 0
-        self._live: dict[tuple[str, WorkerKey], bytes] = {}
+        self._decided: dict[Where, bytes] = {}
+        """The checkpoint's newest line of each pod, durable or not."""
+        self.silent: dict[str, int] = {}
+        """How many pods of which node ran that the checkpoint did not know."""
         self.has_trouble = False
         self.on_trouble: Callable[[], None] = lambda: None
         self.on_batch: Callable[[], None] = lambda: None
         self.batches = 0
+        self.syncs = 0
         self.useless_lines = 0
 
-    def load(self) -> dict[tuple[str, WorkerKey], PodRecord]:
-        """Return what the runtime of every node holds; unreadable lines are skipped and counted."""
-        lines: list[bytes] = []
-        head, _, rest = (self._disk.read(SNAPSHOT) or b"").partition(b"\n")
-        try:
-            self._number = int(msgspec.json.decode(head, type=dict[str, int])["log"])
-            lines += rest.split(b"\n")
-        except (msgspec.DecodeError, KeyError):
-            self._number = 0
-        continued = self._disk.read(_log_name(self._number)) or b""
-        lines += continued.split(b"\n")
-        self._bytes = len(continued)
-        found, self.useless_lines = replay(lines, self._nodes)
-        if self.useless_lines:
-            log.warning("checkpoint.useless_lines", lines=self.useless_lines, reason="torn, or of nodes elsewhere")
-        self._live = {where: encode_record(record) for where, record in found.items()}
-        if continued and not continued.endswith(b"\n"):
-            # A torn tail would swallow the next record: begin a new log at the first write.
-            self._bytes = COMPACT_BYTES
-        return found
+    # --- what is known ---
 
-    def put(self, node: str, key: WorkerKey, seq: int, data: bytes, saved: Saved) -> None:
-        """Make a record durable soon."""
-        self._waiting.append((node, key, seq, data, saved))
+    def load(self) -> dict[Where, PodRecord]:
+        """Return what is known of the pods of every node; what was decided about pods that run is known again."""
+        runtime = replay(self._runtime.lines(), self._nodes)
+        checkpoint = read_checkpoints(self._checkpoint.lines(), self._nodes)
+        self._tell(RUNTIME, runtime)
+        self._tell(CHECKPOINT, checkpoint)
+        self._runtime.live = {where: encode_record(record) for where, record in runtime.found.items()}
+        self._checkpoint.live = {where: encode_checkpoint(each) for where, each in checkpoint.found.items()}
+        self._decided = dict(self._checkpoint.live)
+        known, silent = joined(runtime.found, checkpoint.found)
+        for where in silent:
+            self.silent[where[0]] = self.silent.get(where[0], 0) + 1
+            line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
+            self._enqueue(_Put(Lines(where, b"", line, False), 0, _unheard))
+        for node, pods in self.silent.items():
+            reason = "they run on, with what the runtime was told they have"
+            log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
+        return known
+
+    def _tell(self, file: str, reading: Reading[R]) -> None:
+        self.useless_lines += reading.useless
+        if reading.torn:
+            log.warning("record.torn", file=file, lines=reading.torn, reason="they cannot be read and are left out")
+        if reading.elsewhere:
+            log.error(
+                "record.refused", file=file, lines=sum(reading.elsewhere.values()), nodes=sorted(reading.elsewhere),
+                reason=f"it tells of nodes that do not live here; there are {len(self._nodes)}, "
+                f"such as {min(self._nodes, default='none')}",
+            )  # fmt: skip
+
+    def of(self, node: str) -> dict[Where, PodRecord]:
+        """Return what is known of one node's pods, as far as it is durable."""
+        runtime = replay((line for where, line in self._runtime.live.items() if where[0] == node), self._nodes)
+        decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
+        return joined(runtime.found, read_checkpoints(decided, self._nodes).found)[0]
+
+    # --- what becomes known ---
+
+    def put(self, lines: Lines, seq: int, saved: Saved) -> None:
+        """Make what is known of a pod durable soon."""
+        where = lines.where
+        if self._decided.get(where) == lines.checkpoint or (lines.is_gone and where not in self._decided):
+            lines = msgspec.structs.replace(lines, checkpoint=b"")
+        elif lines.is_gone:
+            del self._decided[where]
+        else:
+            self._decided[where] = lines.checkpoint
+        self._enqueue(_Put(lines, seq, saved))
+
+    def _enqueue(self, put: _Put) -> None:
+        self._waiting.append(put)
         self._wake.set()
-
-    def of(self, node: str) -> dict[tuple[str, WorkerKey], PodRecord]:
-        """Return what one node's runtime holds, as far as it is durable."""
-        found, _ = replay((line for where, line in self._live.items() if where[0] == node), self._nodes)
-        return found
 
     async def flushed(self) -> None:
         """Return when everything put before is durable."""
         done = asyncio.Event()
-        self.put("", WorkerKey("", 0), 0, b"", lambda key, seq: done.set())
+        nowhere = "", WorkerKey("", 0)
+        self._enqueue(_Put(Lines(nowhere, b"", b"", True), 0, lambda key, seq: done.set()))
         await done.wait()
 
-    async def replace(self, records: Mapping[tuple[str, WorkerKey], PodRecord]) -> None:
-        """Have the record say this and nothing else; return when that is durable."""
-        self._live = {where: encode_record(record) for where, record in records.items()}
-        await self._insisted(self._compact)
+    async def replace(self, records: Mapping[Where, PodRecord]) -> None:
+        """Have the runtime's record say this and nothing else; return when that is durable."""
+        self._runtime.live = {where: encode_record(record) for where, record in records.items()}
+        await self._insisted(self._runtime.fold)
 
     async def keep(self, files: Mapping[str, bytes]) -> None:
-        """Write small files beside the record, in order; return when they are durable."""
+        """Write small files beside the records, in order; return when they are durable."""
         for name, data in files.items():
             await self._insisted(partial(self._disk.write, name, data))
 
@@ -111,39 +150,38 @@ class Journal:
                 self._wake.clear()
                 await self._wake.wait()
             batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+            parts = {
+                self._checkpoint: b"".join(put.lines.checkpoint for put in batch),
+                self._runtime: b"".join(put.lines.runtime for put in batch),
+            }
             while True:
                 try:
-                    if self._bytes >= COMPACT_BYTES:
-                        await self._compact()
-                    data = b"".join(item[3] for item in batch)
-                    await self._disk.append(_log_name(self._number), data)
+                    await self._append(parts)
                     break
                 except OSError as error:
                     log.warning("checkpoint.failed", reason=str(error))
                     self._set_trouble(True)
                     await asyncio.sleep(RETRY_S)
-                    # Part of the append may be there: continue behind a snapshot, in a new log.
-                    self._bytes = COMPACT_BYTES
+                    for file in parts:
+                        file.distrust()
             self._set_trouble(False)
-            self._bytes += len(data)
-            self.batches += 1
-            for node, key, _, line, _ in batch:
-                self._live.pop((node, key), None)
-                if line and not line.endswith(b",true]\n"):  # the last field of a record is `is_gone`
-                    self._live[node, key] = line
-            for _, key, seq, _, saved in batch:
-                saved(key, seq)
+            said = [put.lines for put in batch]
+            self._checkpoint.added(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in said))
+            self._runtime.added(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in said))
+            for put in batch:
+                put.saved(put.lines.where[1], put.seq)
             self.on_batch()
+
+    async def _append(self, parts: Mapping[LineFile, bytes]) -> None:
+        for file in parts:
+            if file.is_long:
+                await file.fold()
+        wanted = {file.log: data for file, data in parts.items() if data}
+        await self._disk.append_all(wanted)
+        self.batches += 1
+        self.syncs += len(wanted)
 
     def _set_trouble(self, has_trouble: bool) -> None:
         if has_trouble != self.has_trouble:
             self.has_trouble = has_trouble
             self.on_trouble()
-
-    async def _compact(self) -> None:
-        number = self._number + 1
-        head = msgspec.json.encode({"log": number}) + b"\n"
-        await self._disk.remove(_log_name(number))
-        await self._disk.write(SNAPSHOT, head + b"".join(self._live.values()))
-        old, self._number, self._bytes = self._number, number, 0
-        await self._disk.remove(_log_name(old))

@@ -21,9 +21,11 @@ from kubelet.eviction import Victim
 from kubelet.managers.device_words import Answer
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node_life import TIMERS, NodeLife
+from kubelet.pods.fake_cri import PodRecord
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
+from kubelet.pods.worker import has_run
 from kubelet.resize.policy import LOOK_S, deferred_of
 from kubelet.staging import Staging
 from kubelet.static_pods import is_mirror
@@ -132,10 +134,8 @@ class Kubelet(Workers):
         if key in self.workers or key in self.desk.finals or self.admission.holds(key):
             self._gone.pop(key, None)
             return
-        if record is not None and record.claims and not record.containers and not record.is_finished:
-            # Nothing of it ran: it starts anew, and its devices may be prepared already.
-            self.claims.recover(key, record.claims, is_prepared=False)
-            record = None
+        if record is not None and not record.containers and not record.is_finished:
+            record = self._without_containers(pod, key, record)
         if record is None and self.staging is not None and self.staging.took(pod):
             self._take_staged(self.staging, pod, key, now)
             return
@@ -157,6 +157,20 @@ class Kubelet(Workers):
             return
         self.out.start_span(key, pod, traceparent)
         self.admission.decide(pod, key, now)
+
+    def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
+        """Nothing of a pod runs that was promised something: return what it goes on with, None when it starts anew.
+
+        It goes on when the API server saw it run: then it is the runtime that has forgotten it (FM-K5).
+        """
+        is_over = pod.is_terminal or pod.metadata.deletion_timestamp is not None
+        if not is_over and any(has_run(each) for each in pod.status.container_statuses):
+            return record
+        if record.claims:
+            self.claims.recover(key, record.claims, is_prepared=False)  # perhaps they are, already
+        elif is_over:
+            self._erase(record, key)
+        return None
 
     def _updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
         key = worker_key(new)

@@ -394,7 +394,7 @@ class Agent:
         elif kind is WriteStatuses:
             self.calls.write_statuses()
         elif kind is Save:
-            self.host.journal.put(self.name, effect.key, effect.seq, effect.data, self._saved)
+            self.host.journal.put(effect.lines, effect.seq, self._saved)
         elif kind is Log:
             self._log(effect)
         elif kind is StartSpan:

@@ -8,7 +8,7 @@ Source: kubelet 5.4; upstream `state_checkpoint.go`, `validateState` of both man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -34,19 +34,34 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 _NOTHING = _State()
 
 
-def restored(data: bytes | None, nodes: Sequence[NodeDefinition], held: Mapping[str, Sequence[Allocation]]) -> bytes:
+def is_readable(data: bytes | None) -> bool:
+    """Whether the file says something; one that does not is as good as lost (FM-K5)."""
+    try:
+        msgspec.json.decode(data or b"{}", type=dict[str, _State])
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def restored(
+    data: bytes | None,
+    nodes: Sequence[NodeDefinition],
+    held: Mapping[str, Sequence[Allocation]],
+    *,
+    lost: Collection[str] = (),
+) -> bytes:
     """Return what the file has to say from now on; b"" when there is nothing to say.
 
-    `held`: what the pods of each node have. Raises: ValueError naming the node, and the configured and the old value.
+    `held`: what the pods of each node have. `lost`: nodes whose checkpoint is lost; what the file does not say of them
+    it may have said. Raises: ValueError naming the node, and the configured and the old value.
     """
-    try:
-        old = msgspec.json.decode(data or b"{}", type=dict[str, _State])
-    except msgspec.DecodeError:
-        raise ValueError(f"{FILE}: could not restore state from checkpoint: it cannot be read") from None
+    can_read = is_readable(data)
+    old = msgspec.json.decode(data or b"{}", type=dict[str, _State]) if can_read else {}
     new: dict[str, _State] = {}
     for node in nodes:
         allocations = held.get(node.name, ())
-        before = old.get(node.name, _NOTHING if allocations else None)
+        had_none = bool(allocations) and can_read and node.name not in lost
+        before = old.get(node.name, _NOTHING if had_none else None)
         try:
             now = _state(node)
             if before is not None:

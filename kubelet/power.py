@@ -13,7 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kubelet.journal import Journal
 from kubelet.pods.boots import Boot, after_boot
-from kubelet.pods.fake_cri import PodRecord, encode_record
+from kubelet.pods.checkpoint import lines_of
+from kubelet.pods.fake_cri import PodRecord
 from kubelet.view import WorkerKey
 from services.api.seams import Clock, Disk
 
@@ -114,7 +115,7 @@ class Power(Generic[N]):
         records = after_boot(self._journal.of(node.name), self._clock.now())
         fresh.begins(Boot(f"{self.machine.id}/{boot_id}", True, ()))
         for (_, key), record in records.items():
-            self._journal.put(node.name, key, 0, encode_record(record), lambda key, seq: None)
+            self._journal.put(lines_of(record), 0, lambda key, seq: None)
             fresh.recover(record, key)
         self._on_new(fresh)
         self.start(fresh, self._come_up(fresh))

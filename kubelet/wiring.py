@@ -77,7 +77,9 @@ class KubeletRoom:
             "kubelet_lease_renewals_total": sum(a.heartbeats.lease_renewals for a in agents),
             "kubelet_node_status_writes_total": sum(a.node_writes for a in agents),
             "kubelet_checkpoint_batches_total": self.host.journal.batches,
+            "kubelet_checkpoint_syncs_total": self.host.journal.syncs,
             "kubelet_checkpoint_useless_lines": self.host.journal.useless_lines,
+            "kubelet_checkpoint_lost_pods": sum(self.host.journal.silent.values()),
             "kubelet_timers": len(self.host.timers),
         }
         found |= manager_metrics([agent.kubelet.managers for agent in agents])

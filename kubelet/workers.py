@@ -38,7 +38,8 @@ from kubelet.pods.actions import (
     Unprepare,
 )
 from kubelet.pods.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
-from kubelet.pods.fake_cri import LOST_EXIT, PodRecord, encode_record
+from kubelet.pods.checkpoint import lines_of
+from kubelet.pods.fake_cri import LOST_EXIT, PodRecord
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
@@ -199,10 +200,11 @@ class Workers:
             self.plugins.begun(worker)
         if record.claims:
             is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
-            self.claims.recover(key, record.claims, is_prepared=not is_booted)
+            self.claims.recover(key, record.claims, is_prepared=bool(record.containers) and not is_booted)
             if is_booted and not record.is_finished:
                 self.claims.call(key, record.claims, now)
-        self._act(worker, worker.adopt(record, now), now)
+        took_over = worker.adopt if record.containers or record.is_finished else worker.go_on
+        self._act(worker, took_over(record, now), now)
         if self.plugins is not None and (refused := self.plugins.readmitted(worker)) is not None:
             ending = worker.terminate(
                 now, REMOVED_GRACE_S, "rejected", reason=refused.reason, message="Pod was rejected: " + refused.message
@@ -232,7 +234,7 @@ class Workers:
                     if key not in self._gone:
                         self.desk.poke(key, now)
                 case Persist(seq=seq):
-                    self.out.effects.append(Save(key, seq, encode_record(worker.record())))
+                    self.out.effects.append(Save(key, seq, lines_of(worker.record())))
                 case LogStart(container=container):
                     self.out.log("kubelet.start", worker.pod, key, {"container": container})
                     self.out.add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
@@ -501,4 +503,4 @@ class Workers:
 
     def _erase(self, record: PodRecord, key: WorkerKey) -> None:
         gone = PodRecord(self.name, record.uid, record.generation, is_gone=True)
-        self.out.effects.append(Save(key, 0, encode_record(gone)))
+        self.out.effects.append(Save(key, 0, lines_of(gone)))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from kubelet.claims.record import HeldClaim
+from kubelet.line_file import Reading, newest
 from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.pods.allocation import NO_RESOURCES, PodResources
 from kubelet.pods.probing import Probes
@@ -37,11 +38,11 @@ class ContainerRecord(msgspec.Struct, array_like=True):
 
 
 class PodRecord(msgspec.Struct, array_like=True):
-    """What the node's runtime knows of one pod for one binding. `is_gone` erases what was recorded.
+    """What is known of one pod for one binding, whatever becomes of the kubelet. `is_gone` erases what was recorded.
 
-    Also the kubelet's checkpoint: `allocation` is what the pod has to itself, `allocated` its size as promised;
-    `actual`, what the runtime was last told, is None as long as that is the same (KEP-1287). `claims`: whose devices
-    are, or may be, prepared for the pod (KEP-4381).
+    `allocation` is what the pod has to itself, `allocated` its size as promised; `actual`, what the runtime was last
+    told, is None as long as that is the same (KEP-1287). `claims`: whose devices are, or may be, prepared for the pod
+    (KEP-4381). The runtime's own record knows of sizes only what it was told; promises are the checkpoint's.
     """
 
     node: str
@@ -70,32 +71,15 @@ _DECODER = msgspec.json.Decoder(PodRecord)
 
 
 def encode_record(record: PodRecord) -> bytes:
-    """Return one line."""
+    """Return one line of the runtime's record: of sizes it says what the runtime was told."""
+    if record.actual is not None:
+        record = msgspec.structs.replace(record, allocated=record.actual, actual=None)
     return _ENCODER.encode(record) + b"\n"
 
 
-def replay(lines: Iterable[bytes], nodes: frozenset[str]) -> tuple[dict[tuple[str, WorkerKey], PodRecord], int]:
-    """Return the newest record of every pod by (node, key), and how many lines were of no use.
-
-    Lines that cannot be read (a torn tail) and lines about nodes that do not live here are skipped (FM-K5).
-    """
-    found: dict[tuple[str, WorkerKey], PodRecord] = {}
-    useless = 0
-    for line in lines:
-        if not line:
-            continue
-        try:
-            record = _DECODER.decode(line)
-        except msgspec.DecodeError:
-            useless += 1
-            continue
-        if record.node not in nodes:
-            useless += 1
-            continue
-        found.pop((record.node, record.key), None)
-        if not record.is_gone:
-            found[record.node, record.key] = record
-    return found, useless
+def replay(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[PodRecord]:
+    """Return the newest record of every pod, and what was of no use."""
+    return newest(lines, nodes, _DECODER.decode)
 
 
 class Ended(msgspec.Struct, frozen=True):

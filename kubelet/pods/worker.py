@@ -27,8 +27,14 @@ from kubelet.start_faults import StartFaults
 from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod
+from services.api.kinds.pod import ContainerStatus
 
 _POKE = Poke()
+
+
+def has_run(status: ContainerStatus) -> bool:
+    """Whether this tells of a container that was started."""
+    return bool(status.state.running or status.state.terminated or status.restart_count)
 
 
 class PodWorker(RunningPod):
@@ -44,14 +50,19 @@ class PodWorker(RunningPod):
             self._recall(now)
         return self.advance(now)
 
+    def go_on(self, record: PodRecord, now: float) -> list[Action]:
+        """Start with what was promised before; the runtime has forgotten the pod (FM-K5)."""
+        self.allocated = self.actual = record.allocated
+        return self.begin(now)
+
     def _recall(self, now: float) -> None:
-        """Take for ended what the API server knows to have run and no record knows: the record was lost (FM-K5)."""
+        """Take for ended what the API server knows to have run and the runtime does not: its record was lost."""
         status = self.pod.status
         reported = {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)}
         lost: list[Container] = []
         for container in self.containers:
             told = reported.get(container.name)
-            if told is None or not (told.state.running or told.state.terminated or told.restart_count):
+            if told is None or not has_run(told):
                 continue
             container.restarts, container.created_total = told.restart_count, told.restart_count + 1
             container.started_s = now

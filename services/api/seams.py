@@ -8,7 +8,7 @@ itself is virtual.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -48,13 +48,15 @@ class Disk(Protocol):
     """Small durable files of one process, by name. Errors are OSError (ENOSPC, EIO).
 
     `write` replaces a file atomically and `append` adds to it; when they return, the bytes survive
-    SIGKILL and power loss. What had not returned may be lost or torn.
+    SIGKILL and power loss. What had not returned may be lost or torn. `append_all` adds to several files
+    at the price of waiting once; a crash before it returns may leave any of them torn.
     """
 
     def read(self, name: str) -> bytes | None: ...
     def names(self) -> list[str]: ...
     async def write(self, name: str, data: bytes) -> None: ...
     async def append(self, name: str, data: bytes) -> None: ...
+    async def append_all(self, parts: Mapping[str, bytes]) -> None: ...
     async def remove(self, name: str) -> None: ...
 
 

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -198,6 +199,11 @@ class _FailingDisk:
         """Add to the file's end. Raises: OSError."""
         await self._refuse()
         await self._inner.append(name, data)
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Add to the ends of several files. Raises: OSError."""
+        await self._refuse()
+        await self._inner.append_all(parts)
 
     async def remove(self, name: str) -> None:
         """Remove the file if it is there. Raises: OSError."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -64,7 +64,11 @@ class FileDisk:
 
     async def append(self, name: str, data: bytes) -> None:
         """Add to the file's end. Raises: OSError; then the end may be torn."""
-        await self._do(lambda: self._extend(self._path(name), data))
+        await self.append_all({name: data})
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Add to the ends of these files, in order. Raises: OSError; then any of the ends may be torn."""
+        await self._do(lambda: self._extend({self._path(name): data for name, data in parts.items()}))
 
     async def remove(self, name: str) -> None:
         """Remove the file if it is there."""
@@ -91,17 +95,18 @@ class FileDisk:
         if is_new_folder:
             sync_directory(path.parent.parent)
 
-    def _extend(self, path: Path, data: bytes) -> None:
-        is_new = not path.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            _write_all(fd, data)
-            os.fdatasync(fd)
-        finally:
-            os.close(fd)
-        if is_new:
-            sync_directory(path.parent)
+    def _extend(self, parts: Mapping[Path, bytes]) -> None:
+        for path, data in parts.items():
+            is_new = not path.exists()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                _write_all(fd, data)
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+            if is_new:
+                sync_directory(path.parent)
 
     def _unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -162,6 +167,11 @@ class MemoryDisk:
     async def append(self, name: str, data: bytes) -> None:
         """Add to the file's end."""
         self._files[name] = self._files.get(name, b"") + data
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Add to the ends of these files."""
+        for name, data in parts.items():
+            await self.append(name, data)
 
     async def remove(self, name: str) -> None:
         """Remove the file if it is there."""

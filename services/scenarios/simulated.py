@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -547,15 +547,21 @@ class SimDisk:
 
     async def append(self, name: str, data: bytes) -> None:
         """Append; after a kill in the middle any prefix of `data` may be there."""
+        await self.append_all({name: data})
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Append to several files; after a kill in the middle any prefix of each part may be there."""
         try:
             alive = await self._sync()
         except asyncio.CancelledError:
             if self._life.is_over:
-                kept = self._random.randrange(0, len(data) + 1)
-                self._platter.files.setdefault(name, bytearray()).extend(data[:kept])
+                for name, data in parts.items():
+                    kept = self._random.randrange(0, len(data) + 1)
+                    self._platter.files.setdefault(name, bytearray()).extend(data[:kept])
             raise
         if alive:
-            self._platter.files.setdefault(name, bytearray()).extend(data)
+            for name, data in parts.items():
+                self._platter.files.setdefault(name, bytearray()).extend(data)
 
     async def remove(self, name: str) -> None:
         """Remove a file, if it is there."""

@@ -1,22 +1,31 @@
-"""What can become of the record that a kubelet keeps on disk while nobody looks. Pure: files in, files out."""
+"""What can become of the files that a kubelet's machine keeps while nobody looks. Pure: files in, files out.
+
+The kubelet's checkpoint says what it decided about its pods, the runtime's record what runs; they are lost apart.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 DAMAGES = ("missing", "truncated", "foreign")
-_RECORD = "runtime"
-_BOOT = ".boot"
+_FILES = {
+    "checkpoint": re.compile(r"checkpoint[.-].*|managers\.state"),
+    "runtime": re.compile(r"runtime(-\d+\.log|\.snapshot)"),
+}
+VICTIMS = tuple(_FILES)
 
 
-def spoiled(files: Mapping[str, bytes], how: str) -> dict[str, bytes | None]:
-    """Return the files of the record as they are after this damage; None: gone. Raises: ValueError.
+def spoiled(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
+    """Return the files as they are after this damage; None: gone. Raises: ValueError.
 
-    `truncated` leaves the first half of each file, `foreign` the record of another machine's nodes.
+    `truncated` leaves the first half of each file, `foreign` what another machine's nodes would have.
     """
     if how not in DAMAGES:
         raise ValueError(f"how={how}: want {', '.join(DAMAGES)}")
-    record = {name: data for name, data in files.items() if name.startswith(_RECORD) and not name.endswith(_BOOT)}
+    if what not in _FILES:
+        raise ValueError(f"what={what}: want {', '.join(VICTIMS)}")
+    record = {name: data for name, data in files.items() if _FILES[what].fullmatch(name)}
     if how == "missing":
         return dict.fromkeys(record)
     if how == "truncated":
@@ -25,4 +34,6 @@ def spoiled(files: Mapping[str, bytes], how: str) -> dict[str, bytes | None]:
 
 
 def _of_another(line: bytes) -> bytes:
-    return line.replace(b'["', b'["other-', 1) if line.startswith(b'["') else line
+    """Lines begin with their node, as a list's first member or, in `managers.state`, as a name."""
+    head = line[:2]
+    return head + b"other-" + line[2:] if head in (b'["', b'{"') and not line.startswith(b'{"log"') else line

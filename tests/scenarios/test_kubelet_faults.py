@@ -151,3 +151,32 @@ expect each leases name=kube-scheduler spec.leaseTransitions <= 1
 
     jumped_ns, ended_ns = log.of("fault.inject")[0].mono_ns, int((result.started_s + result.virtual_s) * 1e9)
     assert [line.comp for line in log.of("watch.close") if jumped_ns < line.mono_ns < ended_ns] == []
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "foreign"])
+def test_guarantees_fm_k5_pods_keep_their_own_cpus_when_the_checkpoint_is_lost(tell, how):
+    log, _ = tell(
+        f"""nodes n1 cpu=16 cpu-policy=static reserved=1
+replicaset web replicas=6 cpu=2
+expect within 20s count pods phase=Running == 6
+wait 2s
+spoil kubelet/n1 how={how}
+wait 5s
+pod late cpu=2
+expect within 5s each pods name=late phase == Running
+wait 2s
+kill kubelet/n1
+wait 5s
+expect each pods status.containerStatuses[main].restartCount == 0
+"""
+    )
+
+    cpus = defaultdict(set)
+    for line in log.of("kubelet.admit"):
+        cpus[line.obj["uid"]].add(line.data["cpus"]["main"])
+    assert [len(each) for each in cpus.values()] == [1] * 7
+    assert len({each for found in cpus.values() for each in found}) == 7
+    lost = [line.data["pods"] for line in log.of("kubelet.checkpoint_lost")]
+    assert len(lost) == 1  # then it is written down again
+    assert 0 < lost[0] <= 6
+    assert set(log.starts().values()) == {1}

@@ -102,11 +102,11 @@ def test_guarantees_fm_k5_torn_foreign_and_superseded_records_are_left_out():
     kept = record("n1", "a", containers=[ContainerRecord("c", 1.0, 1)])
     lines = [record("n1", "a"), kept, record("n2", "b"), record("n1", "c"), record("n1", "c", is_gone=True), kept[:9]]
 
-    found, useless = replay(lines, frozenset({"n1"}))
+    reading = replay(lines, frozenset({"n1"}))
 
-    assert [r.uid for r in found.values()] == ["a"]
-    assert next(iter(found.values())).containers[0].restarts == 1
-    assert useless == 2
+    assert [r.uid for r in reading.found.values()] == ["a"]
+    assert next(iter(reading.found.values())).containers[0].restarts == 1
+    assert (reading.torn, reading.elsewhere) == (1, {"n2": 1})
 
 
 def test_timers_come_due_in_the_order_of_their_times():

@@ -77,6 +77,6 @@ def test_a_node_that_is_away_is_not_forgotten(a_node):
     assert restored(state, [a_node(name="n2")], {}) == state
 
 
-def test_a_state_that_cannot_be_read_is_an_error(a_node):
-    with pytest.raises(ValueError, match=r"managers\.state"):
-        restored(b"{", [a_node()], {})
+@pytest.mark.parametrize(("data", "lost"), [(b"{", ()), (None, ("n1",))])
+def test_guarantees_fm_k5_a_state_that_is_lost_is_made_anew_from_what_the_pods_have(a_node, data, lost):
+    assert restored(data, [a_node(**STATIC)], {"n1": [FOUR]}, lost=lost) == restored(None, [a_node(**STATIC)], {})

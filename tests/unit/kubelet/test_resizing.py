@@ -8,6 +8,7 @@ from kubelet.managers.resource_managers import NO_ALLOCATION
 from kubelet.outbox import Outbox
 from kubelet.pods.actions import Persist, Resized, Told
 from kubelet.pods.allocation import Deferred, Fits, NodeRules, resources_of
+from kubelet.pods.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
 from kubelet.pods.fake_cri import PodRecord, encode_record, replay
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import Policy
@@ -154,13 +155,14 @@ def test_a_finished_resize_says_how_long_it_took_and_leaves_no_condition(desk, a
     assert worker.actual is worker.allocated
 
 
-def test_a_record_tells_what_was_promised_and_how_far_it_came(a_pod):
+def test_checkpoint_and_runtime_tell_what_was_promised_and_how_far_it_came(a_pod):
     record = PodRecord("n1", "u", 2, allocated=resources_of(a_pod(cpu="700m")), actual=resources_of(a_pod(cpu="500m")))
+    here = frozenset({"n1"})
 
-    found, useless = replay([encode_record(record).rstrip()], frozenset({"n1"}))
+    runtime = replay([encode_record(record).rstrip()], here).found
+    promised = read_checkpoints([encode_checkpoint(checkpoint_of(record)).rstrip()], here).found
 
-    assert list(found.values()) == [record]
-    assert useless == 0
+    assert list(joined(runtime, promised)[0].values()) == [record]
 
 
 def test_a_kubelet_that_finds_more_promised_than_done_does_the_rest(desk, a_pod):

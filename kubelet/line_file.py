@@ -1,0 +1,144 @@
+"""Lines about pods in a file that only grows, the newest of a pod counts; folded into a snapshot when long.
+
+`NAME.snapshot` begins with the number of the log that continues it; a crash between any two steps of a folding
+leaves either the old pair or the new one. What is on disk is changed by the journal alone, which appends to several
+such files at once. Source: guarantees N2, N4; FM-K5, FM-K6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from kubelet.view import WorkerKey
+from services.api.seams import Disk
+
+FOLD_BYTES = 16 << 20
+Where = tuple[str, WorkerKey]
+"""A node, and one pod for one binding."""
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """What both files have to say of one pod from now on. `is_gone`: nothing any more."""
+
+    where: Where
+    runtime: bytes
+    checkpoint: bytes
+    is_gone: bool
+
+
+class Told(Protocol):
+    """What a line says of a pod."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it erases what was said before."""
+
+    @property
+    def node(self) -> str:
+        """Where it is."""
+
+    @property
+    def key(self) -> WorkerKey:
+        """Which pod, for which binding."""
+
+
+R = TypeVar("R", bound=Told)
+
+
+class Reading(msgspec.Struct, Generic[R], frozen=True):
+    """`torn`: how many lines could not be read; `elsewhere`: how many are about which node that does not live here."""
+
+    found: dict[Where, R]
+    torn: int
+    elsewhere: dict[str, int]
+
+    @property
+    def useless(self) -> int:
+        """How many lines say nothing to us."""
+        return self.torn + sum(self.elsewhere.values())
+
+
+def newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[bytes], R]) -> Reading[R]:
+    """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""
+    found: dict[Where, R] = {}
+    torn, elsewhere = 0, dict[str, int]()
+    for line in lines:
+        if not line:
+            continue
+        try:
+            said = decode(line)
+        except msgspec.DecodeError:
+            torn += 1
+            continue
+        if said.node not in nodes:
+            elsewhere[said.node] = elsewhere.get(said.node, 0) + 1
+            continue
+        found.pop((said.node, said.key), None)
+        if not said.is_gone:
+            found[said.node, said.key] = said
+    return Reading(found, torn, elsewhere)
+
+
+class LineFile:
+    """One file's name, length, and the lines in it that still count."""
+
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._disk, self._name = disk, name
+        self._number = 0
+        self._bytes = 0
+        self.live: dict[Where, bytes] = {}
+
+    @property
+    def log(self) -> str:
+        """Where the next line goes."""
+        return f"{self._name}-{self._number}.log"
+
+    @property
+    def _snapshot(self) -> str:
+        return f"{self._name}.snapshot"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is to be folded before the next line is added."""
+        return self._bytes >= FOLD_BYTES
+
+    def lines(self) -> list[bytes]:
+        """Read what is on disk, oldest first; a line may be torn, or be of no use."""
+        head, _, rest = (self._disk.read(self._snapshot) or b"").partition(b"\n")
+        found: list[bytes] = []
+        try:
+            self._number = int(msgspec.json.decode(head, type=dict[str, int])["log"])
+            found += rest.split(b"\n")
+        except (msgspec.DecodeError, KeyError):
+            self._number = 0
+        continued = self._disk.read(self.log) or b""
+        self._bytes = len(continued)
+        if continued and not continued.endswith(b"\n"):
+            self.distrust()  # a torn tail would swallow the next line
+        return found + continued.split(b"\n")
+
+    def distrust(self) -> None:
+        """The end may be torn: go on behind a snapshot, in a new log."""
+        self._bytes = FOLD_BYTES
+
+    def added(self, data: bytes, lines: Iterable[tuple[Where, bytes, bool]]) -> None:
+        """These bytes were appended, which is to say these lines; an empty one is none. The last: the pod is gone."""
+        self._bytes += len(data)
+        for where, line, is_gone in lines:
+            if line:
+                self.live.pop(where, None)
+                if not is_gone:
+                    self.live[where] = line
+
+    async def fold(self) -> None:
+        """Have the file say what counts, and nothing else. Raises: OSError."""
+        number = self._number + 1
+        old, new = self.log, f"{self._name}-{number}.log"
+        head = msgspec.json.encode({"log": number}) + b"\n"
+        await self._disk.remove(new)
+        await self._disk.write(self._snapshot, head + b"".join(self.live.values()))
+        self._number, self._bytes = number, 0
+        await self._disk.remove(old)
