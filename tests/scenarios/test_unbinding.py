@@ -275,8 +275,12 @@ def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come
 
 
 @pytest.mark.parametrize(
-    "name", ["budget", "deleted", "user-bound", "gang-refuse", "attempt-decay", "wasted-preemption"]
-)
+    "name",
+    [
+        "budget", "deleted", "deleted-first", "quota", "own-deadline", "user-bound", "gang-refuse", "attempt-decay",
+        "wasted-preemption",
+    ],
+)  # fmt: skip
 def test_kubelet_unbinding_sections_7_to_11_others_take_an_unbind_as_specified(name):
     assert _told(f"unbinding/{name}").failed_expectations == []
 

@@ -342,6 +342,19 @@ def test_only_the_first_table_of_a_watch_carries_columns():
     assert [e["object"]["rows"][0]["cells"][0] for e in lines] == ["p", "p"]
 
 
+def test_kubelet_unbinding_section_8_the_node_column_goes_empty_and_comes_back():
+    def seen(rv, **spec):
+        body = msgspec.json.encode({**POD, "spec": {"containers": [{"name": "c"}], **spec}})
+        return WatchEvent(type="MODIFIED", resource="pods", rv=rv, body=body)
+
+    batch = [seen(6, nodeName="n1"), seen(7), seen(8, nodeName="n2")]
+    _, lines = watch_lines(AnApi({}, [batch]), headers=TABLE)
+
+    columns = [column["name"] for column in lines[0]["object"]["columnDefinitions"]]
+    rows = [dict(zip(columns, line["object"]["rows"][0]["cells"], strict=True)) for line in lines]
+    assert [(row["Name"], row["Node"]) for row in rows] == [("p", "n1"), ("p", "<none>"), ("p", "n2")]
+
+
 def test_an_error_in_a_watch_stays_a_status_for_clients_that_take_tables():
     gone = WatchEvent(type="ERROR", body=msgspec.json.encode(Expired("too old").status()))
     code, [line] = watch_lines(AnApi({}, [[gone]]), headers=TABLE)

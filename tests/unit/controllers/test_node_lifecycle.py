@@ -71,6 +71,24 @@ def test_kubelet_2_a_node_silent_for_more_than_fifty_seconds_is_unknown_and_its_
     assert [a.reason for a in result.actions if isinstance(a, RecordEvent)] == ["NodeNotReady"]
 
 
+@pytest.mark.parametrize("elsewhere", ["", "n2"])
+def test_kubelet_unbinding_section_8_a_pod_that_left_a_node_is_not_told_that_the_node_fell_silent(
+    world_of, a_pod, elsewhere
+):
+    world = world_of(controller)
+    world.put(a_node("n1"))
+    world.put(a_node("n2"))
+    world.put(a_pod("left", node="n1"))
+    scan(world)
+    world.put(a_pod("left", node=elsewhere))
+    told = []
+    for i in range(1, 14):
+        world.put(a_lease("n2", str(i)))
+        told += patches(scan(world), "pods")
+
+    assert told == []
+
+
 def test_fm_w4_a_controller_that_could_not_read_live_gives_everyone_a_full_grace_period(world_of):
     world = world_of(controller)
     world.put(a_node("n1"))
