@@ -162,8 +162,8 @@ def predicates(
     """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
     if node.labels is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
-    selected_os = pod.spec.node_selector.get("kubernetes.io/os")
-    if selected_os is not None and selected_os != node.os:
+    labelled_os = pod.metadata.labels.get("kubernetes.io/os")
+    if labelled_os is not None and labelled_os != node.os:
         return Rejection(
             "PodOSSelectorNodeLabelDoesNotMatch",
             "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",

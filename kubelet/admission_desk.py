@@ -18,6 +18,7 @@ from kubelet.effects import ReadNode, SetTimer
 from kubelet.managers.device_words import Answer
 from kubelet.managers.resource_managers import Rejection, ResourceManagers
 from kubelet.outbox import Outbox
+from kubelet.pod_features import ALL_FEATURES, NodeFeatures
 from kubelet.pods.status import WallTimes
 from kubelet.pressure import NodePressure
 from kubelet.status_desk import StatusDesk
@@ -65,6 +66,7 @@ class AdmissionDesk:
         ledger: Ledger,
         managers: ResourceManagers,
         sysctls: tuple[str, ...] = (),
+        features: NodeFeatures = ALL_FEATURES,
         facts: NodeFacts,
         defined: NodeFacts,
         pressure: NodePressure,
@@ -81,7 +83,7 @@ class AdmissionDesk:
         self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
         self.deferring = Deferring(settings, out)
         self._name, self._floor, self._desk = node, floor, desk
-        self._sysctls = sysctls
+        self._sysctls, self._features = sysctls, features
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
@@ -112,7 +114,13 @@ class AdmissionDesk:
         first = self.settings.managers_first
         # Static pods are admitted without the API server: the node is then what it is defined to be.
         node = self._defined if self.node.labels is None and is_static(pod) else self.node
-        return admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
+        if (refused := self._features.refuses_first(pod)) is not None:
+            return refused
+        outcome = admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
+        if isinstance(outcome, Admitted) and (refused := self._features.refuses_last(pod)) is not None:
+            self._managers.release(outcome.allocation)
+            return refused
+        return outcome
 
     def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
         """Admit, reject, or wait for what the decision depends on.

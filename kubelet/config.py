@@ -10,9 +10,11 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.claims.driver import DriverDefinition, parse_drivers
+from kubelet.image_gc import ImagePolicy
 from kubelet.managers.device_definition import DevicePlugin, check_plugins
 from kubelet.managers.node_machine import Definition, MachineDefinition
 from kubelet.node_health import parse_node_faults
+from kubelet.pod_features import NodeFeatures, check_features
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.usage import NODE_RESOURCES, parse_curves
 from kubelet.resize_policy_forms import Form, form_of
@@ -69,11 +71,15 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `kube_reserved` and `system_reserved` are quantities that pods may not have.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
+    Images that nobody uses leave when the disk is fuller than `imageGCHighThresholdPercent`, or they are unused for
+    `imageMaximumGCAge` seconds (`kubelet/image_gc.py`).
     `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
     Devices in `numa` and `extended` need no plugin.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`). `drivers` offer
     devices for claims, and may be written `gpu.example.com:4` (`kubelet/claims/driver.py`).
     `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
+    `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` off are off here alone,
+    and `declared_features` is what pods may ask of few nodes only (`kubelet/pod_features.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
@@ -96,9 +102,17 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     kube_reserved: dict[str, str] = {}
     system_reserved: dict[str, str] = {}
     images: dict[str, str] = {}
+    image_gc_high_threshold_percent: int = msgspec.field(default=85, name="imageGCHighThresholdPercent")
+    image_gc_low_threshold_percent: int = msgspec.field(default=80, name="imageGCLowThresholdPercent")
+    image_minimum_gc_age: float = msgspec.field(default=120.0, name="imageMinimumGCAge")
+    image_maximum_gc_age: float = msgspec.field(default=0.0, name="imageMaximumGCAge")
     serialize_image_pulls: bool = True
     max_parallel_image_pulls: int = 0
     allowed_unsafe_sysctls: tuple[str, ...] = ()
+    app_armor: bool = True
+    supplemental_groups_policy: bool = True
+    feature_gates: dict[str, bool] = {}
+    declared_features: tuple[str, ...] = ()
     swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
 
     @classmethod
@@ -193,6 +207,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise ValueError when the definition cannot be a node."""
         self.check_machine()
+        check_features(self.feature_gates, self.declared_features)
+        self.image_policy.check()
         parse_curves(self.usage, NODE_RESOURCES)
         parse_node_faults(self.start_faults)
         self._check_shutdown()
@@ -227,6 +243,21 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, sizes)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
+
+    @property
+    def image_policy(self) -> ImagePolicy:
+        """When images leave."""
+        return ImagePolicy(
+            self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent,
+            self.image_minimum_gc_age, self.image_maximum_gc_age,
+        )  # fmt: skip
+
+    @property
+    def features(self) -> NodeFeatures:
+        """What pods that need more than room find here."""
+        return NodeFeatures(
+            self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features
+        )  # fmt: skip
 
     @property
     def takes_plugins(self) -> bool:
@@ -360,6 +391,8 @@ class Settings(msgspec.Struct, frozen=True):
     guards_devices: bool = False
     dra_reconcile_s: float = 60.0
     dra_wipe_delay_s: float = 30.0
+    pleg_mode: str = "evented"
+    readmits_running: bool = True
 
     @classmethod
     def of(cls, switches: Switches) -> Settings:
@@ -388,6 +421,8 @@ class Settings(msgspec.Struct, frozen=True):
             guards_devices=switches.choice("dra.double_allocation_guard") == "driver",
             dra_reconcile_s=switches.number("kubelet.dra_reconcile_s"),
             dra_wipe_delay_s=switches.number("kubelet.dra_wipe_delay_s"),
+            pleg_mode=switches.choice("pleg.mode"),
+            readmits_running=switches.flag("restart.readmit_running"),
         )
 
 

@@ -56,11 +56,15 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look at the node brought: the resource it tries to get back ("" none), and whom it evicts."""
+    """What a look at the node brought: the resource it tries to get back ("" none), and whom it evicts.
+
+    `is_of_images`: images that nobody uses give some back.
+    """
 
     reclaims: str = ""
     victim: Victim | None = None
     has_turned: bool = False
+    is_of_images: bool = False
 
 
 class Pressure:
@@ -106,7 +110,12 @@ class Pressure:
         victim = self._victim(threshold, left[threshold.signal.usage], pods)
         if victim is not None:
             self._leaving, self._leaving_until_s = victim.key, now + CLEANUP_WAIT_S
-        return Look(threshold.signal.resource, victim, has_turned)
+        return Look(threshold.signal.resource, victim, has_turned, threshold.signal.usage == "imagefs")
+
+    def is_too_much(self, usage: str, used: int) -> bool:
+        """Whether so much of a resource crosses one of its thresholds."""
+        left = self._capacity[usage] - used
+        return any(each.signal.usage == usage and left < each.least for each in self._thresholds)
 
     def _victim(self, threshold: Threshold, left: int, pods: Sequence[PodUse]) -> Victim | None:
         signal = threshold.signal

@@ -21,7 +21,9 @@ from kubelet.eviction import Victim
 from kubelet.managers.device_words import Answer
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node_life import TIMERS, NodeLife
+from kubelet.pleg import GENERIC
 from kubelet.pods.fake_cri import PodRecord
+from kubelet.pleg import GENERIC
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
@@ -326,9 +328,24 @@ class Kubelet(Workers):
         )
         self._act(worker, ending, now)
 
+    def images_in_use(self) -> frozenset[str]:
+        """Return the images of containers that run, or ran and whose pods are still known."""
+        return frozenset(c.image for worker in self.workers.values() for c in worker.containers if c.has_run)
+
+    def disk_used(self, now: float) -> int:
+        """Return how many bytes of the images' disk are used by what is no image."""
+        return self.pressure.own_use(now).get("imagefs", 0)
+
+    def images_changed(self, total: int, now: float) -> None:
+        """The images on the node come to so many bytes now."""
+        self.pressure.images_changed(total, now)
+
     def faults_turned(self, now: float) -> None:
-        """What goes wrong when pods start is another."""
+        """What goes wrong when pods start is another, or when it is noticed what containers do."""
+        is_asked = self.life.pleg.mode == GENERIC
         for worker in list(self.workers.values()):
+            if is_asked and worker.state not in ("stopped", "terminated"):
+                self._act(worker, worker.noticing_turned(now), now)
             if worker.state == "starting":
                 self._act(worker, worker.faults_changed(self.life.faults, now), now)
 
@@ -372,6 +389,8 @@ class Kubelet(Workers):
             case "pressure":
                 if (short := self.pressure.look(self.workers, now)) is not None:
                     self._relieve(short, now)
+                if self.pressure.wants_images_gone:
+                    self.life.reclaim_images(now)
             case "policy":
                 self.out.effects += [ReadNode(key, False), SetTimer(now + LOOK_S, "policy", key)]
             case "resizes":

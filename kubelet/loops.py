@@ -46,6 +46,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.managers.device_words import CallPlugin, DevicesChanged
 from kubelet.node_health import parse_node_faults
 from kubelet.node_status import NodeReport, node_document
+from kubelet.pleg import Pleg
 from kubelet.pod_calls import PodCalls, facts
 from kubelet.pod_traces import PodTraces
 from kubelet.pods.boots import Boot, boot_id_of
@@ -94,6 +95,10 @@ class Agent:
             pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
         )
         self.kubelet.managers.stopwatch = host.clock.now
+        draws = host.latency.for_pod(definition.name, "relist")
+        self.kubelet.life.pleg = Pleg(
+            host.settings.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
+        )
         self.topology: TopologyReporting | None = None
         if TopologyReporting.is_wanted(host, definition):
             self.topology = TopologyReporting(host, self, definition, self.kubelet)

@@ -4,7 +4,9 @@ Clauses, beside those of `start_faults` and separated from them by `;`:
 
     runtime down [for D]     the node is not Ready; pods that are new wait, and no sandbox and no container is made
     network down [for D]     the node is not Ready; pods that do not share its network wait for a sandbox
-    pleg stuck [for D]       nobody sees what containers do: after 3 min the node is not Ready, and new pods wait
+    pleg stuck [for D]       the runtime is asked in vain what containers do: after 3 min (10 min where it tells of
+                             itself, see `kubelet/pleg.py`) the node is not Ready, and new pods wait
+    events broken [N times]  the runtime's stream of events fails: five times in all, and the runtime is asked instead
 
 What runs goes on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`, `nodestatus/setters.go`.
 """
@@ -17,15 +19,14 @@ from typing import Final
 import msgspec
 
 from kubelet.durations import duration_s
+from kubelet.pleg import GENERIC, STREAM_TRIES, THRESHOLDS_S
 from kubelet.start_faults import CREATE, NETWORK, SANDBOX, StartFault, parse_fault
 
-PLEG_THRESHOLD_S: Final = 180.0
 RUNTIME_DOWN: Final = "container runtime is down"
 NETWORK_DOWN: Final = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
     "message:Network plugin returns error: cni plugin not initialized"
 )
-PLEG_STUCK: Final = "PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s"
 RUNTIME, PLEG = "runtime", "pleg"
 _WORDS: Final = {RUNTIME: "down", NETWORK: "down", PLEG: "stuck"}
 
@@ -42,6 +43,13 @@ class NodeFaults(msgspec.Struct, frozen=True):
 
     starts: tuple[StartFault, ...] = ()
     ailments: tuple[Ailment, ...] = ()
+    stream_failures: int = 0
+    """How often the runtime's stream of events fails."""
+
+    @property
+    def relists_stuck_s(self) -> float:
+        """For how long no relist ends; 0: they do."""
+        return max((each.for_s for each in self.ailments if each.part == PLEG), default=0.0)
 
     @property
     def all_starts(self) -> tuple[StartFault, ...]:
@@ -59,24 +67,43 @@ def parse_node_faults(text: str) -> NodeFaults:
     """Return what clauses separated by `;` say. Raises: ValueError naming the clause."""
     starts: list[StartFault] = []
     ailments: list[Ailment] = []
+    failures = 0
     for words in filter(None, (clause.split() for clause in text.split(";"))):
         match words:
             case [part, how] if _WORDS.get(part) == how:
                 ailments.append(Ailment(part))
             case [part, how, "for", length] if _WORDS.get(part) == how:
                 ailments.append(Ailment(part, duration_s(length)))
+            case ["events", "broken"]:
+                failures += STREAM_TRIES
+            case ["events", "broken", count, "times" | "time"] if count.isdigit() and 0 < int(count) <= STREAM_TRIES:
+                failures += int(count)
+            case ["events", *_]:
+                raise ValueError(f"{' '.join(words)!r}: want events broken [1 to {STREAM_TRIES} times]")
             case _:
                 starts.append(parse_fault(words))
-    return NodeFaults(tuple(starts), tuple(ailments))
+    return NodeFaults(tuple(starts), tuple(ailments), failures)
+
+
+def pleg_stuck(threshold_s: float) -> str:
+    """Return what is said of a node that has asked its runtime in vain for so long."""
+    limit = f"{int(threshold_s) // 60}m0s"
+    return f"PLEG is not healthy: pleg was last seen active {limit} ago; threshold is {limit}"
 
 
 class NodeHealth:
-    """Ailments since `since_s`, and what follows at which time."""
+    """Ailments since `since_s`, and what follows at which time. `threshold_s`: how long relists may be stuck."""
 
-    def __init__(self, ailments: tuple[Ailment, ...] = (), since_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        ailments: tuple[Ailment, ...] = (),
+        since_s: float = 0.0,
+        threshold_s: float = THRESHOLDS_S[GENERIC],
+    ) -> None:
         self._since_s = since_s
+        self._pleg_stuck = pleg_stuck(threshold_s)
         self._spans = [
-            (each.part, since_s + (PLEG_THRESHOLD_S if each.part == PLEG else 0.0), since_s + each.for_s)
+            (each.part, since_s + (threshold_s if each.part == PLEG else 0.0), since_s + each.for_s)
             for each in ailments
         ]
 
@@ -89,7 +116,7 @@ class NodeHealth:
     def troubles(self, now: float) -> tuple[str, ...]:
         """Return why the node is not Ready, in Kubernetes' order; none: it is."""
         parts = self._now(now)
-        texts = ((RUNTIME, RUNTIME_DOWN), (PLEG, PLEG_STUCK), (NETWORK, NETWORK_DOWN))
+        texts = ((RUNTIME, RUNTIME_DOWN), (PLEG, self._pleg_stuck), (NETWORK, NETWORK_DOWN))
         return tuple(text for part, text in texts if part in parts)
 
     def holds_back(self, now: float) -> bool:

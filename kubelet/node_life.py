@@ -10,18 +10,21 @@ from typing import Final, Protocol
 from kubelet import shutdown
 from kubelet.config import NodeDefinition
 from kubelet.effects import PowerOff, ReportImages, ReportTroubles, SetTimer, TellNode
+from kubelet.image_gc import PERIOD_S, Collected, ImageCollector
 from kubelet.managers.resource_managers import Rejection
 from kubelet.node_health import NodeFaults, NodeHealth, parse_node_faults
 from kubelet.node_status import STATUS_PERIOD_S
 from kubelet.outbox import Outbox
+from kubelet.pleg import Pleg
 from kubelet.pods.images import NodeImages
 from kubelet.start_faults import StartFaults
 from kubelet.view import KubeletPod, WorkerKey
+from services.api.quantity import amount
 
 _NODE_KEY: Final = WorkerKey("", 0)
 POWER_OFF_S: Final = 1.0
 """From the end of a shutdown in good order to the power: last words are written meanwhile."""
-TIMERS: Final = ("shutdown", "power-off", "health", "images")
+TIMERS: Final = ("shutdown", "power-off", "health", "images", "image-gc")
 """What `due` is called for."""
 
 
@@ -53,8 +56,17 @@ class Household(Protocol):
     def end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
         """End a pod because the node shuts down."""
 
+    def images_in_use(self) -> frozenset[str]:
+        """Return the images of containers that run, or ran and whose pods are still known."""
+
+    def disk_used(self, now: float) -> int:
+        """Return how many bytes of the images' disk are used by what is no image."""
+
+    def images_changed(self, total: int, now: float) -> None:
+        """The images on the node come to so many bytes now."""
+
     def faults_turned(self, now: float) -> None:
-        """What goes wrong when pods start is another."""
+        """What goes wrong when pods start is another, or when it is noticed what containers do."""
 
 
 class NodeLife:
@@ -65,14 +77,26 @@ class NodeLife:
         self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
         self.images.on_change = self._images_changed
         self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
+        self.pleg = Pleg()
+        """When it is noticed what containers do; whoever makes the node sets it, before anything runs."""
         self._health = NodeHealth()
         self._troubles: tuple[str, ...] = ()
         self._shutdown: shutdown.Shutdown | None = None
         self._is_powering_off = False
         self._images_told_s = float("-inf")
+        self._collector = ImageCollector(
+            definition.image_policy, amount("ephemeral-storage", definition.ephemeral_storage)
+        )
+        self._gc_at_s: float | None = None
+        self._began_s = 0.0
 
     def begin(self, now: float) -> None:
         """The kubelet knows its pods: from now on what is defined to be wrong is wrong."""
+        self._began_s = now
+        self._collector.look(now, self.images.present, self._house.images_in_use())
+        if self.images.present:
+            self._house.images_changed(self.images.total, now)
+            self._collect_images(now)
         if self._definition.start_faults and not self._health:
             self.faults_changed(parse_node_faults(self._definition.start_faults), now)
 
@@ -87,6 +111,9 @@ class NodeLife:
                 self._look(now)
             case "images":
                 self._out.effects.append(ReportImages(self.images.reported()))
+            case "image-gc":
+                self._gc_at_s = None
+                self._collect_images(now)
 
     def _set_timer(self, what: str, at_s: float) -> None:
         self._out.effects.append(SetTimer(at_s, what, _NODE_KEY))
@@ -95,7 +122,10 @@ class NodeLife:
 
     def faults_changed(self, faults: NodeFaults, now: float) -> None:
         """What is wrong with the node is another from now on."""
-        self._health = NodeHealth(faults.ailments, now)
+        if faults.stream_failures:
+            self.pleg.fail_stream(now, faults.stream_failures)
+        self.pleg.stick(now, faults.relists_stuck_s)
+        self._health = NodeHealth(faults.ailments, now, self.pleg.threshold_s)
         self._look(now)
         self.faults = StartFaults(faults.all_starts, now)
         self._house.faults_turned(now)
@@ -115,10 +145,40 @@ class NodeLife:
     # --- images ---
 
     def _images_changed(self, now: float) -> None:
-        """Tell of the images that are new, those of some seconds together."""
+        """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
+        self._house.images_changed(self.images.total, now)
+        self._collect_later(now)
         if now >= self._images_told_s:
             self._images_told_s = now + STATUS_PERIOD_S
             self._set_timer("images", self._images_told_s)
+
+    def _collect_later(self, now: float) -> None:
+        """Look at the next of the times of the period; where there is no image there is nothing to see."""
+        if self._gc_at_s is None and self.images.present:
+            periods = int((now - self._began_s) / PERIOD_S + 1e-9) + 1
+            self._gc_at_s = self._began_s + periods * PERIOD_S
+            self._set_timer("image-gc", self._gc_at_s)
+
+    def _collect_images(self, now: float) -> None:
+        house = self._house
+        found = self._collector.collect(now, self.images.present, house.images_in_use(), house.disk_used(now))
+        self._delete_images(found, now)
+        if found.error:
+            self._out.effects.append(TellNode("FreeDiskSpaceFailed", found.error, "Warning"))
+        if found.has_failed_twice:
+            self._out.effects.append(TellNode("ImageGCFailed", found.error, "Warning"))
+        self._collect_later(now)
+
+    def reclaim_images(self, now: float) -> None:
+        """The disk of images is short: delete every image that nobody uses, before any pod has to go."""
+        self._delete_images(
+            self._collector.delete_unused(now, self.images.present, self._house.images_in_use()), now
+        )  # fmt: skip
+
+    def _delete_images(self, found: Collected, now: float) -> None:
+        for image, why in found.images:
+            self.images.delete(image, now)
+            self._out.count(f'kubelet_image_garbage_collected_total{{reason="{why}"}}')
 
     # --- shutdown ---
 

@@ -153,6 +153,10 @@ class NodeReport:
                 "kubeletSession": self.session,
             },
         }
+        if features := self._definition.features.status:
+            made["features"] = features
+        if self._definition.declared_features:
+            made["declaredFeatures"] = sorted(self._definition.declared_features)
         if self.images:
             made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
         if self.port > 0:

@@ -33,7 +33,10 @@ class NodePressure:
             max_pod_grace_s=chosen.max_pod_grace_period,
         )
         self._began_s: float | None = None
+        self._images = 0
         self.is_looking = False
+        self.wants_images_gone = False
+        """Whether the last look found too little disk for images: those that nobody uses are to go first."""
 
     def begin(self, now: float) -> None:
         """The kubelet is up: the node's own use is counted from now."""
@@ -47,6 +50,12 @@ class NodePressure:
         if not self.is_looking and pod.metadata.annotations and _is_told(pod):
             self._look_later(now)
 
+    def images_changed(self, total: int, now: float) -> None:
+        """The images on the node come to so many bytes now: look, if they alone are too much for their disk."""
+        self._images = total
+        if not self.is_looking and self._pressure.is_too_much("imagefs", total):
+            self._look_later(now)
+
     def _look_later(self, now: float) -> None:
         self.is_looking = True
         self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", _NODE_KEY))
@@ -54,9 +63,10 @@ class NodePressure:
     def look(self, workers: Mapping[WorkerKey, PodWorker], now: float) -> Victim | None:
         """Look now, and again later if anything may change; return who must leave."""
         here = [w for w in workers.values() if w.state != "terminated"]
-        age_s = now - (self._began_s if self._began_s is not None else now)
-        own = {name: usage.value_at(points, age_s) for name, points in self._own.items()}
+        own = self.own_use(now)
+        own["imagefs"] = own.get("imagefs", 0) + self._images
         look = self._pressure.look(now, own, [_use(w, now) for w in here])
+        self.wants_images_gone = look.is_of_images
         if look.has_turned:
             self._out.effects.append(ReportNode(self._pressure.conditions))
         if look.reclaims:
@@ -68,6 +78,11 @@ class NodePressure:
         else:
             self.is_looking = False
         return look.victim
+
+    def own_use(self, now: float) -> dict[str, int]:
+        """Return what the node itself uses, pods and images apart."""
+        age_s = now - (self._began_s if self._began_s is not None else now)
+        return {name: usage.value_at(points, age_s) for name, points in self._own.items()}
 
     def refuses(self, pod: KubeletPod) -> Rejection | None:
         """Return why the pod may not come in now."""

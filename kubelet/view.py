@@ -73,14 +73,18 @@ class SleepAction(View, frozen=True):
 
 
 class LifecycleHandler(View, frozen=True):
-    """What is done at a point of a container's life; only waiting takes a time that the spec tells."""
+    """What is done at a point of a container's life. Nobody opens a socket for it: a hook of that kind fails."""
 
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
     sleep: SleepAction | None = None
 
 
 class Lifecycle(View, frozen=True):
     """The hooks of a container."""
 
+    post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
 
 
@@ -98,8 +102,22 @@ class RestartRule(View, frozen=True):
     exit_codes: ExitCodes = ExitCodes()
 
 
+class AppArmorProfile(View, frozen=True):
+    """What a container is confined by; `type` Unconfined: nothing."""
+
+    type: str = ""
+
+
+class SecurityContext(View, frozen=True):
+    """What a node looks at of a container's."""
+
+    app_armor_profile: AppArmorProfile | None = None
+
+
 class KubeletContainer(Container, frozen=True):
     """A container and what only a node looks at."""
+
+    security_context: SecurityContext | None = None
 
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
@@ -119,6 +137,8 @@ class PodSecurityContext(View, frozen=True):
     """What a node looks at of it."""
 
     sysctls: tuple[Sysctl, ...] = ()
+    app_armor_profile: AppArmorProfile | None = None
+    supplemental_groups_policy: str = ""
 
 
 class KubeletPodSpec(PodSpec, frozen=True):
@@ -131,6 +151,7 @@ class KubeletPodSpec(PodSpec, frozen=True):
     os: PodOS | None = None
     security_context: PodSecurityContext | None = None
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_users: bool | None = None
 
 
 class KubeletPod(Pod, frozen=True):

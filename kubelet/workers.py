@@ -105,6 +105,7 @@ class Workers:
         self.admission = AdmissionDesk(
             definition.name, self, settings=settings, ledger=self.ledger, managers=self.managers,
             facts=NodeFacts(definition.name, None, definition.taints), sysctls=definition.allowed_unsafe_sysctls,
+            features=definition.features,
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure, desk=self.desk, out=self.out, times=times,
         )  # fmt: skip
@@ -171,6 +172,7 @@ class Workers:
             now=now,
             node_faults=self.life.faults,
             images=self.life.images,
+            pleg=self.life.pleg,
         )
 
     def new_ip(self, pod: KubeletPod) -> str:
@@ -186,6 +188,7 @@ class Workers:
         self.managers.take(record.allocation)
         if self.plugins is not None:
             self.plugins.reckon()
+        is_asked = self.settings.readmits_running
         short = [] if record.is_finished else self.ledger.shortages(requests)
         self.ledger.add(key, promised, requests, record.allocation)
         if not short:
@@ -205,12 +208,12 @@ class Workers:
                 self.claims.call(key, record.claims, now)
         took_over = worker.adopt if record.containers or record.is_finished else worker.go_on
         self._act(worker, took_over(record, now), now)
-        if self.plugins is not None and (refused := self.plugins.readmitted(worker)) is not None:
+        if is_asked and self.plugins is not None and (refused := self.plugins.readmitted(worker)) is not None:
             ending = worker.terminate(
                 now, REMOVED_GRACE_S, "rejected", reason=refused.reason, message="Pod was rejected: " + refused.message
             )
             self._act(worker, ending, now)
-        elif short:
+        elif short and is_asked:
             name = short[0]
             self._act(
                 worker,

@@ -7,6 +7,7 @@ counts as started once its record is durable. Pure; the shell writes the bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from kubelet.claims.record import HeldClaim
 from kubelet.line_file import Reading, newest
 from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
+from kubelet.pleg import AT_ONCE, Pleg
 from kubelet.pods.allocation import NO_RESOURCES, PodResources
 from kubelet.pods.probing import Probes
 from kubelet.pods.script import Script
@@ -116,10 +118,10 @@ class Container:
     """
 
     __slots__ = (
-        "backoff_s", "created_total", "due_s", "ended", "exit_code", "faults", "finished_s", "former_end_s", "image",
-        "is_ready", "kind", "last", "name", "oom_at_s", "policy", "probes", "pull", "record_seq", "restarts",
-        "rules", "script", "started_s", "state", "stop_at_s", "stop_code", "unhealthy", "waiting_message",
-        "waiting_reason",
+        "backoff_s", "backoff_until_s", "created_total", "due_s", "ended", "exit_code", "faults", "finished_s",
+        "former_end_s", "hook_at_s", "hook_error", "image", "is_ready", "kind", "last", "name", "oom_at_s", "pleg",
+        "policy", "probes", "pull", "record_seq", "restarts", "rules", "script", "seen_s", "started_s", "state",
+        "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
@@ -129,6 +131,8 @@ class Container:
         self.restarts = 0
         self.created_total = 0
         self.backoff_s = 0.0
+        self.backoff_until_s: float | None = None
+        """When its back-off ends, as long as it waits for a sync before that."""
         self.started_s = 0.0
         self.finished_s = 0.0
         self.former_end_s: float | None = None
@@ -152,11 +156,23 @@ class Container:
         """The probe that this run is being ended for."""
         self.waiting_reason = ""
         self.waiting_message = ""
+        self.pleg: Pleg = AT_ONCE
+        self.seen_s: float | None = None
+        """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
+        self.hook_at_s: float | None = None
+        """When a hook ends: its postStart hook, or a preStop hook that fails."""
+        self.hook_error = ""
+        """What its postStart hook failed with."""
 
     @property
     def is_running(self) -> bool:
         """Whether its process exists."""
         return self.state == "running"
+
+    @property
+    def must_pull(self) -> bool:
+        """Whether its image has to be fetched: its script says so, or it was deleted from the node."""
+        return self.pull is not _PRESENT
 
     @property
     def may_start(self) -> bool:
@@ -166,7 +182,27 @@ class Container:
     @property
     def is_started(self) -> bool:
         """Whether its process exists and has come up, as its startup probe sees it."""
-        return self.state == "running" and (self.probes is None or self.probes.is_started)
+        return self.is_seen and (self.probes is None or self.probes.is_started)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its process exists and the node has noticed."""
+        return self.state == "running" and self.seen_s is None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its process exists and the node has not noticed yet."""
+        return self.state == "running" and self.seen_s is not None
+
+    @property
+    def is_hooked(self) -> bool:
+        """Whether its postStart hook is running."""
+        return self.seen_s == math.inf and self.hook_at_s is not None
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether the node has noticed that it ever ran."""
+        return self.has_run and (self.seen_s is None or self.state != "running" or self.restarts > 0)
 
     @property
     def has_run(self) -> bool:
@@ -178,9 +214,24 @@ class Container:
         self.state = "running"
         self.started_s, self.oom_at_s = started_s, None
         self.waiting_reason = self.waiting_message = self.unhealthy = ""
+        self.seen_s = self.hook_at_s = None
         if self.probes is not None:
             self.probes.run(started_s)
         self.turn(started_s)
+
+    def conceal(self, until_s: float, hook_at_s: float | None = None) -> None:
+        """Run, but be noticed only then; nobody asks it how it is before."""
+        self.seen_s, self.hook_at_s = until_s, hook_at_s
+        if self.probes is not None:
+            self.probes.wait()
+        self.turn(self.started_s)
+
+    def reveal(self, now: float) -> None:
+        """Be noticed."""
+        self.seen_s = None
+        if self.probes is not None:
+            self.probes.run(self.started_s, now)
+        self.turn(now)
 
     def exit_at(self) -> tuple[float, int, str] | None:
         """Return when, with which code and why its process ends, as far as is known now."""
@@ -195,10 +246,26 @@ class Container:
             return None
         return own, self.script.exit_code, self.script.reason
 
-    def _set_due(self, now: float) -> None:
-        """Find the next change after `now`: end, a turn of readiness, or a probe."""
+    def ended_by(self, now: float) -> tuple[float, int, str] | None:
+        """Return `exit_at` once that is over and the node knows."""
         end = self.exit_at()
-        due = None if end is None else end[0]
+        return None if end is None or self._noticed_s(end[0], now) > now else end
+
+    def _noticed_s(self, end_s: float, now: float) -> float:
+        """Return when the node knows of an end: at once when it stops the container, after the hook it waits for."""
+        if self.stop_at_s is not None:
+            return max(end_s, now)
+        return math.inf if self.is_hooked else self.pleg.notices_s(end_s)
+
+    def _set_due(self, now: float) -> None:
+        """Find the next change after `now`: end, a hook's end, being noticed, a turn of readiness, or a probe."""
+        end = self.exit_at()
+        due = None if end is None else self._noticed_s(end[0], now)
+        for at_s in (self.hook_at_s, self.seen_s):
+            if at_s is not None and (due is None or at_s < due):
+                due = at_s
+        if due == math.inf:
+            due = None
         turn = self._next_turn(now)
         if turn is not None and (due is None or turn < due):
             due = turn
@@ -224,12 +291,14 @@ class Container:
         """Ask the process to end: preStop hook, SIGTERM, and SIGKILL at `kill_at_s`.
 
         `stop_s`: how long the exit takes where the script does not say. A hook that used up the whole
-        grace period buys two seconds more (kubelet 3.4).
+        grace period, or all but two seconds of it, leaves two (kubelet 3.4; upstream `minimumGracePeriodInSeconds`).
         """
         script = self.script
         hook_s = min(script.prestop_s, prestop_limit_s)
-        if script.prestop_s > 0 and hook_s >= prestop_limit_s:
-            kill_at_s += PRESTOP_OVERRUN_S
+        if script.prestop_s > 0:
+            kill_at_s = max(kill_at_s, now + hook_s + PRESTOP_OVERRUN_S)
+        if self.stop_at_s is None:
+            self.hook_at_s = now + hook_s if script.prestop_fails and script.prestop_s <= prestop_limit_s else None
         exit_at_s = now + hook_s + (stop_s if script.term_after_s is None else script.term_after_s)
         if script.ignores_term or exit_at_s >= kill_at_s:
             exit_at_s, code = kill_at_s, SIGKILL_EXIT
@@ -246,6 +315,7 @@ class Container:
         self.is_ready = False
         self.former_end_s = self.finished_s if self.created_total > 1 else None
         self.finished_s, self.exit_code = at_s, code
+        self.seen_s = self.hook_at_s = None
         self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
 
     def record(self) -> ContainerRecord:

@@ -23,6 +23,8 @@ class NodeImages:
     def __init__(self, present: Mapping[str, int] | None = None, *, pullers: int = 1) -> None:
         self.present: dict[str, int] = dict(present or {})
         """Sizes in bytes, by name."""
+        self.collected: dict[str, int] = {}
+        """Sizes of images that were deleted because the disk was full; whoever wants one pulls it again."""
         self.on_change: Callable[[float], None] = lambda now: None
         self._lanes = [0.0] * pullers
         self._coming: dict[str, float] = {}
@@ -47,9 +49,24 @@ class NodeImages:
     def add(self, image: str, takes_s: float, now: float) -> None:
         """The image is here, after so long a pull: that tells its size."""
         self._coming.pop(image, None)
+        size = self.collected.pop(image, None)
         if image not in self.present:
-            self.present[image] = int(max(0.0, takes_s - ASK_S) * BYTES_PER_S)
+            self.present[image] = int(max(0.0, takes_s - ASK_S) * BYTES_PER_S) if size is None else size
             self.on_change(now)
+
+    @property
+    def total(self) -> int:
+        """How many bytes the images here come to."""
+        return sum(self.present.values())
+
+    def delete(self, image: str, now: float) -> None:
+        """The image is on the node no more."""
+        self.collected[image] = self.present.pop(image)
+        self.on_change(now)
+
+    def takes_s(self, image: str) -> float:
+        """Return how long a deleted image takes to pull again."""
+        return self.collected.get(image, 0) / BYTES_PER_S + ASK_S
 
     def reported(self) -> tuple[tuple[str, int], ...]:
         """Return names and sizes for the Node's status, the largest first."""

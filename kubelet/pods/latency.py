@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("worker", "mount", "sandbox", "image", "create", "stop", "resize")
+STAGES = ("worker", "mount", "sandbox", "image", "create", "stop", "resize", "relist")
 """From the watch event to a worker; volumes; sandbox and network; image check; container create and
-start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container."""
+start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container; a question
+for all containers of a node, drawn once a node."""
 
 DEFAULTS = {
     "worker": "lognormal:0.005,0.25",
@@ -24,8 +25,9 @@ DEFAULTS = {
     "create": "lognormal:0.15,0.25",
     "stop": "lognormal:0.1,0.25",
     "resize": "lognormal:0.1,0.25",
+    "relist": "lognormal:0.02,0.25",
 }
-_PLACES = {**{stage: place for place, stage in enumerate(STAGES[:6])}, "resize": 1 << 32}
+_PLACES = {**{stage: place for place, stage in enumerate(STAGES[:6])}, "resize": 1 << 32, "relist": 1 << 33}
 """Where in the sequence of draws each stage begins; a stage apart does not change the luck of the others."""
 
 _MASK = (1 << 64) - 1

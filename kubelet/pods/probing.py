@@ -121,15 +121,20 @@ class Probes:
         """When the next try, or its time-out, is due."""
         return min((p.due_s for p in self._all if p.due_s is not None), default=None)
 
-    def run(self, started_s: float) -> None:
-        """A run began: ask from the initial delay on."""
+    def run(self, started_s: float, now: float = 0.0) -> None:
+        """A run began: ask from the initial delay on, not before `now`."""
         self._started_s = started_s
         for prober in self._all:
             prober.forget()
         if self._startup is not None:
-            self._startup.begin(started_s + self._startup.spec.initial_delay_seconds)
+            self._startup.begin(max(now, started_s + self._startup.spec.initial_delay_seconds))
         else:
-            self._begin_others(started_s)
+            self._begin_others(max(now, started_s))
+
+    def wait(self) -> None:
+        """Ask nothing until `run` is called again."""
+        for prober in self._all:
+            prober.rest()
 
     def resume(self, started_s: float, now: float, *, was_started: bool, was_ready: bool, share: float) -> None:
         """Take over a run that began before this kubelet did; its last results stand until a probe says otherwise.

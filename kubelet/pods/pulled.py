@@ -8,16 +8,16 @@ more, up to 5 min. Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events
 from __future__ import annotations
 
 from kubelet.pods.actions import AskDevices
-from kubelet.pods.fake_cri import Container
+from kubelet.pods.fake_cri import Container, Pull
+from kubelet.pods.hooked import HookedPod
 from kubelet.pods.images import NodeImages
-from kubelet.pods.probed import ProbedPod
 from kubelet.view import KubeletContainer
 
 SYNC_RETRY_S = 10.0
 PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
 
 
-class PullingPod(ProbedPod):
+class PullingPod(HookedPod):
     """The images of one pod's machine."""
 
     __slots__ = ("_images",)
@@ -26,9 +26,9 @@ class PullingPod(ProbedPod):
 
     def _image_step(self, container: Container, t: float) -> bool:
         """Look for the image, end a pull, or sync one that waits. Return whether the container must wait for it."""
-        image, script, pull = container.image, container.script, container.pull
-        policy = self._spec_of(container).image_pull_policy if script.must_pull else ""
-        if not script.must_pull or pull.is_done or (policy != "Always" and image in self._images.present):
+        image, script, pull = container.image, container.script, self._pull_of(container)
+        policy = self._spec_of(container).image_pull_policy if pull is not None else ""
+        if pull is None or pull.is_done or (policy != "Always" and image in self._images.present):
             self._tell("Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod')
             self._has_image(container, t)
             return False
@@ -38,7 +38,7 @@ class PullingPod(ProbedPod):
             self._without_image(container, t, "ErrImageNeverPull", text)
             return True
         if container.state == "pulling":
-            return self._pulled(container, t)
+            return self._pulled(container, pull, t)
         if container.state == "stuck" and t < pull.failed_s + pull.backoff_s:
             text = f'Back-off pulling image "{image}"'
             self._tell("BackOff", text)
@@ -47,15 +47,22 @@ class PullingPod(ProbedPod):
         self._tell("Pulling", f'Pulling image "{image}"')
         if pull.first_s is None:
             pull.first_s = t
-        begin_s, end_s = self._images.pull(image, t, script.pull_s)
+        takes_s = script.pull_s if script.must_pull else self._images.takes_s(image)
+        begin_s, end_s = self._images.pull(image, t, takes_s)
         pull.took_s, pull.waited_s = end_s - begin_s, end_s - t
         if end_s - pull.first_s >= script.pull_fails_s:
             self._images.expect(image, end_s)
         container.state, container.due_s = "pulling", end_s
         return False
 
-    def _pulled(self, container: Container, t: float) -> bool:
-        image, script, pull = container.image, container.script, container.pull
+    def _pull_of(self, container: Container) -> Pull | None:
+        """Return how far the container's image has come; None: it was on the node all along, and still is."""
+        if not container.must_pull and container.image in self._images.collected:
+            container.pull = Pull()
+        return container.pull if container.must_pull else None
+
+    def _pulled(self, container: Container, pull: Pull, t: float) -> bool:
+        image, script = container.image, container.script
         assert pull.first_s is not None
         if t - pull.first_s < script.pull_fails_s:
             pull.failed_s = t

@@ -61,13 +61,18 @@ def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: floa
     if since_s + container.backoff_s <= t:
         return False
     container.state, container.due_s = "backoff", since_s + container.backoff_s
+    say_crash_loop(container, pod)
+    return True
+
+
+def say_crash_loop(container: Container, pod: KubeletPod) -> None:
+    """The container waits for its back-off: say so."""
     meta = pod.metadata
     container.waiting_reason = "CrashLoopBackOff"
     container.waiting_message = (
         f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
         f"pod={meta.name}_{meta.namespace}({meta.uid})"
     )
-    return True
 
 
 def _go_duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from kubelet.managers.resource_managers import Allocation
+from kubelet.pleg import AT_ONCE, Pleg
 from kubelet.pods.actions import Finished, LogStart, LogStop
 from kubelet.pods.claimed import ClaimingPod
 from kubelet.pods.fake_cri import (
@@ -66,8 +67,10 @@ class RunningPod(ClaimingPod):
         now: float,
         node_faults: StartFaults = NO_FAULTS,
         images: NodeImages | None = None,
+        pleg: Pleg = AT_ONCE,
     ) -> None:
         super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, latency=latency, times=times, now=now)
+        self._pleg = pleg
         self.node = node
         self.allocation = allocation
         self.ever_started = False
@@ -90,6 +93,7 @@ class RunningPod(ClaimingPod):
         script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
         container = Container(spec.name, kind, spec.image, script, probes_of(spec, script))
         container.policy, container.rules = spec.restart_policy, spec.restart_policy_rules
+        container.pleg = self._pleg
         self.containers.append(container)
 
     def advance_quietly(self, now: float) -> None:
@@ -150,7 +154,8 @@ class RunningPod(ClaimingPod):
             case "running":
                 self._running_step(container, t)
             case "backoff":
-                self._begin(container, t)
+                if not self._still_waits(container, t):
+                    self._begin(container, t)
             case _:
                 container.due_s = None
 
@@ -178,13 +183,19 @@ class RunningPod(ClaimingPod):
                     self._cursor += 1
                 case "stuck" if container.kind == MAIN:
                     self._cursor += 1
-                case "running" | "backoff" if container.kind == MAIN or (
-                    container.kind == SIDECAR and (container.probes is None or container.probes.is_started)
-                ):
+                case "running" | "backoff" if self._lets_pass(container):
                     self._cursor += 1
                 case _:
                     return
         self.refresh(t)
+
+    def _lets_pass(self, container: Container) -> bool:
+        """Whether the next container may start beside this one; nobody starts while a postStart hook runs."""
+        if container.kind == MAIN:
+            return not container.is_hooked
+        return container.kind == SIDECAR and not container.is_hidden and (
+            container.probes is None or container.probes.is_started
+        )  # fmt: skip
 
     def _begin(self, container: Container, t: float) -> None:
         container.state = "image"
@@ -214,30 +225,40 @@ class RunningPod(ClaimingPod):
         self._measure_one(container, container.started_s)
         self._tell("Started", f"Started container {container.name}")
         self._reached(f"create {container.name}")
-        if self.state == "starting" and container.kind == MAIN:
-            self.state = "running"
+        if self.termination is None:
+            self._come_up(container, now)
+        self._take_place(container)
         self.refresh(now)
         if self.termination is not None:
             self._stop(container, now)
         else:
             self._next_container(now)
 
+    def _take_place(self, container: Container) -> None:
+        """The pod runs once it is known that one of its main containers does."""
+        if self.state == "starting" and container.kind == MAIN and container.is_seen:
+            self.state = "running"
+
     # --- running, restarting (kubelet 1, 3.3) ---
 
     def _running_step(self, container: Container, t: float) -> None:
         self._measure(t)
-        end = container.exit_at()
-        if end is not None and end[0] <= t:
-            self._exited(container, t, end[1], end[2])
+        is_new = self._hooked(container, t)
+        end = container.ended_by(t)
+        if end is not None:
+            self._exited(container, t, end)
             return
-        has_started = container.probes is not None and self._probed(container, t)
+        has_started = container.is_seen and container.probes is not None and self._probed(container, t)
         container.turn(t)
+        self._take_place(container)
         self.refresh(t)
-        if has_started:
+        if has_started or is_new:
             self._next_container(t)
 
-    def _exited(self, container: Container, t: float, code: int, reason: str) -> None:
-        container.end(t, code, reason, self._times.text)
+    def _exited(self, container: Container, t: float, end: tuple[float, int, str]) -> None:
+        """It is known at `t` how the container ended."""
+        at_s, code, reason = end
+        container.end(at_s, code, reason, self._times.text)
         if self.termination is not None:
             self.refresh(t)
             self._stop_next(t)
@@ -248,8 +269,10 @@ class RunningPod(ClaimingPod):
             self.refresh(t)
             return
         if must_restart(container, self.pod.spec.restart_policy, code):
-            if not self._back_off(container, t):
+            if not self._back_off(container, at_s, t):
                 self._begin(container, t)
+            elif container.hook_error:
+                self._excuse(container, t)
             self.refresh(t)
             if container.kind != INIT:
                 self._next_container(t)
@@ -265,11 +288,12 @@ class RunningPod(ClaimingPod):
             self.refresh(t)
             self._next_container(t)
 
-    def _back_off(self, container: Container, t: float) -> bool:
+    def _back_off(self, container: Container, ended_s: float, t: float) -> bool:
         policy, meta = self._policy, self.pod.metadata
         initial_s, max_s = policy.crashloop_initial_s, policy.crashloop_max_s
-        if not back_off(container, self.pod, t, initial_s=initial_s, max_s=max_s):
+        if not back_off(container, self.pod, ended_s, initial_s=initial_s, max_s=max_s):
             return False
+        container.due_s = max(container.due_s or t, t)
         self._tell(
             "BackOff",
             f"Back-off restarting failed container {container.name} in pod {meta.name}_{meta.namespace}({meta.uid})",

@@ -13,6 +13,9 @@ seconds:
     on SIGTERM exit CODE [after D]  how it ends when asked to (default: exit 0 after the stop latency)
     on SIGTERM ignore               it does not; SIGKILL ends it with 137
     prestop D                       the preStop hook takes D
+    prestop fails [after D]         it fails
+    poststart D                     the postStart hook takes D; nothing else of the pod starts meanwhile
+    poststart fails [after D]       it fails, and with it the container
     pull D                          the image is not on the node yet, and takes D to pull
     pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
     STAGE fails [N times] [for D] [chance P]
@@ -23,7 +26,8 @@ seconds:
                                     is answered with a failure, for so long (default: for ever)
     hang [PROBE] after D [for D]    as `fail`, but no answer comes within the probe's timeoutSeconds
 
-A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe.
+A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe. Hooks
+that no clause speaks of take no time and succeed, unless they sleep, open a socket, or run a command understood below.
 Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood.
 """
 
@@ -37,7 +41,7 @@ import msgspec
 
 from kubelet.durations import ScriptError, duration_s, is_duration
 from kubelet.start_faults import STAGES, StartFault, parse_fault
-from kubelet.view import KubeletContainer
+from kubelet.view import KubeletContainer, LifecycleHandler
 from services.api.kinds.pod import Pod
 
 ANNOTATION = "keplab.dev/run"
@@ -57,6 +61,31 @@ class Outage(msgspec.Struct, frozen=True):
     until_s: float = math.inf
 
 
+class Hook(msgspec.Struct, frozen=True):
+    """What a hook does: it takes so many seconds and fails, or not. `kind` (Exec, HTTP, Sleep, or "": none that can be
+    run) and `what` are for the texts; so is `error`."""
+
+    takes_s: float = 0.0
+    fails: bool = False
+    kind: str = "Exec"
+    what: str = "[]"
+    error: str = "command exited with 1: "
+
+    @property
+    def is_sleep(self) -> bool:
+        """Whether it only waits."""
+        return self.kind == "Sleep"
+
+    def failure(self, container: str, pod: Pod) -> str:
+        """Return what is said when it failed (upstream `lifecycle/handlers.go`)."""
+        if not self.kind:
+            return f"Cannot run handler: {self.error}"
+        meta = pod.metadata
+        whose = f'Container "{container}" in Pod "{meta.name}_{meta.namespace}({meta.uid})"'
+        text = f"{self.kind} lifecycle hook ({self.what}) for {whose} failed - error: {self.error}"
+        return f'{text}, message: ""' if self.kind == "Exec" else text
+
+
 class Script(msgspec.Struct, frozen=True):
     """One container's behaviour. Times in seconds from its start; `exit_after_s` None: runs until stopped."""
 
@@ -71,6 +100,8 @@ class Script(msgspec.Struct, frozen=True):
     """None: after the stage `stop` of the latency model."""
     ignores_term: bool = False
     prestop_s: float = 0.0
+    prestop_fails: bool = False
+    poststart: Hook | None = None
     outages: tuple[Outage, ...] = ()
     must_pull: bool = False
     pull_s: float = 1.0
@@ -156,8 +187,14 @@ def _clause(script: Script, clause: str) -> Script:
             return msgspec.structs.replace(script, ignores_term=True)
         case ["on", "SIGTERM", "exit", code, *rest]:
             return msgspec.structs.replace(script, term_exit_code=_code(code), term_after_s=_after(rest, clause))
+        case ["prestop", "fails", *rest]:
+            return msgspec.structs.replace(script, prestop_s=_after(rest, clause), prestop_fails=True)
         case ["prestop", delay]:
             return msgspec.structs.replace(script, prestop_s=duration_s(delay))
+        case ["poststart", "fails", *rest]:
+            return msgspec.structs.replace(script, poststart=Hook(_after(rest, clause), fails=True))
+        case ["poststart", delay]:
+            return msgspec.structs.replace(script, poststart=Hook(duration_s(delay)))
         case ["pull", "fails"]:
             return msgspec.structs.replace(script, must_pull=True, pull_fails_s=math.inf)
         case ["pull", "fails", "for", length]:
@@ -217,12 +254,38 @@ def _of_command(words: tuple[str, ...], default: Script) -> Script:
 
 
 def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False) -> Script:
-    """Return what this container does; a preStop hook that sleeps takes as long where no clause says otherwise."""
+    """Return what this container does; its hooks do what the spec says of them where no clause says otherwise."""
     script = _script_of(pod, container, is_init, is_ephemeral)
-    hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
-    if hook is not None and hook.sleep is not None and not script.prestop_s:
-        return msgspec.structs.replace(script, prestop_s=float(hook.sleep.seconds))
+    hooks = container.lifecycle
+    if hooks is None:
+        return script
+    if hooks.pre_stop is not None and not script.prestop_s and not script.prestop_fails:
+        hook = _hook_of(hooks.pre_stop)
+        script = msgspec.structs.replace(script, prestop_s=hook.takes_s, prestop_fails=hook.fails)
+    if hooks.post_start is not None:
+        hook = _hook_of(hooks.post_start)
+        if (told := script.poststart) is not None:
+            hook = msgspec.structs.replace(hook, takes_s=told.takes_s, fails=told.fails)
+        script = msgspec.structs.replace(script, poststart=hook)
     return script
+
+
+def _hook_of(handler: LifecycleHandler) -> Hook:
+    """Return what a hook does, as far as its words tell."""
+    if handler.exec is not None:
+        words = handler.exec.command
+        does = _of_command(words, DONE) if words else DONE
+        takes_s = math.inf if does.exit_after_s is None else does.exit_after_s
+        error = f"command '{' '.join(words)}' exited with {does.exit_code or 1}: "
+        return Hook(takes_s, does.exit_code != 0, "Exec", f"[{' '.join(words)}]", error)
+    if handler.http_get is not None:
+        path = handler.http_get.path
+        return Hook(0.0, kind="HTTP", what=path, error=f'Get "{path}": dial tcp: connect: connection refused')
+    if handler.sleep is not None:
+        seconds = handler.sleep.seconds
+        error = "container terminated before sleep hook finished"
+        return Hook(float(seconds), kind="Sleep", what=str(seconds), error=error)
+    return Hook(0.0, fails=True, kind="", error="invalid handler: tcpSocket")
 
 
 def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemeral: bool) -> Script:

@@ -107,7 +107,7 @@ class PodStatus:
             done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
             return "Succeeded" if done else "Failed"
         for container in self.containers:
-            if container.kind == MAIN and (container.is_running or container.has_run):
+            if container.kind == MAIN and container.was_seen:
                 return "Running"
         return "Pending"
 
@@ -118,7 +118,7 @@ class PodStatus:
         return not inits or all(
             (c.state == "exited" and c.exit_code == 0)
             if c.kind == INIT
-            else c.has_run and (c.probes is None or c.probes.is_started or self._has_begun)
+            else c.was_seen and (c.probes is None or c.probes.is_started or self._has_begun)
             for c in inits
         )
 
@@ -250,7 +250,7 @@ class PodStatus:
     def _render_container(self, container: Container) -> Document:
         state: dict[str, Any]
         match container.state:
-            case "running":
+            case "running" if container.is_seen:
                 state = {"running": {"startedAt": self._times.text(container.started_s)}}
             case "exited" if container.ended is not None:
                 state = {"terminated": _ended(container.ended)}
@@ -280,7 +280,7 @@ class PodStatus:
             made["resources"] = requirements(self.actual.of(container.name) if container.is_running else size)
         if self.device_health and (told := self.device_health.get(container.name)):
             made["allocatedResourcesStatus"] = told
-        if container.has_run:
+        if container.was_seen:
             made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
         return made
 

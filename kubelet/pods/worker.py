@@ -146,6 +146,14 @@ class PodWorker(RunningPod):
         self._take_faults(faults, now)
         return self.advance(now)
 
+    def noticing_turned(self, now: float) -> list[Action]:
+        """It is another time at which the node notices what containers do."""
+        self.advance_quietly(now)
+        for container in self.containers:
+            if container.is_running:
+                self._look_again(container, now)
+        return self.advance(now)
+
     def claims_listed(self, claims: tuple[HeldClaim, ...], now: float) -> list[Action]:
         """These are the claims whose devices the pod uses."""
         self._list_claims(claims)

@@ -195,6 +195,11 @@ REGISTER: tuple[Switch, ...] = (
     Switch("ContainerRestartRules", True,
            "feature gate: containers have restart policies and rules by exit code of their own (KEP-5307)",
            "kubelet 3.3"),
+    Switch("pleg.mode", "evented", "when nodes notice what containers do: asked every second, or told at once",
+           "kubelet 11", ("generic", "evented")),
+    Switch("restart.readmit_running", True,
+           "running pods are asked again whether they fit when their kubelet restarts; not with the gate "
+           "NotEvictPodOnKubeletRestart", "kubelet 6, 11"),
     Switch("topology.policy", "", "topology manager policy of all nodes; empty: as each node is defined", "kubelet 11",
            ("", "none", "best-effort", "restricted", "single-numa-node")),
     Switch("topology.scope", "", "topology manager scope of all nodes; empty: as each node is defined", "kubelet 11",

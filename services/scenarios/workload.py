@@ -337,6 +337,10 @@ _NODE_OPTIONS = frozenset(
         "kube-reserved",
         "system-reserved",
         "evict-below",
+        "app-armor",
+        "groups-policy",
+        "feature-gates",
+        "declared-features",
     )
 )
 
@@ -375,6 +379,13 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("kube-reserved", "kubeReserved"), ("system-reserved", "systemReserved")):
         if option in options:
             made[field] = pairs(options[option])
+    for option, field in (("app-armor", "appArmor"), ("groups-policy", "supplementalGroupsPolicy")):
+        if option in options:
+            made[field] = options[option]
+    if "feature-gates" in options:
+        made["featureGates"] = pairs(options["feature-gates"])
+    if "declared-features" in options:
+        made["declaredFeatures"] = options["declared-features"].split(",")
     if "evict-below" in options:
         made["eviction"] = {"hard": pairs(options["evict-below"])}
     if "shutdown" in options:

@@ -112,8 +112,10 @@ def test_a_taken_host_port_refuses_unless_the_addresses_differ(node_of, a_pod):
 def test_a_pod_of_another_node_or_system_is_refused(node_of, a_pod):
     assert node_of().admit(a_pod(spec={"nodeName": "n2"})).reason == "NodeName"
     assert node_of().admit(a_pod(spec={"os": {"name": "windows"}})).reason == "PodOSNotSupported"
+    labelled = a_pod(metadata={"labels": {"kubernetes.io/os": "windows"}})
+    assert node_of().admit(labelled).reason == "PodOSSelectorNodeLabelDoesNotMatch"
     selector = a_pod(spec={"nodeSelector": {"kubernetes.io/os": "windows"}})
-    assert node_of().admit(selector).reason == "PodOSSelectorNodeLabelDoesNotMatch"
+    assert node_of().admit(selector).reason == "NodeAffinity"
 
 
 def test_without_its_node_a_kubelet_admits_nothing(node_of, a_pod):

@@ -2,9 +2,11 @@
 
 import pytest
 
-from kubelet.node_health import NETWORK_DOWN, PLEG_STUCK, RUNTIME_DOWN, NodeHealth, parse_node_faults
+from kubelet.node_health import NETWORK_DOWN, RUNTIME_DOWN, NodeHealth, parse_node_faults, pleg_stuck
 from kubelet.node_status import NodeReport
 from kubelet.start_faults import StartFault
+
+PLEG_STUCK = pleg_stuck(180.0)
 
 
 def health(text, since_s=0.0):
@@ -21,7 +23,7 @@ def test_clauses_of_parts_and_of_stages_stand_side_by_side():
     assert faults.all_starts == (StartFault("mount"), StartFault("network", for_s=30.0))
 
 
-@pytest.mark.parametrize("text", ["runtime up", "network down 5s", "pleg stuck for ever", "gpu down"])
+@pytest.mark.parametrize("text", ["runtime up", "network down 5s", "pleg stuck for ever", "gpu down", "events broken 6 times"])
 def test_a_clause_that_is_neither_is_refused(text):
     with pytest.raises(ValueError, match=r"want|duration"):
         parse_node_faults(text)
