@@ -23,7 +23,6 @@ from kubelet.managers.resource_managers import Allocation
 from kubelet.node_life import TIMERS, NodeLife
 from kubelet.pleg import GENERIC
 from kubelet.pods.fake_cri import PodRecord
-from kubelet.pleg import GENERIC
 from kubelet.pods.latency import LatencyModel
 from kubelet.pods.running import REMOVED_GRACE_S, Policy
 from kubelet.pods.status import WallTimes
