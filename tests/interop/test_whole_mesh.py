@@ -72,3 +72,43 @@ def test_a_deployment_runs_logs_rolls_drains_and_goes(kubectl):
 
     kubectl("delete", "namespace", "story", "--timeout=50s")
     assert "NotFound" in kubectl("get", "namespace", "story", code=1)
+
+
+A_STATEFUL_SET = {
+    "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+    "spec": {
+        "replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "db:1"}]}},
+    },
+}  # fmt: skip
+
+
+def test_a_stateful_set_is_scaled_updated_undone_restarted_and_left_by_itself(kubectl, tmp_path):
+    def rolled_out():
+        return kubectl("rollout", "status", "statefulset/db", "-n", "names", "--timeout=30s")
+
+    kubectl("create", "namespace", "names")
+    (tmp_path / "db.json").write_text(json.dumps(A_STATEFUL_SET))
+    kubectl("apply", "-n", "names", "-f", str(tmp_path / "db.json"))
+    assert "roll out complete: 2 new pods have been updated" in rolled_out()
+    kubectl("scale", "sts/db", "-n", "names", "--replicas=1")
+    until(lambda: kubectl("get", "sts", "-n", "names", "-o", "wide"), r"^db +1/1 .* c +db:1$")
+
+    kubectl("set", "image", "statefulset/db", "-n", "names", "c=db:2")
+    rolled_out()
+    history = kubectl("rollout", "history", "statefulset/db", "-n", "names")
+    assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2"]
+    assert "db:1" in kubectl("rollout", "history", "statefulset/db", "-n", "names", "--revision=1")
+    assert "rolled back" in kubectl("rollout", "undo", "statefulset/db", "-n", "names")
+    rolled_out()
+    assert "db:1" in kubectl("get", "pod", "db-0", "-n", "names", "-o", "jsonpath={.spec.containers[0].image}")
+    kubectl("rollout", "restart", "statefulset/db", "-n", "names")
+    rolled_out()
+    assert "restartedAt" in kubectl("get", "pod", "db-0", "-n", "names", "-o", "yaml")
+    revisions = kubectl("get", "controllerrevisions", "-n", "names")
+    assert sorted(re.findall(r"^db-\w+ +statefulset.apps/db +(\d+) ", revisions, re.M)) == ["2", "3", "4"]
+
+    kubectl("delete", "statefulset", "db", "-n", "names", "--cascade=orphan")
+    assert "db-0" in kubectl("get", "pods", "-n", "names")
+    kubectl("delete", "namespace", "names", "--timeout=30s")
