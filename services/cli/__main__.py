@@ -1,14 +1,17 @@
 """`keplab COMMAND`: finds the command's file, runs it, and turns how it ended into an exit code.
 
 0 all well; 1 an expectation, invariant or goal failed; 2 wrong usage or bad input; 3 the mesh could not
-start; 130 interrupted.
+start; 130 interrupted, by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
+import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -17,8 +20,14 @@ import click
 
 from services.api.switches import SwitchError
 from services.cli import commands
-from services.cli.output import EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
+from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.runtime.config import MeshError
+
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class _OutputLostError(Exception):
+    """What was to be printed cannot be; `args[0]` is the OSError."""
 
 
 class _Folder(click.Group):
@@ -35,6 +44,20 @@ class _Folder(click.Group):
         module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
         command = getattr(module, "COMMAND", None)
         return command if isinstance(command, click.Command) else None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command, and print all that it has said.
+
+        Raises: _OutputLostError; an OSError of a closed pipe would end in click's hands as exit code 1.
+        """
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except OSError as error:
+            if error.filename is None and error.errno in UNWRITABLE:
+                raise _OutputLostError(error) from None
+            raise
+        return code
 
 
 HELP = """\
@@ -82,16 +105,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         # A simulation that is cut short leaves its tasks pending, and asyncio would complain of each.
         logging.getLogger("asyncio").disabled = True
+        click.echo("keplab: interrupted", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        sys.stderr.close()
-        return EXIT_OK
+    except _OutputLostError as lost:
+        return _end_unheard(lost.args[0])
+    except OSError as error:  # of the help, which click prints before any command is invoked
+        if error.filename is not None or error.errno not in UNWRITABLE:
+            raise
+        return _end_unheard(error)
     return code if isinstance(code, int) else EXIT_OK
 
 
+def _end_unheard(error: OSError) -> int:
+    """Return the exit code when standard output takes nothing any more; what is left in it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if error.errno == errno.EPIPE:
+        return EXIT_OK  # whoever read our output has seen enough
+    click.echo(f"keplab: cannot write the output: {os.strerror(error.errno or 0)}", err=True)
+    return EXIT_FAILED
+
+
 def main() -> NoReturn:
-    """Run the command line and exit."""
+    """Run the command line and exit; SIGTERM is heard as Ctrl-C is, so that what was started is ended."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     sys.exit(run())
 
 

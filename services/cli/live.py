@@ -11,7 +11,16 @@ from rich.table import Table
 
 from services.scenarios.observer import Observer
 
-console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line find the exit code; rich itself would end with that of a failed expectation."""
+        self.quiet = True
+        raise  # noqa: PLE0704
+
+
+console = _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 class PodsView:

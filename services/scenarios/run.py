@@ -98,9 +98,11 @@ class RunResult:
 def load_story(path: str | Path) -> Story:
     """Read a scenario file. Raises: ScriptError, also when the file cannot be read."""
     try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
+    except OSError as error:
+        raise ScriptError(f"{path}: {error.strerror or error}") from None
     story = parse_story(text, str(path), frozenset(VERBS))
     for step in story.steps:
         try:

@@ -83,6 +83,9 @@ class Story:
     """Seconds for which the API server keeps changes; None: as ever."""
 
 
+NAMES_MAX = 20_000
+"""How many names one range may stand for: as many nodes as `keplab up` starts."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _RANGE = re.compile(r"([a-z][a-z0-9-]*?)(\d+)\.\.([a-z][a-z0-9-]*?)(\d+)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -107,6 +110,8 @@ def parse_names(text: str) -> tuple[str, ...]:
         stem, first, stem_again, last = match.groups()
         if stem != stem_again or int(first) > int(last):
             raise ValueError(f"{part!r} is no range; want for example n1..n40")
+        if int(last) - int(first) >= NAMES_MAX:
+            raise ValueError(f"{part!r} is {int(last) - int(first) + 1} names; want at most {NAMES_MAX}")
         width = len(first) if first.startswith("0") else 0
         names += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
     return tuple(names)
@@ -161,8 +166,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
-        verb, _, rest = line.partition(" ")
-        rest = rest.strip()
+        verb, rest = (*line.split(None, 1), "")[:2]
         try:
             if verb in SETUP and steps:
                 raise ValueError(f"{verb!r} belongs before the first act")

@@ -69,7 +69,7 @@ def command(
     if output == "json":
         print_json(document(fall))
     else:
-        _show(fall)
+        _show(fall, is_simulated=story is not None)
 
 
 def spans_below(folder: Path) -> list[FinishedSpan]:
@@ -114,7 +114,7 @@ def document(fall: Waterfall) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _show(fall: Waterfall) -> None:
+def _show(fall: Waterfall, *, is_simulated: bool) -> None:
     pod = fall.pod
     console.print(
         f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {len(fall.rows)} spans", markup=False
@@ -134,7 +134,8 @@ def _show(fall: Waterfall) -> None:
     if fall.later:
         console.print(f"{fall.later} spans began later; --whole shows them")
     if not fall.is_connected:
-        console.print("Spans are missing: a process has not written them yet (it takes half a second), or lost them.")
+        lost = "a process has not written them yet (it takes half a second), or lost them"
+        console.print(f"Spans are missing: {'the story ended before they did' if is_simulated else lost}.")
     end = f"to {fall.phase}" if fall.phase else "to the last span seen (not Running)"
     console.print(f"\nCritical path from the request that created the pod {end}:")
     total = fall.total_ms

@@ -177,15 +177,21 @@ async def _run(supervisor: Supervisor, output: str) -> int:
     return EXIT_INTERRUPTED if received and received[0] == signal.SIGINT else EXIT_OK
 
 
+def _shown(path: str) -> str:
+    """Return a path as it is typed: from here if it is below, else from the root, so that it means the same anywhere."""
+    found = os.path.relpath(path)
+    return path if found.startswith("..") else found
+
+
 def _tell(status: dict[str, Any], *, is_detached: bool) -> None:
-    kubeconfig = os.path.relpath(status["kubeconfig"])
+    kubeconfig = _shown(status["kubeconfig"])
     click.echo(f"mesh is up: {len(status['processes'])} processes")
     click.echo(f"  kubeconfig   {kubeconfig}")
     click.echo(f"  REST         {status['rest_url']}")
     click.echo(f"  gRPC         {status['grpc_target']}")
-    click.echo(f"  logs         {os.path.relpath(status['data_dir'])}/logs")
+    click.echo(f"  logs         {_shown(status['data_dir'])}/logs")
     click.echo(f"  try          kubectl --kubeconfig {kubeconfig} get nodes")
-    data = os.path.relpath(status["data_dir"])
+    data = _shown(status["data_dir"])
     stop = "keplab down" + ("" if data == ".keplab" else f" --data {data}")
     click.echo(f"  stop with    {stop if is_detached else 'Ctrl-C'}")
 

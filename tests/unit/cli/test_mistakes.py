@@ -17,6 +17,7 @@ from services.cli.__main__ import run
         ("nodes n1 cpu=1\nas admin dance pods/x -> 200\n", 2, "want: as WHO VERB"),
         ("set kubelet.on_reject=maybe\npod a\n", 0, "want one of fail"),
         ("scheduler Bad_Name!\nnodes n1 cpu=1\npod a\n", 1, "scheduler name 'Bad_Name!'"),
+        ("nodes n1..n99999999\npod a\n", 1, "99999999 names; want at most 20000"),
         ("latency bogus=constant:1\nnodes n1 cpu=1\npod a\n", 0, "with a stage of worker"),
     ],
 )
@@ -56,3 +57,24 @@ def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path):
         run(["run", str(path)])
 
     assert 1 == ended.value.code
+
+
+def test_a_byte_order_mark_tabs_and_windows_line_ends_are_read(tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_bytes(b"\xef\xbb\xbfnodes\tn1\tcpu=1\r\npod\ta cpu=1\r\nexpect\tcount pods == 1\r\n")
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path)])
+
+    assert 0 == ended.value.code
+
+
+def test_what_is_no_text_is_said_with_its_place(tmp_path, capsys):
+    path = tmp_path / "story.txt"
+    path.write_bytes(b"nodes n1\n\xff\n")
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path)])
+
+    assert 2 == ended.value.code
+    assert "story.txt: a scenario is text in UTF-8, byte 9 is not" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+"""Nobody listens, nothing can be written, somebody wants it to end: an exit code, a line, never a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STORY = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\n"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def story(tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_text(STORY)
+    return str(path)
+
+
+def started(*words, **streams):
+    return subprocess.Popen(
+        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams
+    )
+
+
+@pytest.mark.parametrize("words", [("switches",), ("run", "STORY"), ("--help",)])
+def test_a_full_disk_behind_standard_output_is_said_in_one_line(story, words):
+    with open("/dev/full", "w") as full:
+        told = started(*(story if word == "STORY" else word for word in words), stdout=full)
+        _, error = told.communicate(timeout=30)
+
+    assert (told.returncode, error) == (1, "keplab: cannot write the output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [("switches",), ("run", "STORY"), ("trace", "pod/p", "--run", "STORY")])
+def test_a_reader_who_has_seen_enough_is_no_failure(story, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    told = started(*(story if word == "STORY" else word for word in words), stdout=writer)
+    os.close(writer)
+    _, error = told.communicate(timeout=30)
+
+    assert (told.returncode, error) == (0, "")
+
+
+def test_sigterm_is_heard_as_ctrl_c_is(tmp_path):
+    path = tmp_path / "long.txt"
+    path.write_text("nodes n1..n9 cpu=4\n" + "wait 1h\n" * 1000)
+    told = started("run", str(path), stdout=subprocess.PIPE)
+    assert told.stdout.readline()  # it is being told
+    told.send_signal(signal.SIGTERM)
+    _, error = told.communicate(timeout=20)
+
+    assert (told.returncode, error.strip()) == (130, "keplab: interrupted")
