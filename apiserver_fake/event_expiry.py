@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from apiserver_fake.store import DELETED, Change
+from apiserver_fake.records import DELETED, Change
 
 EVENTS_TTL_S = 3_600.0
 EVENTS_MAX = 50_000

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from apiserver_fake.facts import facts_of
 from apiserver_fake.journal import Recovered
+from apiserver_fake.records import ADDED, DELETED, Cause, Change, Entry
 from apiserver_fake.refusals import find_resource
-from apiserver_fake.store import ADDED, DELETED, Cause, Change, Entry, Store
+from apiserver_fake.store import Store
 from apiserver_fake.watchers import Watcher
 from apiserver_fake.writer import BATCH_CHANGES
 from services.api.identity import Identity

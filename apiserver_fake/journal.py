@@ -22,7 +22,7 @@ from typing import Protocol
 
 import msgspec
 
-from apiserver_fake.store import Entry
+from apiserver_fake.records import Entry
 from services.api.seams import Disk
 from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, StartError
 

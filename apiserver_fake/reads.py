@@ -12,7 +12,8 @@ import msgspec
 from apiserver_fake.cursors import Cursors
 from apiserver_fake.refusals import check_scope, find_resource, not_found
 from apiserver_fake.rules import subresource
-from apiserver_fake.store import Page, Selection, Store
+from apiserver_fake.selection import Page, Selection
+from apiserver_fake.store import Store
 from apiserver_fake.versions import parse_rv
 from services.api.errors import BadRequest, Expired, MethodNotAllowed, NotFound
 from services.api.meta import Document

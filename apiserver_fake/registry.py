@@ -22,7 +22,8 @@ from apiserver_fake.patch import apply_patch
 from apiserver_fake.reads import Reads
 from apiserver_fake.refusals import check_scope, find_resource
 from apiserver_fake.rules import DeleteOptions, subresource
-from apiserver_fake.store import Selection, Staged, Store
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import Staged, Store
 from apiserver_fake.surroundings import Surroundings
 from apiserver_fake.write import Write
 from services.api.errors import MethodNotAllowed, NotFound

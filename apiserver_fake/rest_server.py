@@ -9,10 +9,7 @@ plain functions of its neighbours.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,14 +32,23 @@ from apiserver_fake import (
     rest_watch,
     tables,
 )
-from apiserver_fake.rest_media import BODY_MAX_BYTES, PLAIN, Form
+from apiserver_fake.rest_answers import (
+    JSON_HEADERS,
+    cached_answer,
+    decoded,
+    json_answer,
+    page_not_found,
+    read_body,
+    refusal_answer,
+    retry_after,
+)
+from apiserver_fake.rest_headers import bearer_of, host_name, is_allowed_host, is_traceparent, warning_header
+from apiserver_fake.rest_media import PLAIN, Form
 from apiserver_fake.rest_paths import Parameters, Route
 from services.api.errors import (
     ApiError,
     Forbidden,
-    RequestEntityTooLarge,
     Timeout,
-    Unauthorized,
     UnknownOutcome,
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
@@ -52,7 +58,6 @@ from services.api.wire import Api, Request, Response
 
 log = structlog.get_logger()
 
-JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 REQUEST_LINE_BYTES_MAX = 1 << 20
 """As Go's server has it: selectors travel in the address, and clients send long ones."""
 KEEPALIVE_S = 75.0
@@ -60,8 +65,6 @@ MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
-DISCARDED_MAX_BYTES = 13 * 1024 * 1024
-"""How much of a body that is too large is read on before the connection is given up."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
@@ -112,66 +115,6 @@ class RestSettings:
     """How long one send of a watch may block before the stream is cut (L-WS)."""
 
 
-def bearer_of(authorization: str) -> str:
-    """Return the token of an Authorization header; "" when there is none.
-
-    Basic credentials carry the token as their password: kubectl sends no bearer token over plain HTTP, but it
-    does send what stands before the `@` of its server URL. Raises: Unauthorized for anything else.
-    """
-    scheme, _, value = authorization.partition(" ")
-    match scheme.lower():
-        case "":
-            return ""
-        case "bearer":
-            return value.strip()
-        case "basic":
-            try:
-                return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError) as error:
-                raise Unauthorized("Unauthorized") from error
-        case _:
-            raise Unauthorized("Unauthorized")
-
-
-def host_name(host: str) -> str:
-    """Return the name in a Host header without its port; IPv6 without brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
-
-
-def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
-    """Whether the server may be addressed so: a listed name, or the very address the connection came in on.
-
-    A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say
-    another name than its own (X-WEB).
-    """
-    name = host_name(host)
-    if name in allowed:
-        return True
-    try:
-        return ipaddress.ip_address(name) == ipaddress.ip_address(local_address)
-    except ValueError:
-        return False
-
-
-def is_traceparent(text: str) -> bool:
-    """Whether this is a W3C traceparent; others are ignored, never stored."""
-    parts = text.split("-")
-    return (
-        len(text) == 55
-        and [len(part) for part in parts] == [2, 32, 16, 2]
-        and all(char in "0123456789abcdef-" for char in text)
-    )
-
-
-def warning_header(text: str) -> str:
-    """Return the value of a `Warning` header; control characters cannot end it early."""
-    printable = "".join(char if char.isprintable() and char.isascii() else " " for char in text)
-    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{escaped}"'
-
-
 class RestDoor:
     """Handles every request of one listener."""
 
@@ -202,14 +145,14 @@ class RestDoor:
             identity = self._identity(request)
             return await self._dispatch(request, identity)
         except ApiError as error:
-            return _status(error)
+            return refusal_answer(error)
         except UnknownOutcome as error:
-            return _status(Timeout(f"no answer came in time, the outcome is unknown: {error}"))
+            return refusal_answer(Timeout(f"no answer came in time, the outcome is unknown: {error}"))
         except (ConnectionError, asyncio.IncompleteReadError):
             raise
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
-            return _status(ApiError(f"internal error: {type(error).__name__}"))
+            return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
     # --- who, and from where
 
@@ -242,7 +185,7 @@ class RestDoor:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return _json(msgspec.json.encode(discovery.version()))
+                return json_answer(msgspec.json.encode(discovery.version()))
         if identity.user == ANONYMOUS.user:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
@@ -254,16 +197,16 @@ class RestDoor:
                 self._only(request, "GET")
                 is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
                 content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
-                return _cached(request, openapi.second(is_protobuf=is_protobuf), content_type)
+                return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
             case ["openapi", "v3"]:
                 self._only(request, "GET")
-                return _cached(request, openapi.index())
+                return cached_answer(request, openapi.index())
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
             case [""]:
-                return _json(msgspec.json.encode({"paths": self._paths()}))
+                return json_answer(msgspec.json.encode({"paths": self._paths()}))
         return self._discovery(request, parts)
 
     def _only(self, request: web.BaseRequest, method: str) -> None:
@@ -299,19 +242,19 @@ class RestDoor:
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         self._only(request, "GET")
         found = openapi.group_version_answer(group, version)
-        return _page_not_found() if found is None else _cached(request, found)
+        return page_not_found() if found is None else cached_answer(request, found)
 
     def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
         path = "/".join(parts)
         is_root = path in ("api", "apis")
         plain = discovery.document_at(path)
         if plain is None:
-            return _page_not_found()
+            return page_not_found()
         self._only(request, "GET")
         form = rest_media.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
         found = discovery.document_at(path, form.version) if form.convert else plain
         assert found is not None, "the aggregated form exists where the plain one does"
-        return _cached(request, found, content_type=form.content_type if form.convert else "application/json")
+        return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
 
     # --- resources
 
@@ -379,7 +322,7 @@ class RestDoor:
         if verb == "patch":
             patch_type = rest_media.patch_type_of(content_type)
         if verb not in ("get", "list"):
-            body = await _read(request)
+            body = await read_body(request)
         if verb in ("create", "update", "delete", "deletecollection"):
             body = rest_media.json_of(body, content_type)
         elif patch_type == "apply":
@@ -405,7 +348,7 @@ class RestDoor:
         headers = dict(JSON_HEADERS)
         body = response.body
         if response.code >= 400:
-            wait = _retry_after(response) if response.code in (429, 503, 504) else ""
+            wait = retry_after(response) if response.code in (429, 503, 504) else ""
             if wait:
                 headers["Retry-After"] = wait
         elif form is not PLAIN and form != PLAIN:
@@ -436,12 +379,12 @@ class RestDoor:
         self._only(request, "POST")
         if identity.user == ANONYMOUS.user:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
-        body = await _read(request)
+        body = await read_body(request)
         question: Document = {}
         if rest_reviews.needs_body(review) and body:
-            question = _decoded(rest_media.json_of(body, request.headers.get("Content-Type", "")))
+            question = decoded(rest_media.json_of(body, request.headers.get("Content-Type", "")))
         allows = rest_reviews.allows_from(self._settings.authorize)
-        return _json(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
+        return json_answer(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
 
 
 def _asked(verb: str, route: Route) -> Request:
@@ -452,64 +395,6 @@ def _asked(verb: str, route: Route) -> Request:
         name=route.name,
         subresource=route.subresource,
     )
-
-
-async def _read(request: web.BaseRequest) -> bytes:
-    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
-    if not request.body_exists:
-        return b""
-    chunks: list[bytes] = []
-    read = 0
-    # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).
-    while read <= BODY_MAX_BYTES + DISCARDED_MAX_BYTES:
-        chunk = await request.content.readany()
-        if not chunk:
-            break
-        read += len(chunk)
-        if read > BODY_MAX_BYTES:
-            chunks.clear()
-        else:
-            chunks.append(chunk)
-    if read <= BODY_MAX_BYTES:
-        return b"".join(chunks)
-    raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
-
-
-def _decoded(body: bytes) -> Document:
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ApiError(f"the body is not JSON: {error}", reason="BadRequest", code=400) from error
-    if not isinstance(document, dict):
-        raise ApiError("the body is not an object", reason="BadRequest", code=400)
-    return document
-
-
-def _json(body: bytes, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, headers=JSON_HEADERS)
-
-
-def _cached(request: web.BaseRequest, found: discovery.Answer, content_type: str = "application/json") -> web.Response:
-    headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
-    if request.headers.get("If-None-Match", "") == found.etag:
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
-
-
-def _page_not_found() -> web.Response:
-    return web.Response(text="404 page not found\n", status=404)
-
-
-def _status(error: ApiError) -> web.Response:
-    headers = dict(JSON_HEADERS)
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(body=msgspec.json.encode(error.status()), status=error.code, headers=headers)
-
-
-def _retry_after(response: Response) -> str:
-    seconds = response.error().retry_after_s
-    return "" if seconds is None else str(seconds)
 
 
 class _SilenceSweep:

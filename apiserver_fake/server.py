@@ -23,22 +23,15 @@ from apiserver_fake.first_objects import FIRST_OBJECTS
 from apiserver_fake.journal import Journal, Recovered
 from apiserver_fake.new_objects import Limits
 from apiserver_fake.reads import NotYet
+from apiserver_fake.records import Cause, Change, record_of
 from apiserver_fake.refusals import find_resource
 from apiserver_fake.registry import Registry
-from apiserver_fake.store import (
-    INDEXED_FIELDS,
-    WINDOW_CHANGES,
-    WINDOW_S,
-    Cause,
-    Change,
-    Gap,
-    Selection,
-    Store,
-    record_of,
-    restore,
-)
+from apiserver_fake.restoring import Gap, restore
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import INDEXED_FIELDS, WINDOW_CHANGES, WINDOW_S, Store
 from apiserver_fake.subresources.unbind import as_unbind, reason_of
-from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Signal, Watcher, batches
+from apiserver_fake.watch_reading import Signal, batches
+from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Watcher
 from apiserver_fake.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity

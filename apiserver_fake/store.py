@@ -7,20 +7,19 @@ bytes they were encoded to, once; lists, gets and watches hand out those bytes.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import msgspec
 
-from services.api.errors import BadRequest, Expired, RequestEntityTooLarge
+from apiserver_fake.records import ADDED, DELETED, MODIFIED, Cause, Change, Record, record_of
+from apiserver_fake.selection import Page, Selection
+from services.api.errors import Expired, RequestEntityTooLarge
 from services.api.meta import Document, Key
 from services.api.resources import Resource
-from services.api.selectors import EVERYTHING, Selector, Term, parse_field_selector, parse_label_selector
 
 WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
@@ -28,163 +27,6 @@ WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
 INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
 """Field selectors by equality that are answered from an index, by resource; `metadata.name` always is."""
-
-ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One object at one version.
-
-    `fields` holds the selectable fields, without `metadata.name` and `metadata.namespace`. `digest` is its
-    summand of the state hash, 0 when hashing is off.
-    """
-
-    resource: str
-    namespace: str
-    name: str
-    uid: str
-    rv: int
-    body: bytes
-    labels: dict[str, str]
-    fields: dict[str, str]
-    owners: tuple[str, ...] = ()
-    is_deleting: bool = False
-    digest: int = 0
-
-    @property
-    def key(self) -> Key:
-        """`(namespace, name)`."""
-        return Key(self.namespace, self.name)
-
-
-class Cause(msgspec.Struct, frozen=True, gc=False):
-    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24, I25)."""
-
-    identity: str
-    verb: str
-    subresource: str = ""
-    request_id: str = ""
-    lease_epoch: str = ""
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """One change of one object, with what was there before.
-
-    For a removal `record` is the last content at the removal's RV (S19). `group_end` is the RV at which
-    the change's group is complete (S4).
-    """
-
-    rv: int
-    type: str
-    record: Record
-    previous: Record | None
-    group_end: int
-    traceparent: str = ""
-    cause: Cause | None = None
-
-
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One change as a journal keeps it; the request fields are empty but for a group's last change."""
-
-    rv: int
-    type: str
-    group_end: int
-    previous_rv: int
-    resource: str
-    namespace: str
-    name: str
-    uid: str
-    body: bytes
-    traceparent: str = ""
-    identity: str = ""
-    request_id: str = ""
-    fingerprint: bytes = b""
-    code: int = 0
-    answer: bytes | None = None
-
-
-def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, hashing: bool = False) -> Record:
-    """Return the record of a document that was encoded to `body`. Values of a wrong shape count as absent."""
-    meta: dict[str, Any] = document["metadata"]
-    fields: dict[str, str] = {}
-    for label, value_of in resource.selectable_fields.items():
-        try:
-            fields[label] = str(value_of(document) or "")
-        except (AttributeError, TypeError, KeyError):
-            fields[label] = ""
-    namespace, name = meta.get("namespace", ""), meta["name"]
-    return Record(
-        resource=resource.name,
-        namespace=namespace,
-        name=name,
-        uid=meta.get("uid", ""),
-        rv=rv,
-        body=body,
-        labels=meta.get("labels") or {},
-        fields=fields,
-        owners=tuple(str(owner.get("uid", "")) for owner in meta.get("ownerReferences") or ()),
-        is_deleting=bool(meta.get("deletionTimestamp")),
-        digest=digest(resource.kind, namespace, name, document) if hashing else 0,
-    )
-
-
-def digest(kind: str, namespace: str, name: str, document: Document) -> int:
-    """Return one object's summand of the state hash. Source: guarantees 2.3; canonical JSON has sorted keys."""
-    text = msgspec.json.encode(document, order="deterministic")
-    head = f"{kind}\0{namespace}\0{name}\0".encode()
-    return int.from_bytes(hashlib.sha256(head + text).digest(), "big")
-
-
-class Selection(msgspec.Struct, frozen=True):
-    """Which objects a list or watch means; an empty namespace means all."""
-
-    namespace: str = ""
-    labels: Selector = EVERYTHING
-    fields: tuple[Term, ...] = ()
-
-    @classmethod
-    def parse(cls, resource: Resource, namespace: str, label_selector: str, field_selector: str) -> Selection:
-        """Read both selectors. Raises: BadRequest for bad syntax and for a field this kind cannot select by."""
-        terms = parse_field_selector(field_selector).terms if field_selector else ()
-        for term in terms:
-            if term.key not in ("metadata.name", "metadata.namespace") and term.key not in resource.selectable_fields:
-                raise BadRequest(f"field label not supported: {term.key}")
-        return cls(namespace, parse_label_selector(label_selector) if label_selector else EVERYTHING, terms)
-
-    def matches(self, record: Record) -> bool:
-        """Whether the object is meant."""
-        if self.namespace and record.namespace != self.namespace:
-            return False
-        for term in self.fields:
-            if term.key == "metadata.name":
-                value = record.name
-            elif term.key == "metadata.namespace":
-                value = record.namespace
-            else:
-                value = record.fields.get(term.key, "")
-            if (value in term.values) != (term.op == "in"):
-                return False
-        return not self.labels.terms or self.labels.matches(record.labels)
-
-    def exact(self, field: str) -> str | None:
-        """Return the value a field must equal, or None when the selection does not say."""
-        for term in self.fields:
-            if term.key == field and term.op == "in":
-                return term.values[0]
-        return None
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether anything but the namespace is asked."""
-        return bool(self.fields or self.labels.terms)
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A part of a list, in key order. `next_after` None: the list ends here; `remaining` None: unknown."""
-
-    records: list[Record]
-    next_after: Key | None = None
-    remaining: int | None = None
 
 
 class _Table:
@@ -548,40 +390,3 @@ class Staged:
             return
         end = self.changes[-1].rv
         self.changes[mark:] = [msgspec.structs.replace(change, group_end=end) for change in self.changes[mark:]]
-
-
-class Gap(Exception):
-    """The journal's entries do not follow each other; the message names both versions (S15)."""
-
-
-def restore(
-    store: Store,
-    base: Iterable[Record],
-    base_rv: int,
-    entries: Iterable[Entry],
-    find: Callable[[str], Resource | None],
-    now_s: float,
-) -> int:
-    """Rebuild the state from what a journal kept; return how many entries were replayed.
-
-    Raises: Gap when an RV is missing or repeated, or an entry's predecessor is not the one it names.
-    """
-    store.load(base, base_rv)
-    replayed = 0
-    for entry in entries:
-        if entry.rv != store.rv + 1:
-            raise Gap(f"change {entry.rv} follows {store.rv}")
-        resource = find(entry.resource)
-        if resource is None:
-            raise Gap(f"change {entry.rv} is of kind {entry.resource}, which this server does not know")
-        previous = store.get(entry.resource, entry.namespace, entry.name)
-        if (previous.rv if previous else 0) != entry.previous_rv:
-            raise Gap(
-                f"change {entry.rv} follows version {entry.previous_rv} of {entry.resource} "
-                f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
-            )
-        record = record_of(resource, msgspec.json.decode(entry.body), entry.rv, entry.body, hashing=store.hashing)
-        change = Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent)
-        store.publish((change,), now_s)
-        replayed += 1
-    return replayed

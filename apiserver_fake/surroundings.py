@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from apiserver_fake.new_objects import Limits
+from apiserver_fake.records import Record
 from apiserver_fake.rules import ServerMemory, WriteContext
-from apiserver_fake.store import Record, Selection, Staged
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import Staged
 from services.api.identity import Identity
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random

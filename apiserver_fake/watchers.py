@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from apiserver_fake.store import ADDED, DELETED, MODIFIED, Change, Record, Selection, Store
+from apiserver_fake.records import ADDED, Change
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import Store
 from apiserver_fake.versions import future_version, parse_rv
-from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
+from apiserver_fake.watch_events import bookmark, error_event, event_of, transition, transition_type
+from services.api.errors import BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.meta import Document
 from services.api.resources import Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
@@ -291,7 +291,7 @@ class Hub:
         try:
             if start == 0 or request.send_initial_events:
                 found = self._store.select(resource.name, selection).records
-                events = [_event(ADDED, record, "") for record in found]
+                events = [event_of(ADDED, record, "") for record in found]
                 if request.send_initial_events:
                     events.append(bookmark(resource, rv, initial_events_end=True))
                 watcher.start_rv = watcher.last_rv = rv
@@ -301,7 +301,7 @@ class Hub:
                 events = [event for event in seen if event is not None]
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
-            watcher.backlog([_error(error, resource)])
+            watcher.backlog([error_event(error, resource)])
             self.end(watcher, EXPIRED)
             return
         if events:
@@ -349,7 +349,7 @@ class Hub:
             return
         event = made.get(kind)
         if event is None:
-            event = made[kind] = _event(kind, change.record, change.traceparent)
+            event = made[kind] = event_of(kind, change.record, change.traceparent)
         self.events_sent += 1
         watcher.offer(event)
 
@@ -449,7 +449,7 @@ class Hub:
             elif what == "future":
                 if number in self._waiting:
                     error = future_version(watcher.start_rv, self._store.rv)
-                    watcher.backlog([_error(error, watcher.resource)])
+                    watcher.backlog([error_event(error, watcher.resource)])
                     self.end(watcher, EXPIRED)
             else:
                 if watcher.is_live:
@@ -470,87 +470,3 @@ class Hub:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def transition_type(change: Change, selection: Selection) -> str:
-    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
-    was = change.previous is not None and selection.matches(change.previous)
-    if change.type == DELETED:
-        return DELETED if was else ""
-    if selection.matches(change.record):
-        return MODIFIED if was else ADDED
-    return DELETED if was else ""
-
-
-def transition(change: Change, selection: Selection) -> WatchEvent | None:
-    """Return the event of a change for a watch with that selection, or None when it does not concern it."""
-    kind = transition_type(change, selection)
-    return _event(kind, change.record, change.traceparent) if kind else None
-
-
-def _event(kind: str, record: Record, traceparent: str) -> WatchEvent:
-    return WatchEvent(
-        type=kind,
-        resource=record.resource,
-        namespace=record.namespace,
-        name=record.name,
-        uid=record.uid,
-        rv=record.rv,
-        body=record.body,
-        traceparent=traceparent,
-    )
-
-
-def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
-    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
-    metadata: Document = {"resourceVersion": str(rv)}
-    if initial_events_end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
-    return WatchEvent(type="BOOKMARK", resource=resource.name, rv=rv, body=body, initial_events_end=initial_events_end)
-
-
-def _error(error: ApiError, resource: Resource) -> WatchEvent:
-    return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))
-
-
-async def batches(watcher: Watcher) -> AsyncIterator[list[WatchEvent]]:
-    """Yield a watcher's events as they come, in batches, until it ends; closing the iterator ends it.
-
-    The watcher must have been opened with a `Signal`.
-    """
-    signal = watcher.notify
-    assert isinstance(signal, Signal)
-    try:
-        while True:
-            taken = watcher.take()
-            if taken:
-                yield taken
-            elif watcher.end_reason:
-                return
-            else:
-                await signal.wait()
-    finally:
-        watcher.close()
-
-
-class Signal:
-    """A `notify` that one task can wait for."""
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
-        self._is_set = False
-
-    def __call__(self, watcher: Watcher) -> None:
-        """Wake who waits."""
-        self._is_set = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self) -> None:
-        """Return once something was said since the last wait."""
-        if not self._is_set:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-            self._future = None
-        self._is_set = False

@@ -15,10 +15,11 @@ from apiserver_fake.authorization import admit
 from apiserver_fake.new_objects import check_room, choose_name, new_uid
 from apiserver_fake.patch import apply_patch
 from apiserver_fake.quota_admission import CHARGED_ON_UPDATE, charges
+from apiserver_fake.records import Record
 from apiserver_fake.refusals import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.rules import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
 from apiserver_fake.schemas import check_fields, conform
-from apiserver_fake.store import Record, Staged
+from apiserver_fake.store import Staged
 from apiserver_fake.surroundings import Surroundings, document_of
 from apiserver_fake.versions import parse_rv
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from apiserver_fake.journal import Journal, JournalError, Kept
-from apiserver_fake.store import Cause, Change, Entry, Staged, Store
+from apiserver_fake.records import Cause, Change, Entry
+from apiserver_fake.store import Staged, Store
 from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
 from services.api.seams import Clock
 from services.api.wire import Response

@@ -8,7 +8,8 @@ import asyncio
 import pytest
 
 from apiserver_fake import node_authorization, registry, server
-from apiserver_fake.store import DELETED, Store
+from apiserver_fake.records import DELETED
+from apiserver_fake.store import Store
 from apiserver_fake.subresources import binding, unbind
 from apiserver_fake.watchers import Hub, Watcher
 from apiserver_fake.writer import Writer, refusal

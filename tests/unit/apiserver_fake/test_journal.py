@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from apiserver_fake.journal import DiskJournal, JournalError, Kept, SqliteJournal
-from apiserver_fake.store import Entry
+from apiserver_fake.records import Entry
 from services.runtime.real import MemoryDisk
 
 SECRET = b"ab" * 32

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.store import Entry, Gap, Key, Selection, Store, record_of, restore
+from apiserver_fake.records import Entry, record_of
+from apiserver_fake.restoring import Gap, restore
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import Key, Store
 from services.api.errors import BadRequest, Expired, RequestEntityTooLarge
 from services.api.resources import resources
 

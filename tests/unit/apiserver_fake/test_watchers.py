@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.store import INDEXED_FIELDS, Selection, Store
-from apiserver_fake.watchers import WATCHERS_PER_NODE, Hub, transition_type
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import INDEXED_FIELDS, Store
+from apiserver_fake.watch_events import transition_type
+from apiserver_fake.watchers import WATCHERS_PER_NODE, Hub
 from services.api.errors import BadRequest, TooManyRequests
 from services.api.identity import Identity, node_identity
 from services.api.resources import resources

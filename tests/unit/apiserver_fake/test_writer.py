@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from apiserver_fake.journal import JournalError
-from apiserver_fake.store import Key, Selection, Store
+from apiserver_fake.selection import Selection
+from apiserver_fake.store import Key, Store
 from apiserver_fake.writer import (
     BATCH_CHANGES,
     QUEUE_MAX,
