@@ -13,6 +13,7 @@ import os
 import pkgutil
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -103,8 +104,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(f"Error: {error}", err=True)
         return EXIT_NOT_STARTED
     except (KeyboardInterrupt, click.Abort):
-        # A simulation that is cut short leaves its tasks pending, and asyncio would complain of each.
+        # A simulation that is cut short leaves its tasks pending or not begun, and Python would complain of each.
         logging.getLogger("asyncio").disabled = True
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         click.echo("keplab: interrupted", err=True)
         return EXIT_INTERRUPTED
     except _OutputLostError as lost:
