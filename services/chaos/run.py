@@ -33,8 +33,8 @@ SLOW_MAX_S = 0.5
 """How much longer a message of a slow link takes, at most."""
 QUIET_S = 10.0
 """I28: then only heartbeats for this long."""
-RESTLESS = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
-RESOURCES = ("pods", "replicasets.apps", "deployments.apps", "statefulsets.apps", "jobs.batch")
+RESTLESS = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "DaemonSet", "Job")
+RESOURCES = ("pods", "replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PATIENCE = 8.0
 
 _UNDISTURBED: dict[tuple[str, tuple[tuple[str, Value], ...]], Mapping[str, int]] = {}

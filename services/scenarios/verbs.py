@@ -28,7 +28,7 @@ from services.scenarios.telling import Telling, Verb
 from services.scenarios.telling import one as _one
 from services.scenarios.telling import substitute as _substitute
 
-WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "jobs.batch")
+WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 
 
 def find_resource(name: str) -> Resource:
@@ -82,6 +82,11 @@ async def deployment(telling: Telling, step: Step) -> None:
 async def statefulset(telling: Telling, step: Step) -> None:
     """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: create a StatefulSet."""
     await _create(telling, workload.stateful_set(_one(step, "a name"), step.options))
+
+
+async def daemonset(telling: Telling, step: Step) -> None:
+    """`daemonset NAME [unavailable=…] [surge=…] [strategy=OnDelete] …`: create a DaemonSet."""
+    await _create(telling, workload.daemon_set(_one(step, "a name"), step.options))
 
 
 async def job(telling: Telling, step: Step) -> None:
@@ -278,6 +283,7 @@ VERBS: dict[str, Verb] = {
     "replicaset": replicaset,
     "deployment": deployment,
     "statefulset": statefulset,
+    "daemonset": daemonset,
     "job": job,
     "podgroup": podgroup,
     "priorityclass": priorityclass,
@@ -305,6 +311,7 @@ MAKERS = {
     "replicaset": workload.replica_set,
     "deployment": workload.deployment,
     "statefulset": workload.stateful_set,
+    "daemonset": workload.daemon_set,
     "job": workload.job,
     "podgroup": workload.pod_group,
     "priorityclass": workload.priority_class,

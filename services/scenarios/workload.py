@@ -273,6 +273,37 @@ def _number_or_percent(text: str) -> int | str:
     return text if text.endswith("%") else int(text)
 
 
+_DAEMON_OPTIONS = _POD_OPTIONS | {"surge", "unavailable", "strategy", "min-ready", "history", "host-network"}
+
+
+def daemon_set(name: str, options: Mapping[str, str]) -> Document:
+    """Return a DaemonSet whose pods carry `app: <name>`; with `surge` none is unavailable unless said.
+
+    Raises: ValueError for an unknown option.
+    """
+    _check(options, _DAEMON_OPTIONS, "a daemonset")
+    labels = {"app": name}
+    spec: Document = {
+        "minReadySeconds": int(options.get("min-ready", "0")),
+        "selector": {"matchLabels": labels},
+        "template": pod_template(options, labels),
+    }
+    if options.get("host-network") == "true":
+        spec["template"]["spec"]["hostNetwork"] = True
+    if "history" in options:
+        spec["revisionHistoryLimit"] = int(options["history"])
+    strategy: Document = {"type": options["strategy"]} if "strategy" in options else {}
+    if "surge" in options or "unavailable" in options:
+        strategy["rollingUpdate"] = {
+            "maxSurge": _number_or_percent(options.get("surge", "0")),
+            "maxUnavailable": _number_or_percent(options.get("unavailable", "0")),
+        }
+    if strategy:
+        spec["updateStrategy"] = strategy
+    metadata = {"name": name, "namespace": options.get("namespace", "default"), "labels": labels}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
+
+
 _JOB_OPTIONS = _POD_OPTIONS | {
     "completions", "parallelism", "backoff-limit", "deadline", "ttl", "indexed", "suspend", "replacement",
     "backoff-limit-per-index", "max-failed-indexes", "on-failure", "on-exit",
@@ -341,6 +372,8 @@ _NODE_OPTIONS = frozenset(
         "groups-policy",
         "feature-gates",
         "declared-features",
+        "disk",
+        "image-gc",
     )
 )
 
@@ -382,6 +415,13 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     for option, field in (("app-armor", "appArmor"), ("groups-policy", "supplementalGroupsPolicy")):
         if option in options:
             made[field] = options[option]
+    if "disk" in options:
+        made["ephemeralStorage"] = options["disk"]
+    if "image-gc" in options:
+        high, sign, low = options["image-gc"].partition("/")
+        if not (sign and high.isdigit() and low.isdigit()):
+            raise ValueError(f"image-gc={options['image-gc']}: want HIGH/LOW in percent of the disk, for example 85/80")
+        made["imageGCHighThresholdPercent"], made["imageGCLowThresholdPercent"] = int(high), int(low)
     if "feature-gates" in options:
         made["featureGates"] = pairs(options["feature-gates"])
     if "declared-features" in options:

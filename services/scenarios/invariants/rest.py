@@ -21,6 +21,12 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
             ready = document.get("status", {}).get("readyReplicas", 0)
             if wanted != ready:
                 found.append((_name(document), f"{ready} of {wanted} replicas are ready at rest"))
+    for document in documents.get("daemonsets.apps", ()):
+        status = document.get("status", {})
+        wanted = status.get("desiredNumberScheduled", 0)
+        for field, what in (("numberReady", "ready"), ("updatedNumberScheduled", "up to date")):
+            if status.get(field, 0) != wanted and (field == "numberReady" or _rolls(document)):
+                found.append((_name(document), f"{status.get(field, 0)} of {wanted} nodes are {what} at rest"))
     for document in documents.get("jobs.batch", ()):
         if why := _idle(document):
             found.append((_name(document), why))
@@ -28,6 +34,10 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
         if why := _undecided(document):
             found.append((_name(document), why))
     return found
+
+
+def _rolls(daemon_set: Document) -> bool:
+    return bool((daemon_set["spec"].get("updateStrategy") or {}).get("type") != "OnDelete")
 
 
 def _idle(job: Document) -> str:

@@ -146,7 +146,7 @@ class World:
         if key.name in self.silent_pods or node in self.dead:
             return turn
         if not node and "deletionTimestamp" not in meta:
-            alive = [name for name in self.nodes if name not in self.dead]
+            alive = [name for name in _targets(pod) or self.nodes if name not in self.dead]
             await self.scheduler.bind(key, meta["uid"], alive[turn % len(alive)])
             return turn + 1
         if "deletionTimestamp" in meta and node:
@@ -159,12 +159,22 @@ class World:
             await self.admin.patch("pods", key, patch, subresource="status", patch_type="strategic")
         return turn
 
+    async def revisions(self):
+        return (await self.admin.list("controllerrevisions.apps", namespace="default"))[0]
+
     async def pods(self, namespace="default"):
         return (await self.admin.list("pods", namespace=namespace))[0]
 
     async def reasons(self, namespace="default"):
         events, _ = await self.admin.list("events", namespace=namespace)
         return [event["reason"] for event in events]
+
+
+def _targets(pod):
+    """Return the one node that a DaemonSet's pod was made for, as a list."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    return [name for term in terms for field in term.get("matchFields", ()) for name in field["values"]]
 
 
 def play(act, **settings):
