@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 import msgspec
 
+from services.api.idle_switches import remarks
 from services.api.switches import Switches, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,12 @@ def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
     """Print one line to standard error and end."""
     click.secho(f"keplab: {message}", err=True, fg="red")
     raise SystemExit(code)
+
+
+def remark(switches: Switches, who: str = "") -> None:
+    """Say on standard error which of the switches that were set change nothing; `who`: of several, whose they are."""
+    for text in remarks(switches):
+        click.secho(f"keplab: {who}{': ' if who else ''}{text}", err=True, fg="yellow")
 
 
 def switch_overrides(assignments: Sequence[str]) -> dict[str, Value]:

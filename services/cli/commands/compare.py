@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from services.api.switches import SwitchError
+from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, switch_overrides
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, remark, switch_overrides
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
@@ -47,6 +47,8 @@ def command(
     shared = switch_overrides(assignments)
     try:
         story, parsed = load_story(file), parse_arms(arms)
+        for arm in parsed if not story.own_switches else ():
+            remark(Switches.parse(story.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
     except (ScriptError, SwitchError) as error:
         fail(str(error))
     quiet = output == "json"

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from services.api.switches import SwitchError
+from services.api.switches import SwitchError, Switches, Value
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, switch_overrides
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    fail,
+    output_option,
+    print_json,
+    remark,
+    switch_overrides,
+)
 from services.explore.recorder import Recorder
 from services.explore.replay import ReplayError, read_replay
 from services.explore.trial import Replay, overrides_of
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
-from services.scenarios.script import ScriptError
+from services.scenarios.script import ScriptError, Story
 
 
 @click.command(
@@ -69,6 +79,7 @@ def command(
     for story in stories:
         with PodsView(story.name, quiet=output == "json") as view:
             try:
+                _remark(story, overrides)
                 if processes:
                     result = run_as_processes(
                         story, seed=seed, overrides=overrides, progress=view.progress, engine=engine
@@ -87,6 +98,11 @@ def command(
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
     raise SystemExit(code)
+
+
+def _remark(story: Story, overrides: Mapping[str, Value]) -> None:
+    if not story.own_switches:  # else a component of the story may have the other switch
+        remark(Switches.parse(story.switches).replace(overrides), story.name)
 
 
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Replay:

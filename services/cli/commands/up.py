@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from services.api.switches import Switches
-from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
+from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
 from services.runtime.rooms import Schedulers
@@ -72,7 +72,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
-    Switches.parse(given["assignments"])
+    remark(Switches.parse(given["assignments"]))
     try:
         Schedulers(given["schedulers"], others=given["extra_schedulers"])
     except ValueError as error:

@@ -78,3 +78,15 @@ def test_what_is_no_text_is_said_with_its_place(tmp_path, capsys):
 
     assert 2 == ended.value.code
     assert "story.txt: a scenario is text in UTF-8, byte 9 is not" in capsys.readouterr().err
+
+
+def test_a_switch_that_changes_nothing_is_told_on_standard_error(tmp_path, capsys):
+    path = tmp_path / "story.txt"
+    path.write_text("nodes n1 cpu=1\npod a cpu=1\nexpect within 5s count pods phase=Running == 1\n")
+
+    with pytest.raises(SystemExit) as ended:
+        run(["run", str(path), "--set", "resize.generation=G4"])
+
+    gate = "InPlacePodVerticalScalingSchedulerPreemption"
+    assert ended.value.code == 0
+    assert f"story: resize.generation=G4 changes nothing while {gate}=false" in capsys.readouterr().err

@@ -1,0 +1,34 @@
+"""Who sets a switch that changes nothing is told why."""
+
+import pytest
+
+from services.api.idle_switches import NEEDS, remarks
+from services.api.switches import Switches, find
+
+GATE = "InPlacePodVerticalScalingSchedulerPreemption"
+
+
+def test_every_need_names_switches_and_values_that_exist():
+    for need in NEEDS:
+        assert [name for name in need.names if find(name) is None] == []
+        assert [find(need.other).parse(value) for value in need.values]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "told"),
+    [
+        (["resize.generation=G4"], [f"resize.generation=G4 changes nothing while {GATE}=false"]),
+        (["resize.generation=G4", f"{GATE}=true"], []),
+        ([f"{GATE}=true", "resize.retry_period_s=5"],
+         ["resize.retry_period_s=5.0 changes nothing while resize.retry_scope=node_only"]),
+        ([f"{GATE}=true", "resize.retry_period_s=5", "resize.retry_scope=periodic"], []),
+        ([f"{GATE}=true", "resize.parked_wakeup=none", "resize.retry_scope=periodic"],
+         ["resize.parked_wakeup=none changes nothing while resize.retry_scope=periodic"]),
+        ([f"{GATE}=true", "resize.group_member=group"],
+         ["resize.group_member=group changes nothing while GenericWorkload=false"]),
+        (["resize.accounting=aggregated"], []),  # counts without the feature, too
+        ([], []),
+    ],
+)  # fmt: skip
+def test_a_switch_that_changes_nothing_is_named_with_what_it_needs(assignments, told):
+    assert remarks(Switches.parse(assignments)) == told
