@@ -185,6 +185,7 @@ class Kubelet(Workers):
         worker = self.workers.get(key)
         if worker is not None:
             self.desk.heard(key, new, now)
+            self.start_times.shown(worker, new, now)
             self.pressure.heard(new, now)
             if is_deleted or _matters(known, new):
                 self._act(worker, worker.update(new, now), now)

@@ -10,6 +10,7 @@ Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `kubelet.go` (periods, t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 GENERIC, EVENTED = "generic", "evented"
@@ -32,6 +33,7 @@ class Pleg:
         self._tries_left = STREAM_TRIES
         self.connections, self.errors = int(mode == EVENTED), 0
         self._counted = 0
+        self._first_s = self._anchor_s
 
     @property
     def interval_s(self) -> float:
@@ -67,6 +69,17 @@ class Pleg:
         since_s = now - self._anchor_s - self.relist_s
         return 0 if since_s < 0 else 1 + int(since_s / self.interval_s + 1e-9)
 
+    def spanned_s(self, now: float) -> float:
+        """Return how long it is from the first relist to the last that has ended: the sum of their intervals."""
+        from_s, until_s = self._stuck
+        at_s = self._anchor_s
+        if until_s <= now:
+            at_s = max(until_s, at_s)
+        elif from_s <= now:
+            now = from_s
+        last = self._ended(now)
+        return max(0.0, max(at_s, self._anchor_s + (last - 1) * self.interval_s) - self._first_s) if last else 0.0
+
     def stick(self, now: float, for_s: float) -> None:
         """No relist ends for so long; 0: the one that was stuck ends now, and the next begins a period later."""
         if for_s <= 0 and now >= self._stuck[1]:
@@ -96,6 +109,21 @@ class Pleg:
         elif now > due_s:
             due_s += math.ceil((now - due_s) / self.interval_s - 1e-9) * self.interval_s
         self._anchor_s = due_s
+
+
+def pleg_metrics(plegs: Sequence[Pleg], now: float) -> dict[str, float]:
+    """Return what upstream counts of relists and of the runtime's stream, for all nodes together."""
+    counts = [pleg.relists(now) for pleg in plegs]
+    found: dict[str, float] = {
+        "kubelet_pleg_relist_duration_seconds_sum": sum(p.relist_s * n for p, n in zip(plegs, counts, strict=True)),
+        "kubelet_pleg_relist_duration_seconds_count": sum(counts),
+        "kubelet_pleg_relist_interval_seconds_sum": sum(pleg.spanned_s(now) for pleg in plegs),
+        "kubelet_pleg_relist_interval_seconds_count": sum(max(0, n - 1) for n in counts),
+    }
+    if any(pleg.connections for pleg in plegs):
+        found["kubelet_evented_pleg_connection_success_count"] = sum(pleg.connections for pleg in plegs)
+        found["kubelet_evented_pleg_connection_error_count"] = sum(pleg.errors for pleg in plegs)
+    return found
 
 
 AT_ONCE: Final = Pleg()

@@ -14,6 +14,7 @@ from kubelet.log_serving import ContainerLogs
 from kubelet.loops import Agent
 from kubelet.manager_switches import settled
 from kubelet.managers.metrics import manager_metrics
+from kubelet.pleg import pleg_metrics
 from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize.metrics import PENDING, by_priority
 from services.api.seams import Seams
@@ -82,6 +83,7 @@ class KubeletRoom:
             "kubelet_checkpoint_lost_pods": sum(self.host.journal.silent.values()),
             "kubelet_timers": len(self.host.timers),
         }
+        found |= pleg_metrics([agent.kubelet.life.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
         if self.host.seams.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):

@@ -49,6 +49,7 @@ from kubelet.pressure import NodePressure
 from kubelet.resize.policy import ResizePolicy
 from kubelet.resize.resizing import Resizing
 from kubelet.staging import Staging
+from kubelet.start_times import StartTimes
 from kubelet.static_pods_desk import StaticDesk
 from kubelet.status_desk import StatusDesk
 from kubelet.status_manager import StatusManager
@@ -121,7 +122,7 @@ class Workers:
         self._returned: dict[WorkerKey, Rejection] = {}
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
-        self._admitted_s: dict[WorkerKey, float] = {}
+        self.start_times = StartTimes(self.out, times)
         self._names: dict[Key, int] = {}
         self.is_booted = False
         """Whether the machine was booted right before this kubelet began."""
@@ -139,7 +140,7 @@ class Workers:
         if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
             self.staging.begin(key, pod, now)
             return
-        self._admitted_s[key] = now
+        self.start_times.admitted(key, now)
         worker = self._worker(pod, key, admitted, now)
         if self.plugins is not None:
             self.plugins.begun(worker)
@@ -231,6 +232,8 @@ class Workers:
 
     def _act(self, worker: PodWorker, actions: list[Action], now: float) -> None:
         key = worker.key
+        if worker.termination is not None:
+            self.start_times.ending(key, now)
         for action in actions:
             match action:
                 case Poke():
@@ -240,11 +243,11 @@ class Workers:
                     self.out.effects.append(Save(key, seq, lines_of(worker.record())))
                 case LogStart(container=container):
                     self.out.log("kubelet.start", worker.pod, key, {"container": container})
-                    self.out.add("kubelet_pod_start_duration_seconds_sum", now - self._admitted_s.pop(key, now))
-                    self.out.count("kubelet_pod_start_duration_seconds_count")
+                    self.start_times.started(key, now)
                     self.admission.giving_back.started(worker.pod, key)
                 case LogStop(container=container):
                     self.out.log("kubelet.stop", worker.pod, key, {"container": container})
+                    self.start_times.ended(key, now)
                 case Told(reason=reason, message=message, type=event_type):
                     self.out.tell(worker.pod, reason, message, event_type)
                 case Reached(stage=stage):
@@ -494,7 +497,7 @@ class Workers:
     def _forget(self, key: WorkerKey) -> None:
         self.workers.pop(key, None)
         self._timers.pop(key, None)
-        self._admitted_s.pop(key, None)
+        self.start_times.forget(key)
 
     def _let_go(self, record: PodRecord, key: WorkerKey, now: float) -> None:
         """Forget what is left of a pod that does not exist any more, once its devices are given back."""

@@ -96,11 +96,11 @@ class Ended(msgspec.Struct, frozen=True):
 class Pull:
     """How far a container's image has come: when the first try was, when one last failed, and how long to wait then."""
 
-    __slots__ = ("backoff_s", "failed_s", "first_s", "is_done", "took_s", "waited_s")
+    __slots__ = ("backoff_s", "done_s", "failed_s", "first_s", "is_done", "took_s", "waited_s")
 
     def __init__(self) -> None:
         self.first_s: float | None = None
-        self.failed_s = self.backoff_s = 0.0
+        self.failed_s = self.backoff_s = self.done_s = 0.0
         self.took_s = self.waited_s = 0.0
         self.is_done = False
 

@@ -70,7 +70,7 @@ class PullingPod(HookedPod):
             self._tell("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning")
             self._without_image(container, t, "ErrImagePull", _error(image))
             return True
-        pull.is_done = True
+        pull.is_done, pull.done_s = True, t
         self._images.add(image, pull.took_s, t)
         times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
         size = self._images.present[image]

@@ -23,7 +23,9 @@ def test_clauses_of_parts_and_of_stages_stand_side_by_side():
     assert faults.all_starts == (StartFault("mount"), StartFault("network", for_s=30.0))
 
 
-@pytest.mark.parametrize("text", ["runtime up", "network down 5s", "pleg stuck for ever", "gpu down", "events broken 6 times"])
+@pytest.mark.parametrize(
+    "text", ["runtime up", "network down 5s", "pleg stuck for ever", "gpu down", "events broken 6 times"]
+)
 def test_a_clause_that_is_neither_is_refused(text):
     with pytest.raises(ValueError, match=r"want|duration"):
         parse_node_faults(text)
