@@ -63,7 +63,8 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
     if not with_level and (before.get("resources") or spec.get("resources")):
         return [forbidden("", "pods with pod-level resources cannot be resized")]
     if causes:
-        return causes  # quantities may be malformed: nothing more can be said
+        # Quantities may be malformed: all that can be said besides is who is there.
+        return causes + _check_order(before, spec)
     status = old.get("status") or {}
     qos = status.get("qosClass") or pod_defaults.qos_class(before)
     if pod_defaults.qos_class(spec) != qos:

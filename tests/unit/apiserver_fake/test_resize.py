@@ -245,6 +245,18 @@ def test_static_and_windows_pods_cannot_be_resized(world: Any) -> None:
     assert "windows pods cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
 
 
+def test_who_mistypes_a_containers_name_hears_of_that_too(world: Any) -> None:
+    make(world, container(resources=BURSTABLE))
+
+    def change(body: Any) -> None:
+        body["spec"]["containers"].insert(0, {"name": "main", "resources": {"requests": {"cpu": "1"}}})
+
+    message = refused(world, change)
+
+    assert "spec.containers[0].image: Required value" in message
+    assert "spec.containers: Forbidden: containers may not be added or removed on resize" in message
+
+
 def in_a_cluster(world: Any, system: str = "linux") -> None:
     """A pod of 500m and 1Gi with overhead, on a node of 1 CPU and 2Gi that could never hold more."""
     make(world, container(resources=BURSTABLE), spec={"nodeName": "n1", "overhead": {"cpu": "100m"}})
