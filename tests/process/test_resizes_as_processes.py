@@ -1,4 +1,4 @@
-"""Preemption for deferred resizes as processes: races, replaced wishes, opt-out, a restart with a long grace (KEP-5836).
+"""Preemption for deferred resizes as processes: a race and both its ends, a replaced wish, opt-out, a restart (KEP-5836).
 
 Time is real here: the longest of these stories takes two thirds of a minute.
 """
@@ -16,11 +16,10 @@ STORIES = Path(__file__).parents[2] / "experiments" / "kep-5836"
     "name",
     [
         "one-victim",
-        "over-eviction",
+        "competing-resize",
         "competing-resize-woken",
         "superseded-mid-preemption",
         "opt-out-condition",
-        "newcomer-beside",
         "restart-guarded",
     ],
 )
