@@ -7,13 +7,14 @@ creation, because generated names mean nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
 from services.scenarios.quantile import quantile
-from services.scenarios.rejections import Fate, waits_after_rejection
+from services.scenarios.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.verdicts import Told, Verdicts
 from services.telemetry.eventlog import Line
@@ -33,7 +34,7 @@ class PodStory:
     ready_s: float | None = None
     failed_s: float | None = None
     rejected_s: float | None = None
-    """When a node first gave it back, or failed it before it ran."""
+    """When it was first seen that a node gave it back, or failed it before it ran."""
     gone_s: float | None = None
     reason: str = ""
     unbinds: int = 0
@@ -170,7 +171,13 @@ class Writes:
 
 
 def measures(
-    history: History, writes: Writes, verdicts: Verdicts, preemptions: Preemptions, started_s: float, duration_s: float
+    history: History,
+    writes: Writes,
+    verdicts: Verdicts,
+    preemptions: Preemptions,
+    rejections: Rejections,
+    started_s: float,
+    duration_s: float,
 ) -> dict[str, float | None]:
     """Return the figures of a run by name; times in seconds.
 
@@ -187,7 +194,7 @@ def measures(
     started = [p for p in pods if p.running_s is not None]
     failed = [p for p in pods if p.failed_s is not None]
     starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
-    waits = _waits(pods)
+    waits = _waits(pods, {uid: at_s - started_s for uid, at_s in rejections.first_s.items()})
     begun_s = min((p.created_s for p in pods), default=0.0)
     first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
     total = writes.since(started_s + begun_s)
@@ -217,12 +224,16 @@ def measures(
     }
 
 
-def _waits(pods: list[PodStory]) -> list[float]:
-    """Return how long each rejection had to wait for a pod that runs, workload by workload."""
+def _waits(pods: list[PodStory], told_s: Mapping[str, float]) -> list[float]:
+    """Return how long each rejection had to wait for a pod that runs, workload by workload.
+
+    `told_s`: when kubelets said no, by uid. Starts that fail over and over are no such answer: of these it counts when
+    the pod was seen to be given back.
+    """
     workloads: dict[str, list[Fate]] = {}
     for pod in pods:
         fates = workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, [])
-        fates.append(Fate(pod.created_s, pod.rejected_s, pod.running_s))
+        fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s))
     return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]
 
 

@@ -5,6 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from services.telemetry.eventlog import Line
+
+
+class Rejections:
+    """When a kubelet first said no to each pod, by uid; seconds of the log's own clock.
+
+    The API tells of it later, or never: a pod that is deferred, or waits to be unbound, looks as any other.
+    """
+
+    def __init__(self) -> None:
+        self.first_s: dict[str, float] = {}
+
+    def take(self, line: Line) -> None:
+        """Note a rejection."""
+        if line.ev == "kubelet.reject" and line.obj is not None:
+            self.first_s.setdefault(line.obj["uid"], line.mono_ns / 1e9)
+
 
 class Fate(NamedTuple):
     """When a pod of one workload was created, first rejected and first Running; None: never."""

@@ -19,6 +19,7 @@ from services.scenarios.history import PodStory, Sample, Writes, measures
 from services.scenarios.invariants import Auditor, Violation
 from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.process_mesh import ProcessMesh
+from services.scenarios.rejections import Rejections
 from services.scenarios.resizes import Preemptions
 from services.scenarios.script import ScriptError, Story, parse_story
 from services.scenarios.simulated import Traffic
@@ -93,6 +94,31 @@ class RunResult:
             "event_lines": self.lines,
             "process_failures": self.failures,
         }
+
+
+class Takers:
+    """What reads the event log for a run's measures."""
+
+    def __init__(self) -> None:
+        self._writes, self._verdicts = Writes(), Verdicts()
+        self._preemptions, self._rejections = Preemptions(), Rejections()
+
+    def beside(self, auditor: Auditor) -> Callable[[Line], None]:
+        """Return what takes each line: the auditor, and then all of these."""
+        readers = (auditor, self._writes, self._verdicts, self._preemptions, self._rejections)
+
+        def take(line: Line) -> None:
+            for reader in readers:
+                reader.take(line)
+
+        return take
+
+    def measures(self, tale: Tale) -> dict[str, float | None]:
+        """Return the figures of a run that is over, by name."""
+        return measures(
+            tale.history, self._writes, self._verdicts, self._preemptions, self._rejections, tale.started_s,
+            tale.ended_s,
+        )  # fmt: skip
 
 
 def load_story(path: str | Path) -> Story:
@@ -180,12 +206,12 @@ def simulate(
     """
     plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
-    auditor, writes, verdicts, preemptions = Auditor(plan.switches), Writes(), Verdicts(), Preemptions()
+    auditor, takers = Auditor(plan.switches), Takers()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
 
     async def told() -> Tale:
-        take = _all(auditor, writes, verdicts, preemptions)
+        take = takers.beside(auditor)
         mesh = SimMesh(plan, on_line=take, witness=auditor, traffic=traffic)
         if on_line is not None:
             mesh.on_line(on_line)
@@ -203,9 +229,7 @@ def simulate(
         plan,
         tale,
         auditor,
-        writes,
-        verdicts,
-        preemptions,
+        takers,
         mode="simulated",
         digest=mesh.events.digest,
         wall_s=time.perf_counter() - started,
@@ -230,12 +254,12 @@ def run_as_processes(
     plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what stories are about
     auditor = Auditor(plan.switches, is_volatile=engine == "memory")
-    writes, verdicts, preemptions = Writes(), Verdicts(), Preemptions()
+    takers = Takers()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 
     async def told() -> Tale:
-        take = _all(auditor, writes, verdicts, preemptions)
+        take = takers.beside(auditor)
         mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=take)
         meshes.append(mesh)
         return await tell(story, mesh, progress=progress)
@@ -246,9 +270,7 @@ def run_as_processes(
         plan,
         tale,
         auditor,
-        writes,
-        verdicts,
-        preemptions,
+        takers,
         mode="processes",
         digest="",
         wall_s=time.perf_counter() - started,
@@ -261,15 +283,6 @@ def _not_judged(story: Story, auditor: Auditor) -> dict[str, str]:
     """Return which invariants nobody judged, and why; a story that settles judges those of a mesh at rest."""
     settles = any(step.verb == "settle" for step in story.steps)
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
-
-
-def _all(auditor: Auditor, *others: Writes | Verdicts | Preemptions) -> Callable[[Line], None]:
-    def take(line: Line) -> None:
-        auditor.take(line)
-        for other in others:
-            other.take(line)
-
-    return take
 
 
 def _identities(story: Story) -> list[Identity]:
@@ -286,9 +299,7 @@ def _result(
     plan: MeshPlan,
     tale: Tale,
     auditor: Auditor,
-    writes: Writes,
-    verdicts: Verdicts,
-    preemptions: Preemptions,
+    takers: Takers,
     *,
     mode: str,
     digest: str,
@@ -310,7 +321,7 @@ def _result(
         is_mistake=tale.is_mistake,
         virtual_s=tale.ended_s,
         wall_s=wall_s,
-        measures=measures(tale.history, writes, verdicts, preemptions, tale.started_s, tale.ended_s),
+        measures=takers.measures(tale),
         pods=list(tale.history.pods.values()),
         samples=tale.history.samples,
         spans=spans,

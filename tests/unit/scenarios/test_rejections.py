@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.scenarios.rejections import Fate, waits_after_rejection
+from services.scenarios.rejections import Fate, Rejections, waits_after_rejection
+from services.telemetry.eventlog import Line
 
 UNTOUCHED = Fate(0.0, None, 0.5)
 GIVEN_BACK = Fate(0.0, 1.0, 2.5)
@@ -22,3 +23,12 @@ GIVEN_BACK = Fate(0.0, 1.0, 2.5)
 )
 def test_each_rejection_is_made_good_by_its_own_pod_or_by_one_made_after_it(fates, waits):
     assert waits_after_rejection(fates) == waits
+
+
+def test_the_first_time_that_a_kubelet_says_no_counts():
+    rejections = Rejections()
+    for seq, (ev, at_s) in enumerate((("kubelet.admit", 1), ("kubelet.reject", 2), ("kubelet.reject", 7))):
+        pod = {"kind": "Pod", "ns": "default", "name": "p", "uid": "u1"}
+        rejections.take(Line(1, seq, at_s * 1_000_000_000, "", "kubelet/h0", "i", ev, obj=pod))
+
+    assert rejections.first_s == {"u1": 2.0}
