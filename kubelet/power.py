@@ -78,7 +78,11 @@ class Power(Generic[N]):
         if self._group is None or node.is_off:
             work.close()
             return
-        task = self._group.create_task(work)
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:
+            work.close()  # somebody's task failed, and the process is ending with it
+            return
         held = self._tasks.setdefault(node.name, {})
         held[task] = None
         task.add_done_callback(lambda done: held.pop(done, None))

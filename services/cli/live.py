@@ -12,7 +12,6 @@ from rich.table import Table
 from services.scenarios.observer import Observer
 
 
-
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Let the command line find the exit code; rich itself would end with that of a failed expectation."""

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.seams import Random, Transport
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.client.client import ATTEMPT_MAX_S
 from services.client.link_faults import HEALTHY, LinkFaults, sort_of
 
 T = TypeVar("T")
@@ -314,5 +315,5 @@ class GatedTransport:
         else:
             gate = own if not own.is_open else its
             what = f"create nodetokens {node}"
-            api = await gate.passed(lambda: self._inner.node_api(node), "", what, REQUEST_DEADLINE_S)
+            api = await gate.passed(lambda: self._inner.node_api(node), "", what, ATTEMPT_MAX_S)
         return HeardApi(GatedApi(GatedApi(api, own), its), self._gates)

@@ -18,6 +18,7 @@ from services.api.errors import ApiError, Unauthorized
 from services.api.seams import Clock, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.channel import Link
+from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
 from services.telemetry import logs
@@ -113,7 +114,9 @@ class RpcTransport:
         return self._node_doors[node]
 
     async def _node_token(self, node: str) -> str:
-        response = await self._calls.call(Request(verb="create", resource="nodetokens", name=node), "")
+        response = await self._calls.call(
+            Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S), ""
+        )
         return str(msgspec.json.decode(response.unwrap().body)["token"])
 
     def _start(self) -> None:

@@ -24,6 +24,7 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
 from services.api.seams import EventLog, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.client.client import ATTEMPT_MAX_S
 from services.client.gate import Gate, GatedApi, Gates, HeardApi
 from services.client.link_faults import LinkFaults, sort_of
 
@@ -289,7 +290,7 @@ class SimTransport:
         """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
         assert self.main is not None
         gate = self.gates.of(node)
-        request = Request(verb="create", resource="nodetokens", name=node)
+        request = Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S)
         (await SimApi(self, self.main, gate).call(request)).unwrap()
         return HeardApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubelet.requests import CALL_DEADLINE_S
 from services.api.switches import Switches
 from services.scenarios.invariants.view import Commit, View
 from services.telemetry.eventlog import Line
@@ -14,10 +15,13 @@ Report = Callable[[Line, str], None]
 
 
 class Calm:
-    """Since when nothing is being broken; rules with a grace count their time from there."""
+    """Since when nothing is being broken; rules with a grace count their time from there.
+
+    A link that lost messages is whole again once whoever sent the last of them has noticed.
+    """
 
     def __init__(self) -> None:
-        self._faults: dict[str, None] = {}
+        self._faults: dict[str, bool] = {}
         self._since_s = 0.0
 
     def take(self, line: Line) -> None:
@@ -26,10 +30,10 @@ class Calm:
         if target.startswith("clock/"):
             return  # a wall clock that is off excuses nothing (FM-A13)
         if line.ev == "fault.inject":
-            self._faults[target] = None
+            self._faults[target] = any(line.data.get(name) for name in ("cut", "loss", "drop"))
             return
-        self._faults.pop(target, None)
-        self._since_s = line.mono_ns / 1e9
+        loses = self._faults.pop(target, False)
+        self._since_s = max(self._since_s, line.mono_ns / 1e9 + (CALL_DEADLINE_S if loses else 0.0))
 
     def lasted_s(self, since_s: float, now_s: float) -> float:
         """Return for how long, without faults, something that began at `since_s` has been so."""
