@@ -30,6 +30,7 @@ Examples:
   keplab bench mesh --nodes 5000 --pods 2000
   keplab bench mesh --set kubelet.status_batching=immediate
   keplab bench kubelet --nodes 5000 --pods 10000
+  keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
   keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
@@ -91,7 +92,7 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
 @set_option
 @output_option
 def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[str, ...], output: str) -> int:
-    """One process that hosts many kubelets: at rest, at a steady rate of pod starts, in a rush."""
+    """One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods."""
     from services.experiments.bench.kubelet_host import bench_kubelet_host
 
     switch_overrides(assignments)  # a wrong one is told before anything starts
@@ -110,10 +111,16 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     click.echo(f"{nodes:,} nodes registered after {result.registered_s:g} s, usable after {result.nodes_s:g} s")
     click.echo(f"{pods:,} pods created → Running in {result.rush_s:g} s")
     click.echo(f"at {rate} a second  p50 {result.rate_p50_ms:,.0f} ms, p99 {result.rate_p99_ms:,.0f} ms")
+    cores = sum(result.loaded_cpu.values())
+    click.echo(
+        f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, no Lease older than "
+        f"{result.heartbeat_age_s:.1f} s"
+    )
     print_table(
-        ("PROCESS", "AT REST", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
+        ("PROCESS", "AT REST", "WITH PODS", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
         [
-            (name, f"{100 * share:.1f} %", f"{100 * result.rate_cpu[name]:.1f} %",
+            (name, f"{100 * share:.1f} %", f"{100 * result.loaded_cpu[name]:.1f} %",
+             f"{100 * result.rate_cpu[name]:.1f} %",
              f"{result.rush_cpu_us_per_pod[name]:,.0f}", result.idle_rss_mib[name], result.rss_mib[name])
             for name, share in result.idle_cpu.items()
         ],

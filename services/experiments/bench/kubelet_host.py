@@ -1,4 +1,8 @@
-"""Measure one process that hosts many kubelets: how soon they are there; their cost at rest, at a rate, in a rush."""
+"""Measure one process that hosts many kubelets: how soon they are there; their cost at rest, at a rate, in a rush.
+
+At last it looks at them at rest with all their pods, as acceptance scenario 20 of the kubelet specification asks for
+200 kubelets of 50 pods: what they cost, and whether any heartbeat comes late.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from services.api.wire import Api
+from services.api.times import parse_time
+from services.api.wire import Api, Request
 from services.client.rpc import RpcTransport
 from services.experiments.bench.mesh import (
     LIMIT_S,
@@ -26,8 +31,11 @@ from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.history import quantile
 
 HOST: Final = "kubelet/h0"
+NODE_LEASES: Final = "kube-node-lease"
 SETTLE_S: Final = 5.0
 """Between two phases: what is still written of the one shall not count for the other."""
+LOOK_S: Final = 2.5
+"""How often the Leases are looked at."""
 
 
 @dataclass
@@ -36,6 +44,7 @@ class KubeletHostResult:
 
     `registered_s`: from the start of the host process until every node is registered and follows its pods; `nodes_s`:
     until each has lost its taint, too. `rush_s`: from the first creation of `pods` pods until the last of them runs.
+    `loaded_cpu` is at rest with `loaded_pods` pods, `heartbeat_age_s` the greatest age of any Lease seen then.
     """
 
     nodes: int
@@ -51,6 +60,9 @@ class KubeletHostResult:
     rush_cpu_us_per_pod: dict[str, float] = field(default_factory=dict)
     idle_rss_mib: dict[str, float] = field(default_factory=dict)
     rss_mib: dict[str, float] = field(default_factory=dict)
+    loaded_pods: int = 0
+    loaded_cpu: dict[str, float] = field(default_factory=dict)
+    heartbeat_age_s: float = 0.0
     workload: str = "KubeletHost"
     form: str = "mesh"
 
@@ -104,6 +116,19 @@ async def _phase(api: Api, first: int, pods: int, rate: int) -> Stopwatch:
     return watch
 
 
+async def _oldest_lease_s(api: Api, span_s: float) -> float:
+    """Return the greatest age of a node's Lease while one looks for so long."""
+    oldest_s, end_s = 0.0, time.perf_counter() + span_s
+    while time.perf_counter() < end_s:
+        asked = Request(verb="list", resource="leases.coordination.k8s.io", namespace=NODE_LEASES)
+        answer = (await api.call(asked)).unwrap()
+        now = time.time()
+        for lease in msgspec.json.decode(answer.body)["items"]:
+            oldest_s = max(oldest_s, now - parse_time(lease["spec"]["renewTime"]))
+        await asyncio.sleep(LOOK_S)
+    return oldest_s
+
+
 def _host_uptime_s(supervisor: Supervisor) -> float:
     return next(float(p["uptime_s"]) for p in supervisor.status()["processes"] if p["name"] == HOST)
 
@@ -137,6 +162,13 @@ async def _measure(
         meter = _Meter(pids)
         watch = await _phase(api, steady, pods, 0)
         rush_s = max(watch.running.values()) - min(watch.created.values())
+        rush_cpu = {name: round(1e6 * spent / pods, 1) for name, spent in meter.spent_s().items()}
+        await asyncio.sleep(SETTLE_S)
+        rss = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
+        meter = _Meter(pids)
+        heartbeat_age_s = await _oldest_lease_s(api, span_s)
+        loaded = meter.shares()
+        say(f"with {steady + pods} pods at rest it takes {100 * loaded[HOST]:.2f} %; oldest Lease {heartbeat_age_s:.1f} s")
         return KubeletHostResult(
             nodes=nodes,
             pods=pods,
@@ -148,9 +180,12 @@ async def _measure(
             rate_p50_ms=round(quantile(times, 0.5) or 0.0, 1),
             rate_p99_ms=round(quantile(times, 0.99) or 0.0, 1),
             rush_s=round(rush_s, 2),
-            rush_cpu_us_per_pod={name: round(1e6 * spent / pods, 1) for name, spent in meter.spent_s().items()},
+            rush_cpu_us_per_pod=rush_cpu,
             idle_rss_mib=idle_rss,
-            rss_mib={name: round(rss_mib(pid), 1) for name, pid in pids.items()},
+            rss_mib=rss,
+            loaded_pods=steady + pods,
+            loaded_cpu=loaded,
+            heartbeat_age_s=round(heartbeat_age_s, 2),
         )
     finally:
         await transport.close()
@@ -167,7 +202,7 @@ def bench_kubelet_host(
     say: Callable[[str], None] = lambda _: None,
 ) -> KubeletHostResult:
     """Start a mesh with one kubelet host; look at it at rest and at `rate` pod starts a second for `span_s` each;
-    then create `pods` pods as fast as the mesh takes them. Raises: TimeoutError.
+    then create `pods` pods as fast as the mesh takes them, and look once more at rest. Raises: TimeoutError.
     """
     with surroundings() as folder:
         arguments = quiet_arguments()
