@@ -168,7 +168,8 @@ async def _measure(
         meter = _Meter(pids)
         heartbeat_age_s = await _oldest_lease_s(api, span_s)
         loaded = meter.shares()
-        say(f"with {steady + pods} pods at rest it takes {100 * loaded[HOST]:.2f} %; oldest Lease {heartbeat_age_s:.1f} s")
+        share = f"{100 * loaded[HOST]:.2f} % of a core"
+        say(f"at rest with {steady + pods} pods it takes {share}; oldest Lease {heartbeat_age_s:.1f} s")
         return KubeletHostResult(
             nodes=nodes,
             pods=pods,
