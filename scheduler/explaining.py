@@ -14,6 +14,7 @@ import msgspec
 from scheduler.decisions import Decision
 from scheduler.node_info import PodInfo
 from scheduler.queue import Pool, QueuedPod
+from scheduler.resize.deferral import waits
 from scheduler.room import Hearts
 from scheduler.simulator_record import SimulatorRecords
 from scheduler.would_fit import Filters, would_fit_if
@@ -64,6 +65,8 @@ class Explainer:
         if queued is None and live is not None and not live.spec.node_name and not found["message"]:
             condition = find_condition(live.status.conditions, "PodScheduled")
             found["message"] = condition.message if condition is not None else ""
+        if queued is None and live is not None and live.spec.node_name and not waits(live):
+            found["message"] = ""  # why it did not fit, or not grow, before it did
         if queued is not None and queued.pool is Pool.GATED:
             runner = hearts.profiles.of(queued.info).runner
             found["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message

@@ -193,6 +193,22 @@ def test_explain_says_whom_a_resize_evicts_and_why(play):
     assert (found["pool"], found["would_fit_if"]) == ("unschedulable", [])
 
 
+def test_explain_says_nothing_of_what_kept_a_pod_from_growing_once_it_has_grown(play):
+    async def story(world):
+        await full_node(world)
+        await resize(world, "h", "300m", "100m")
+        await world.until(is_going(world, "v"))
+        await finish(world, "v")
+        await world.until(lambda: "fits" in outcomes(world))
+        parked = world.scheduler.explainer.pod(Key("default", "h"))["message"]
+        await report(world, "h", "300m")
+        await asyncio.sleep(1)
+        return parked, world.scheduler.explainer.pod(Key("default", "h"))["message"]
+
+    text = "0/1 nodes are available: 1 pod resize fits, waiting for Kubelet actuation."
+    assert play(story, **GATE) == (text, "")
+
+
 def test_without_the_gate_nothing_happens(play):
     async def story(world):
         await full_node(world)
