@@ -38,11 +38,6 @@ class Sight:
         """Whether it has been ready for `minReadySeconds`."""
         return available_in_s(pod, self.daemon_set.spec.min_ready_seconds, self.wall_s) == 0
 
-    @property
-    def allows_surge(self) -> bool:
-        """Whether a node may have an old and a new pod for a while."""
-        return limits(self.daemon_set, 1)[0] > 0
-
 
 @dataclass
 class Plan:
@@ -91,14 +86,20 @@ def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
 
     `wait_s(node)`: how long a failed pod there must stay before it may be removed and followed by another.
     """
-    made = Plan()
+    made, surges = Plan(), limits(sight.daemon_set, 1)[0] > 0
     for node, fit in sight.fits.items():
         here = sight.pods.get(node)
         if here is None:
             if fit.runs:
                 made.creates.append(node)
         elif fit.stays:
-            _tidy(made, sight, node, here, wait_s, runs=fit.runs)
+            running = _running(made, node, here, wait_s)
+            if not surges:
+                made.deletes += running[1:]
+            elif not running and fit.runs:
+                made.creates.append(node)
+            elif len(running) > 1:
+                _tidy_surge(made, sight, running)
         else:
             made.deletes += [pod for pod in here if pod.metadata.deletion_timestamp is None]
     for node, pods in sight.pods.items():
@@ -108,8 +109,8 @@ def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
     return made
 
 
-def _tidy(made: Plan, sight: Sight, node: str, here: list[Pod], wait_s: Callable[[str], float], *, runs: bool) -> None:
-    """Leave one pod on the node, or an old and a new one while the set surges; remove those that have ended."""
+def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], float]) -> list[Pod]:
+    """Return the node's pods that have not ended and are not leaving; those that have ended are to go."""
     running: list[Pod] = []
     for pod in here:
         if pod.metadata.deletion_timestamp is not None:
@@ -125,13 +126,7 @@ def _tidy(made: Plan, sight: Sight, node: str, here: list[Pod], wait_s: Callable
             made.deletes.append(pod)
         else:
             running.append(pod)
-    if not sight.allows_surge:
-        made.deletes += running[1:]
-    elif not running:
-        if runs:
-            made.creates.append(node)
-    elif len(running) > 1:
-        _tidy_surge(made, sight, running)
+    return running
 
 
 def _tidy_surge(made: Plan, sight: Sight, running: list[Pod]) -> None:
