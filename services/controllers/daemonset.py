@@ -24,6 +24,7 @@ from services.controllers.daemon_plan import Plan, Sight, by_node, counters_of, 
 from services.controllers.daemon_update import roll
 from services.controllers.owned_pods import OwnedPods
 from services.controllers.ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
+from services.controllers.readiness import ready_since_s
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Watch
 from services.reconcile.expectations import Expectations
@@ -50,7 +51,9 @@ class DaemonSets:
     # --- what changes tell ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
-        """Lower expectations and return the sets concerned."""
+        """Lower expectations and return the sets concerned; most of what a kubelet reports concerns none."""
+        if change.old is not None and change.new is not None and _is_same(change.old, change.new):
+            return []
         return self._pods.changed(change, listers)
 
     def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
@@ -179,6 +182,17 @@ class DaemonSets:
         template = pod_template(daemon_set, document, sight.text)
         made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
         return [*told, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
+
+
+def _is_same(old: Pod, new: Pod) -> bool:
+    """Whether nothing has changed that decides anything here."""
+    a, b = old.metadata, new.metadata
+    return (
+        (a.uid, a.labels, a.deletion_timestamp, a.owner_references)
+        == (b.uid, b.labels, b.deletion_timestamp, b.owner_references)
+        and (old.spec.node_name, old.status.phase) == (new.spec.node_name, new.status.phase)
+        and ready_since_s(old) == ready_since_s(new)
+    )
 
 
 def _adoptable(orphans: Orphans, lister: Lister[V], key: Key, selector: Selector) -> list[V]:

@@ -224,6 +224,23 @@ def test_a_pod_that_waits_for_a_node_that_is_gone_is_removed_and_a_bound_one_is_
     assert deletes(cluster.step()) == [waiting["metadata"]["name"]]
 
 
+def test_of_what_a_kubelet_reports_only_phase_and_readiness_concern_the_set(cluster_of):
+    cluster = cluster_of(nodes=1)
+    cluster.settle()
+    pod = cluster.on("n0")[0]
+    now = cluster.world.stamp()
+
+    def told(phase="Running", ready="True", **status):
+        since = pod["status"]["conditions"][0]["lastTransitionTime"] if ready == "True" else now
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": since}
+        return cluster.world.put({**pod, "status": {"phase": phase, "conditions": [condition], **status}})
+
+    assert told(podIP="10.0.0.1", containerStatuses=[{"name": "c", "restartCount": 1}]) == []
+    assert told(ready="False") == [AGENT]
+    assert told(ready="False", podIP="10.0.0.2") == []
+    assert told(phase="Failed", ready="False") == [AGENT]
+
+
 # --- failed pods ---
 
 
