@@ -26,7 +26,13 @@ HALVINGS_MAX = 12
 
 def shrink(schedule: Schedule, breaks: Breaks, landmarks: Landmarks = lambda _: ()) -> Schedule:
     """Return a smallest schedule that `breaks`: no single hold of it can be left out."""
-    return _shorter(_fewer(schedule, breaks), breaks, landmarks)
+    fewer = _fewer(schedule, breaks)
+    while True:
+        shorter = _shorter(fewer, breaks, landmarks)
+        # A hold may have been needed only beside a longer one.
+        fewer = _fewer(shorter, breaks)
+        if fewer == shorter:
+            return shorter
 
 
 def _fewer(schedule: Schedule, breaks: Breaks) -> Schedule:

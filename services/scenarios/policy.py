@@ -102,9 +102,11 @@ C:node-lifecycle              delete                      pods                  
 C:taint-eviction              read                        nodes pods
 C:taint-eviction              change                      pods/status
 C:taint-eviction              delete                      pods                                            uid
+C:taint-eviction              delete                      pods                      if:tainteviction.faithful=true
 C:podgc                       read                        nodes pods
 C:podgc                       change                      pods/status
 C:podgc                       delete                      pods                                            uid
+C:podgc                       delete                      pods                              if:podgc.recheck=false
 C:descheduler                 read                        nodes pods
 C:descheduler                 delete                      pods                                            uid
 C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
@@ -154,6 +156,8 @@ user:*                        evict                       pods/eviction         
 """
 
 _CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace")
+_SET = "if:"
+"""Begins a condition that is a switch: the line counts where it is set so."""
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "read": ("get", "list", "watch"),
     "change": ("update", "patch"),
@@ -175,14 +179,24 @@ def _lines() -> tuple[tuple[str, frozenset[str], tuple[str, ...], str], ...]:
         if not line or line.startswith("#"):
             continue
         who, verbs, *rest = line.split()
-        condition = rest.pop() if rest[-1] in _CONDITIONS else ""
+        condition = rest.pop() if rest[-1] in _CONDITIONS or rest[-1].startswith(_SET) else ""
         meant = frozenset(each for word in verbs.split(",") for each in _VERBS.get(word, (word,)))
         read.append((who, meant, tuple(rest), condition))
     return tuple(read)
 
 
-def is_allowed(call: Call) -> bool:
-    """Whether guarantees section 8 allows the call, as far as it can be judged without its body."""
+@cache
+def settings_that_matter() -> tuple[tuple[str, str], ...]:
+    """Return the switches, each with the value, under which more is allowed."""
+    found = [condition.removeprefix(_SET) for *_, condition in _lines() if condition.startswith(_SET)]
+    return tuple((name, value) for name, _, value in (setting.partition("=") for setting in found))
+
+
+def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -> bool:
+    """Whether guarantees section 8 allows the call, as far as it can be judged without its body.
+
+    `settings`: those of `settings_that_matter` that hold.
+    """
     if call.user.startswith("system:node:"):
         return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
     verb = call.verb if call.verb != "create" else _SPECIAL.get(call.subresource, "create")
@@ -190,7 +204,14 @@ def is_allowed(call: Call) -> bool:
         verb = "token" if call.resource == "nodetokens" else "statehash"
     what = call.resource + (f"/{call.subresource}" if call.subresource else "")
     return any(
-        verb in verbs and _is_meant(call, who) and _is_listed(call, what, resources) and _holds(call, condition)
+        verb in verbs
+        and _is_meant(call, who)
+        and _is_listed(call, what, resources)
+        and (
+            tuple(condition[len(_SET) :].split("=")) in settings
+            if condition.startswith(_SET)
+            else _holds(call, condition)
+        )
         for who, verbs, resources, condition in _lines()
     )
 

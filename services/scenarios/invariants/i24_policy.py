@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.api.identity import ADMIN, MASTERS_GROUP, NODE_PREFIX, NODES_GROUP
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import Commit, Stored
-from services.scenarios.policy import Call, is_allowed, may_change_node_name
+from services.scenarios.policy import Call, is_allowed, may_change_node_name, settings_that_matter
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
@@ -25,6 +25,9 @@ class CommitsAreAllowed(Check):
         super().__init__(context)
         self._asked: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
         self._group = ("", 0)
+        self._settings = frozenset(
+            (name, value) for name, value in settings_that_matter() if self.switches.flag(name) == (value == "true")
+        )
         # By the form of a condition the kubelet only asks.
         is_asked = self.switches.choice("unbind.api") == "condition"
         self._unbind_callers = "controller" if is_asked else self.switches.choice("authz.unbind_callers")
@@ -48,7 +51,7 @@ class CommitsAreAllowed(Check):
         if group != self._group:
             self._group = group
             call = self._call_of(commit)
-            if not is_allowed(call):
+            if not is_allowed(call, self._settings):
                 what = call.resource + (f"/{call.subresource}" if call.subresource else "")
                 where = f" of a pod bound to {call.bound_to or 'no node'}" if call.resource == "pods" else ""
                 report(line, f"{commit.identity} may not {call.verb} {what} {call.namespace}/{call.name}{where}")

@@ -312,6 +312,20 @@ def test_i24_a_node_that_gives_itself_an_owner():
     assert _judge(log.commit(obj=NODE, identity="system:node:n1", owners=["u1"])) == {"I24"}
 
 
+@pytest.mark.parametrize(
+    ("who", "switch"),
+    [("podgc", "podgc.recheck=false"), ("taint-eviction", "tainteviction.faithful=true")],
+)
+def test_i24_a_delete_without_uid_is_lawful_where_a_switch_asks_for_it(who, switch):
+    identity = f"system:controller:{who}"
+    log = Log().commit(kind="ADDED", verb="create", node="n1")
+    log.add("api.request", identity=identity, req_id="r2", data={"verb": "delete", "path": "pods/default/p"})
+    log.commit(verb="delete", identity=identity, asked=False, node="n1", deletion="2026-01-01T00:00:30Z")
+
+    assert _judge(log) == {"I24"}
+    assert _judge(log, switch) == set()
+
+
 def test_what_no_line_tells_of_is_named_as_not_judged():
     auditor = Auditor(Switches())
     auditor.take_all(Log().commit(kind="ADDED", verb="create").lines)
