@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 1000
+REPEATS ?= 10
 
-.PHONY: help install demo test lint types bench seeds compose-test lock protos clean
+.PHONY: help install demo test lint types bench seeds repeats compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +44,9 @@ bench: $(READY) ## measure, and write docs/benchmarks/
 seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes, resumable
 	$(BIN)/keplab chaos experiments/runaway/runaway.txt --set kubelet.on_reject=unbind \
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
+
+repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, REPEATS=10 times with seeds of their own
+	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py --repeats $(REPEATS) -n 2 --dist load
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

@@ -290,7 +290,9 @@ class KubeletConfig(CommonConfig):
     latency: tuple[str, ...] = setting(
         (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
     )
-    registration_spread_s: float = setting(5.0, "nodes of a host of more than 20 register within this many seconds")
+    registration_spread_s: float = setting(
+        5.0, "nodes of a host of more than 20 register and watch again within this many seconds"
+    )
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
     crashloop_initial_s: float = setting(0.0, "first back-off of a container that ended, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container that ended, seconds; 0: Kubernetes' own")

@@ -127,8 +127,9 @@ class Agent:
 
     async def live(self) -> None:
         """Register, open a session, then follow the node's pods until cancelled."""
-        if len(self.host.agents) > SPREAD_ABOVE_NODES:
-            await asyncio.sleep(self.host.random.uniform(0.0, self.host.config.registration_spread_s))
+        spread_s = self.host.config.registration_spread_s if len(self.host.agents) > SPREAD_ABOVE_NODES else 0.0
+        if spread_s:
+            await asyncio.sleep(self.host.random.uniform(0.0, spread_s))
         if self.devices is not None:
             self.devices.restore()
             self.drain()
@@ -156,7 +157,7 @@ class Agent:
         pods = Informer(
             self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
             field_selector=f"spec.nodeName={self.name}", keep_documents=self.stages is not None, resource="pods",
-            events=self.host.seams.events,
+            events=self.host.seams.events, spread_s=spread_s,
         )  # fmt: skip
         if self.stages is not None:
             self.stages.follow(pods)

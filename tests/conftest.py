@@ -1,6 +1,21 @@
-"""For every layer: property tests try the same examples everywhere, and a slow machine is no failure."""
+"""For every layer: property tests try the same examples everywhere, and a slow machine is no failure.
 
+`--repeats 10` has acceptance scenarios that are told with several seeds told as often as guarantees 13 asks for, and more.
+"""
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take how often scenarios with a `repeat` are told."""
+    parser.addoption("--repeats", type=int, default=1, help="tell acceptance scenarios so many times, a seed each")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests that want it a `repeat`: 0, 1, …"""
+    if "repeat" in metafunc.fixturenames:
+        metafunc.parametrize("repeat", range(metafunc.config.getoption("repeats")))

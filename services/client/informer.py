@@ -41,11 +41,13 @@ class Informer(Generic[V]):
         indexes: Mapping[str, Callable[[V], Iterable[str]]] | None = None,
         resource: str = "",
         events: EventLog | None = None,
+        spread_s: float = 0.0,
     ) -> None:
         """Know nothing yet; `run` begins.
 
         `resource`: wire name, for a view that does not say its kind (`AnyObject`). `events`: where
         `cache.sync`, `watch.open` and `watch.close` are written.
+        `spread_s`: after a failure wait up to this much longer, as many like us fail at once.
         """
         found = resources()[resource] if resource else resource_of_view(view)
         self.resource = found.name
@@ -70,6 +72,7 @@ class Informer(Generic[V]):
             field_selector=field_selector,
             label_selector=label_selector,
             events=None if isinstance(events, NullEventLog) else events,
+            spread_s=spread_s,
         )
         # The hash of everything held is worth its time only to somebody who reads it.
         self._events = None if isinstance(events, NullEventLog) else events

@@ -62,13 +62,16 @@ class Reflector:
         field_selector: str = "",
         label_selector: str = "",
         events: EventLog | None = None,
+        spread_s: float = 0.0,
     ) -> None:
+        """Know nothing yet. `spread_s`: after a failure wait up to this much longer, as many like us fail at once."""
         self._api = api
         self._client = Client(api, clock, random)
         self._sink = sink
         self._clock = clock
         self._backoff = Backoff(random)
         self._events = events
+        self._random, self._spread_s = random, spread_s
         self._resource = resource
         self._namespace = namespace
         self._field_selector = field_selector
@@ -105,6 +108,8 @@ class Reflector:
                 )
             if not self._may_retry_at_once(error):
                 delay_s = self._backoff.next_s()
+                if self._spread_s:
+                    delay_s += self._random.uniform(0.0, self._spread_s)
                 if error is not None:
                     log.warning(
                         "watch.failed",

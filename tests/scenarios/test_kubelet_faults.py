@@ -78,9 +78,9 @@ SITES = (
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_as_26_a_kubelet_with_30_pods_killed_at_a_place_loses_and_repeats_nothing(tell, site):
-    """Killed at an early and a late passing of the place; a new pod runs within 5 s."""
-    for seed, count in enumerate((2, 20)):
+def test_as_26_a_kubelet_with_30_pods_killed_at_a_place_loses_and_repeats_nothing(tell, site, repeat):
+    """Killed at an early and a late passing of the place; a new pod runs within 5 s. 100 kills: --repeats 9."""
+    for seed, count in enumerate((2 + repeat % 13, 20 - repeat % 7), 2 * repeat):
         churn = "scale replicaset/web replicas=0\n" if site == "kubelet.stop" else ""
         log, _ = tell(
             f"""nodes n1 cpu=128 pods=250
@@ -100,7 +100,7 @@ expect each pods phase=Running status.containerStatuses[main].restartCount == 0
 
 @pytest.mark.parametrize("cut", ["replies", "requests"])
 @pytest.mark.parametrize("seed", range(2))
-def test_as_37_a_third_of_the_nodes_cut_off_one_way_runs_nothing_twice(tell, cut, seed):
+def test_as_37_a_third_of_the_nodes_cut_off_one_way_runs_nothing_twice(tell, cut, seed, repeat):
     unknown = 7 if cut == "requests" else 0
     log, _ = tell(
         f"""set kubelet.on_reject=unbind
@@ -119,15 +119,17 @@ expect within 30s count pods status.conditions[Ready].status=True == 80
 expect within 30s count nodes status.conditions[Ready].status=True == 20
 settle
 """,
-        seed=seed,
+        seed=2 * repeat + seed,
     )
 
     assert set(log.starts().values()) == {1}
 
 
 @pytest.mark.parametrize("who", ["apiserver", "scheduler*", "controllers", "kubelet/n1"])
-@pytest.mark.parametrize("by", ["+1h", "-1h"])
-def test_as_38_a_wall_clock_that_jumps_changes_nothing(tell, who, by):
+@pytest.mark.parametrize("sign", "+-")
+def test_as_38_a_wall_clock_that_jumps_changes_nothing(tell, who, sign, repeat):
+    """By an hour, and every second time by 30 s: --repeats 2 has all of them."""
+    by = sign + ("1h", "30s")[repeat % 2]
     log, result = tell(
         f"""set kubelet.on_reject=unbind
 schedulers 2
@@ -180,3 +182,38 @@ expect each pods status.containerStatuses[main].restartCount == 0
     assert len(lost) == 1  # then it is written down again
     assert 0 < lost[0] <= 6
     assert set(log.starts().values()) == {1}
+
+
+def test_as_54_many_kubelets_of_four_hosts_come_back_one_after_the_other(tell, repeat):
+    """First the kubelets are killed, then the API server, then both. 200 kubelets from the second repeat on."""
+    nodes = 200 if repeat else 88
+    log, _ = tell(
+        f"""hosts 4
+nodes n1..n{nodes} cpu=8
+replicaset web replicas=16 cpu=1
+expect within 30s count pods phase=Running == 16
+wait 1s
+expect always count nodes status.conditions[Ready].status=True == {nodes}
+kill kubelet/*
+wait 8s
+kill apiserver
+wait 8s
+kill apiserver
+kill kubelet/*
+wait 8s
+expect each pods status.containerStatuses[main].restartCount == 0
+settle
+""",
+        seed=repeat,
+    )
+
+    kills = sorted({line.mono_ns for line in log.of("fault.inject")})
+    for place, (begun, sessions) in enumerate(zip(kills, (nodes, 0, nodes), strict=True)):
+        until = [*kills, begun + 30_000_000_000][place + 1]
+        opened = [line for line in log.of("kubelet.session") if line.data["acked"] and begun < line.mono_ns < until]
+        back = [w.mono_ns for w in log.of("watch.open") if "system:node:" in w.identity and begun < w.mono_ns < until]
+        assert len(opened) == sessions
+        assert len(back) == nodes
+        assert max(back) - begun < 30_000_000_000
+        assert max(back) - min(back) > 4_000_000_000
+    assert 429 not in {line.data["code"] for line in log.of("api.response")}
