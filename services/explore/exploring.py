@@ -69,6 +69,8 @@ class Report:
     candidates: int = 0
     """Messages that could be held, over all moments."""
     found: list[Found] = field(default_factory=list)
+    is_interrupted: bool = False
+    """Whether somebody would not wait: less than the budget was tried, or not everything found is as small as can be."""
 
 
 Progress = Callable[[int, int, int], None]
@@ -77,6 +79,8 @@ Progress = Callable[[int, int, int], None]
 
 def explore(task: Task, progress: Progress = lambda done, total, found: None) -> Report:
     """Spend the budget and return what broke, each shrunk and run once more.
+
+    An interrupt ends it: what had broken by then is returned, not all of it as small as it could be.
 
     Raises: EventError when no seed's run has the event, ScriptError when the story cannot be told.
     """
@@ -88,14 +92,18 @@ def explore(task: Task, progress: Progress = lambda done, total, found: None) ->
         _note(known, run.trial, run.breaks)
     trials = _trials(report, undisturbed)
     progress(report.runs, task.budget, len(known))
-    for outcome in in_order(attempt, trials, task.workers):
-        if known and task.is_over_at_first:
-            break
-        report.runs += 1
-        _note(known, outcome.trial, outcome.breaks)
-        progress(report.runs, task.budget, len(known))
+    try:
+        for outcome in in_order(attempt, trials, task.workers):
+            if known and task.is_over_at_first:
+                break
+            report.runs += 1
+            _note(known, outcome.trial, outcome.breaks)
+            progress(report.runs, task.budget, len(known))
+    except KeyboardInterrupt:
+        report.is_interrupted = True
     as_told = {run.trial.seed: run.deliveries for run in undisturbed}
-    report.found = [_shrunk(report, name, trial, count, as_told[trial.seed]) for name, (trial, count) in known.items()]
+    for name, (trial, count) in known.items():
+        report.found.append(_shrunk(report, name, trial, count, as_told[trial.seed]))
     return report
 
 
@@ -145,8 +153,13 @@ def _shrunk(report: Report, name: str, trial: Trial, count: int, as_told: Sequen
         outcome = attempt(replace(trial, schedule=schedule))
         return any(broken.broke == name for broken in outcome.breaks)
 
-    run = record(replace(trial, schedule=shrink(trial.schedule, breaks, lambda hold: landmarks(as_told, hold))))
-    return found_in(run, name, trial.schedule, count)
+    smallest = trial.schedule
+    if not report.is_interrupted:
+        try:
+            smallest = shrink(trial.schedule, breaks, lambda hold: landmarks(as_told, hold))
+        except KeyboardInterrupt:
+            report.is_interrupted = True
+    return found_in(record(replace(trial, schedule=smallest)), name, trial.schedule, count)
 
 
 def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Found:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from services.cli.live import console
 from services.cli.output import (
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_NOT_STARTED,
     EXIT_OK,
     fail,
@@ -117,6 +118,8 @@ def command(
         print_json(document(report, event))
     else:
         _show(report, save)
+    if report.is_interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
     raise SystemExit(EXIT_FAILED if report.found else EXIT_OK)
 
 
@@ -133,20 +136,13 @@ def _list(trial: Trial, output: str) -> None:
 def _explore(task: Task, *, quiet: bool) -> Report:
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[found]} found"))
     shown = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
-    last = [0, 0]
     with shown:
         bar = shown.add_task("", total=task.budget, found=0)
 
         def progress(done: int, total: int, found: int) -> None:
-            last[:] = [done, found]
             shown.update(bar, completed=done, total=total, found=found)
 
-        try:
-            return explore(task, progress)
-        except KeyboardInterrupt:
-            if not quiet:
-                console.print(f"interrupted after {last[0]} of {task.budget} runs, {last[1]} found", markup=False)
-            raise
+        return explore(task, progress)
 
 
 def _numbered(path: Path, number: int) -> Path:
@@ -174,6 +170,7 @@ def document(report: Report, event: Event) -> dict[str, Any]:
         "scenario": report.task.scenario,
         "around": event.text,
         "runs": report.runs,
+        "is_interrupted": report.is_interrupted,
         "shrink_runs": report.shrink_runs,
         "moments": [{"seed": seed, "at": round(at_s, 6)} for seed, at_s in report.moments],
         "deliveries": report.candidates,
@@ -214,7 +211,10 @@ def _show(report: Report, save: Path | None) -> None:
         if save is not None:
             console.print(f"  keplab explore --replay {_numbered(save, number)}", markup=False)
         console.print()
-    what = f"{len(report.found)} found" if report.found else "nothing breaks"
+    if report.is_interrupted:
+        what = f"interrupted, {len(report.found) or 'nothing'} found"
+    else:
+        what = f"{len(report.found)} found" if report.found else "nothing breaks"
     shrunk = f" and {report.shrink_runs} to shrink them" if report.shrink_runs else ""
     console.print(
         f"{what} in {report.runs} runs{shrunk}, {len(report.moments)} moments, "
