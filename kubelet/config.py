@@ -78,6 +78,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods.py`). `drivers` offer
     devices for claims, and may be written `gpu.example.com:4` (`kubelet/claims/driver.py`).
     `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
+    `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any number.
     `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` off are off here alone,
     and `declared_features` is what pods may ask of few nodes only (`kubelet/pod_features.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
@@ -109,6 +110,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     serialize_image_pulls: bool = True
     max_parallel_image_pulls: int = 0
     allowed_unsafe_sysctls: tuple[str, ...] = ()
+    attachable_volumes: int = 0
     app_armor: bool = True
     supplemental_groups_policy: bool = True
     feature_gates: dict[str, bool] = {}
@@ -209,6 +211,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         self.check_machine()
         check_features(self.feature_gates, self.declared_features)
         self.image_policy.check()
+        if self.attachable_volumes < 0:
+            raise ValueError(f"attachableVolumes: {self.attachable_volumes}, want 0 (any number) or more")
         parse_curves(self.usage, NODE_RESOURCES)
         parse_node_faults(self.start_faults)
         self._check_shutdown()

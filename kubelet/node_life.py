@@ -17,6 +17,7 @@ from kubelet.node_status import STATUS_PERIOD_S
 from kubelet.outbox import Outbox
 from kubelet.pleg import Pleg
 from kubelet.pods.images import NodeImages
+from kubelet.pods.volumes import NodeVolumes
 from kubelet.start_faults import StartFaults
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.quantity import amount
@@ -79,6 +80,7 @@ class NodeLife:
         self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
         self.pleg = Pleg()
         """When it is noticed what containers do; whoever makes the node sets it, before anything runs."""
+        self.volumes = NodeVolumes(definition.attachable_volumes)
         self._health = NodeHealth()
         self._troubles: tuple[str, ...] = ()
         self._shutdown: shutdown.Shutdown | None = None

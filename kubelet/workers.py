@@ -32,6 +32,7 @@ from kubelet.pods.actions import (
     Poke,
     Prepare,
     Reached,
+    Refused,
     Resized,
     StartFailed,
     Told,
@@ -174,6 +175,7 @@ class Workers:
             node_faults=self.life.faults,
             images=self.life.images,
             pleg=self.life.pleg,
+            volumes=self.life.volumes,
         )
 
     def new_ip(self, pod: KubeletPod) -> str:
@@ -257,6 +259,8 @@ class Workers:
                         self._retry_resizes("pod_resized", now)
                 case StartFailed(reason=reason, message=message):
                     self._start_failed(worker, Rejection(reason, message), now)
+                case Refused(reason=reason, message=message):
+                    self._refused(worker, Rejection(reason, message), now)
                 case AskDevices(container=container):
                     assert self.plugins is not None
                     self.plugins.pre_start(worker, container)
@@ -309,6 +313,14 @@ class Workers:
         self.desk.statuses.suppress(key)
         self._returned[key] = rejection
         self._act(worker, worker.terminate(now, REMOVED_GRACE_S, "unbound"), now)
+
+    def _refused(self, worker: PodWorker, rejection: Rejection, now: float) -> None:
+        """The pod was admitted and cannot have what it needs: it is rejected after all."""
+        self.out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+        self.out.tell(worker.pod, rejection.reason, rejection.message, "Warning")
+        message = "Pod was rejected: " + rejection.message
+        ending = worker.terminate(now, REMOVED_GRACE_S, "rejected", reason=rejection.reason, message=message)
+        self._act(worker, ending, now)
 
     # --- what is told of them ---
 
@@ -446,6 +458,7 @@ class Workers:
         self._release(key)
         self._release_name(worker.pod.metadata.key)
         self._held.pop(key, None)
+        self.life.volumes.release(key)
         self.resizing.forget(key, now)
         is_removed = key in self._gone or worker.pod.metadata.deletion_timestamp is not None
         returned = self._returned.pop(key, None)

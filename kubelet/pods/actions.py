@@ -52,6 +52,13 @@ class StartFailed(msgspec.Struct, frozen=True):
     message: str
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """What the pod needs cannot be had here after all: reject it."""
+
+    reason: str
+    message: str
+
+
 class Resized(msgspec.Struct, frozen=True):
     """An attempt to carry a resize out took so long. When it succeeded others may have found room."""
 
@@ -84,5 +91,5 @@ class Unprepare(msgspec.Struct, frozen=True):
 
 Action = (
     Persist | LogStart | LogStop | Told | Reached | Poke | Finished | Resized | StartFailed | AskDevices
-    | Prepare | CallDrivers | Unprepare
+    | Prepare | CallDrivers | Unprepare | Refused
 )  # fmt: skip

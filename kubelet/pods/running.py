@@ -26,6 +26,7 @@ from kubelet.pods.restarts import back_off, must_restart
 from kubelet.pods.script import script_of
 from kubelet.pods.starting import NO_FAULTS
 from kubelet.pods.status import Termination, WallTimes
+from kubelet.pods.volumes import NodeVolumes
 from kubelet.start_faults import StartFaults
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
@@ -68,6 +69,7 @@ class RunningPod(ClaimingPod):
         node_faults: StartFaults = NO_FAULTS,
         images: NodeImages | None = None,
         pleg: Pleg = AT_ONCE,
+        volumes: NodeVolumes | None = None,
     ) -> None:
         super().__init__(pod, key, host_ip=host_ip, pod_ip=pod_ip, latency=latency, times=times, now=now)
         self._pleg = pleg
@@ -86,6 +88,7 @@ class RunningPod(ClaimingPod):
         for spec in pod.spec.ephemeral_containers:
             self._add(spec, EPHEMERAL)
         self._images = NodeImages() if images is None else images
+        self._attached = NodeVolumes() if volumes is None else volumes
         self._begin_start(now, node_faults)
         self.refresh(now)
 

@@ -8,11 +8,15 @@ A pure machine. Source: kubelet 1, 3.2, 3.3, 8; kubelet-unbinding 6.1; upstream 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kubelet.node_health import NETWORK_DOWN
-from kubelet.pods.actions import StartFailed
+from kubelet.pods.actions import Refused, StartFailed
 from kubelet.pods.fake_cri import Container
 from kubelet.pods.measured import MeasuredPod
+from kubelet.pods.volumes import MESSAGE, REASON, NodeVolumes, claims_of
 from kubelet.start_faults import ATTACH, CONFIG, CREATE, MOUNT, NETWORK, POD_STAGES, SANDBOX, START, StartFaults
+from services.api.meta import Key
 
 VOLUME_WAIT_S = 123.0
 """How long one try waits for all volumes."""
@@ -33,7 +37,9 @@ class StartingPod(MeasuredPod):
     containers, which is for good.
     """
 
-    __slots__ = ("_failures", "_faults", "_node_faults", "_stage", "_stage_due", "_tries")
+    __slots__ = ("_attached", "_failures", "_faults", "_node_faults", "_stage", "_stage_due", "_tries")
+
+    _attached: NodeVolumes
 
     _stage: str
     _stage_due: float | None
@@ -89,7 +95,12 @@ class StartingPod(MeasuredPod):
             self._tell("NetworkNotReady", f"network is not ready: {NETWORK_DOWN}", "Warning")
             self._stage, self._stage_due = "worker", self._retry_at(t, TRANSIENT_RETRY_S)
             return
-        takes_s = self._latency.of("mount")
+        claims = claims_of(self.pod)
+        if claims and self._attached.refuses(claims):
+            self._stage, self._stage_due = "unmounted", None
+            self._out.append(Refused(REASON, MESSAGE))
+            return
+        takes_s = self._mounting_s(claims)
         stage = ATTACH
         until = self._broken_until(ATTACH, t)
         if until is None:
@@ -109,6 +120,13 @@ class StartingPod(MeasuredPod):
             self._stage, self._stage_due = "mount", until + takes_s
         else:
             self._stage, self._stage_due = "unmounted", t + VOLUME_WAIT_S
+
+    def _mounting_s(self, claims: Sequence[Key]) -> float:
+        """Return how long it takes until all volumes are there, unless something goes wrong."""
+        if not claims:
+            return self._latency.of("mount")
+        is_new = self._attached.take(self.key, claims)
+        return self._latency.of("mount-claim") + (self._latency.of("attach") if is_new else 0.0)
 
     def _unmounted(self, t: float) -> None:
         text = (

@@ -23,6 +23,7 @@ from kubelet.pods.fake_cri import (
 from kubelet.pods.restarts import must_restart
 from kubelet.pods.running import REMOVED_GRACE_S, RunningPod
 from kubelet.pods.status import RESIZE_IN_PROGRESS, Condition, Termination
+from kubelet.pods.volumes import claims_of
 from kubelet.start_faults import StartFaults
 from kubelet.status_manager import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -256,6 +257,8 @@ class PodWorker(RunningPod):
             if container.probes is not None:
                 self._resume_probes(container, status, self.node, now)
         self.ever_started = bool(recorded)
+        if not record.is_finished:
+            self._attached.take(self.key, claims_of(self.pod))
         self.claims, self._claiming = record.claims, "held" if record.claims else ""
         self.has_ip = True
         self._stage, self._stage_due = "containers", None

@@ -374,6 +374,7 @@ _NODE_OPTIONS = frozenset(
         "declared-features",
         "disk",
         "image-gc",
+        "attachable-volumes",
     )
 )
 
@@ -417,6 +418,8 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
             made[field] = options[option]
     if "disk" in options:
         made["ephemeralStorage"] = options["disk"]
+    if "attachable-volumes" in options:
+        made["attachableVolumes"] = options["attachable-volumes"]
     if "image-gc" in options:
         high, sign, low = options["image-gc"].partition("/")
         if not (sign and high.isdigit() and low.isdigit()):
