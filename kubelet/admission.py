@@ -114,9 +114,10 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class RoomNeeded(msgspec.Struct, frozen=True):
-    """A critical pod fits once these have left; ask again then."""
+    """A critical pod fits once these have left; ask again then. `resource`: the first of which there is not enough."""
 
     victims: tuple[WorkerKey, ...]
+    resource: str = ""
 
 
 Outcome = Admitted | Rejection | RoomNeeded
@@ -175,7 +176,7 @@ def predicates(
     if short and failed is None and may_evict and is_critical(pod):
         victims = _victims(pod, requests, ledger, evicting)
         if victims is not None:
-            return RoomNeeded(victims)
+            return RoomNeeded(victims, short[0])
     if short:
         return out_of(short[0], requests, ledger)
     return failed

@@ -47,8 +47,8 @@ class Floor(Protocol):
     def start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         """Count the pod and run it."""
 
-    def evict(self, victim: WorkerKey, now: float) -> None:
-        """End a pod that has to make room for a critical one."""
+    def evict(self, victim: WorkerKey, resource: str, now: float) -> None:
+        """End a pod that has to make room for a critical one, which lacks this resource."""
 
     def leaving(self) -> frozenset[WorkerKey]:
         """Pods that are being ended: their room comes by itself."""
@@ -146,10 +146,10 @@ class AdmissionDesk:
         match outcome:
             case Admitted() as admitted:
                 self._admitted(pod, key, admitted, now)
-            case RoomNeeded(victims=victims):
+            case RoomNeeded(victims=victims, resource=resource):
                 self.parked[key] = Parked(pod, "room")
                 for victim in victims:
-                    self._floor.evict(victim, now)
+                    self._floor.evict(victim, resource, now)
             case Rejection(reason="TaintToleration") if not is_live:
                 # The taint may be gone since the Node was last seen.
                 self._await_node(pod, key)

@@ -90,11 +90,8 @@ class Host:
         self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
         self.grace_s = seams.switches.number("node.grace_s")
         self.times = WallTimes(self.clock.wall() - self.clock.now())
-        initial_s, max_s = crashloop_bounds(
-            config.crashloop_initial_s,
-            config.crashloop_max_s,
-            is_reduced=seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
-        )
+        self.status_qps = config.status_qps if config.status_qps >= 0 else seams.switches.number("kubelet.status_qps")
+        initial_s, max_s = self._crashloop_bounds()
         self.policy = Policy(
             crashloop_initial_s=initial_s,
             crashloop_max_s=max_s,
@@ -128,13 +125,17 @@ class Host:
         if not self.seams.switches.flag("KubeletCrashLoopBackOffMax"):
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
             raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
-        initial_s, max_s = crashloop_bounds(
-            self.config.crashloop_initial_s,
-            self.config.crashloop_max_s,
-            is_reduced=self.seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+        initial_s, max_s = self._crashloop_bounds(node_max_s)
+        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
+
+    def _crashloop_bounds(self, node_max_s: float = 0.0) -> tuple[float, float]:
+        config, switches = self.config, self.seams.switches
+        return crashloop_bounds(
+            config.crashloop_initial_s or switches.number("crashloop.initial_s"),
+            config.crashloop_max_s or switches.number("crashloop.max_s"),
+            is_reduced=switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
             node_max_s=node_max_s,
         )
-        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""

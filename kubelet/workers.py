@@ -396,9 +396,9 @@ class Workers:
         match self.resizing.decide(worker, self.admission.node, evicting, trigger, now):
             case Fits():
                 self._act(worker, worker.allocate(worker.pod, now), now)
-            case Deferred(victims=victims):
+            case Deferred(victims=victims, resource=resource):
                 for victim in () if self.resize_policy.forbids else victims:
-                    self.evict(victim, now)
+                    self.evict(victim, resource, now)
                 self.desk.poke(worker.key, now)
             case _:
                 self.desk.poke(worker.key, now)
@@ -409,15 +409,16 @@ class Workers:
         """Pods that are being ended: their room comes by itself."""
         return frozenset(k for k, w in self.workers.items() if w.termination is not None)
 
-    def evict(self, victim: WorkerKey, now: float) -> None:
-        """End a pod that has to make room for a critical one."""
+    def evict(self, victim: WorkerKey, resource: str, now: float) -> None:
+        """End a pod that has to make room for a critical one, which lacks this resource."""
         worker = self.workers.get(victim)
+        if worker is not None or (self.staging is not None and victim in self.staging.pods):
+            self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
         message = "Preempted in order to admit critical pod"
         if worker is None:
             self._evict_staged(victim, message, now)
             return
         self.out.tell(worker.pod, "Preempting", message, "Warning")
-        self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
         self._act(
             worker,
             worker.terminate(
@@ -431,7 +432,6 @@ class Workers:
         """End a pod that stages move, to make room."""
         if self.staging is not None and (staged := self.staging.pods.get(victim)) is not None:
             self.out.tell(staged.pod, "Preempting", message, "Warning")
-            self.out.count('kubelet_preemptions{preemption_signal="cpu"}')
             self._end_staged(victim, "Preempting", message, now)
 
     def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:

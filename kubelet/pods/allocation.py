@@ -99,10 +99,11 @@ class Fits(msgspec.Struct, frozen=True):
 
 
 class Deferred(msgspec.Struct, frozen=True):
-    """Not now, perhaps later. `victims`: pods to evict, when the resizing pod is critical."""
+    """Not now, perhaps later. `victims`: pods to evict, when the resizing pod is critical, which lacks `resource`."""
 
     message: str
     victims: tuple[WorkerKey, ...] = ()
+    resource: str = ""
 
 
 class Infeasible(msgspec.Struct, frozen=True):
@@ -167,8 +168,8 @@ def judge(
     match refused:
         case None:
             return Fits(requests)
-        case RoomNeeded(victims=victims):
-            return Deferred(out_of(others.shortages(requests)[0], requests, others).message, victims)
+        case RoomNeeded(victims=victims, resource=resource):
+            return Deferred(out_of(resource, requests, others).message, victims, resource)
         case _:
             return Deferred(refused.message)
 

@@ -132,7 +132,7 @@ def test_kubelet_19_a_critical_pod_on_a_full_node_evicts_the_best_effort_pod_fir
 
     outcome = node.admit(a_pod("critical", spec={"priority": 2_000_000_000}))
 
-    assert outcome == RoomNeeded((worker_key(best_effort),))
+    assert outcome == RoomNeeded((worker_key(best_effort),), "pods")
 
 
 def test_a_critical_pod_is_rejected_when_evicting_everything_would_not_help(node_of, a_pod):

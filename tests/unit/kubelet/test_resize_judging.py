@@ -136,7 +136,7 @@ def test_a_critical_pods_resize_names_whom_to_evict(a_pod):
     outcome = judged(a_pod(cpu="600m", **critical), a_pod(cpu="400m", **critical), ledger(low))
 
     message = "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000"
-    assert outcome == Deferred(message, (worker_key(low),))
+    assert outcome == Deferred(message, (worker_key(low),), "cpu")
 
 
 def test_a_kubelet_that_leaves_room_making_to_the_scheduler_defers_a_critical_pods_resize(a_pod):

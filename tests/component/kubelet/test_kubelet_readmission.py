@@ -1,0 +1,56 @@
+"""A kubelet that comes back to a smaller node, and settings of its that are switches."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kubelet.config import NodeDefinition
+
+
+@pytest.mark.parametrize(
+    ("switches", "phase", "reason"),
+    [((), "Failed", "OutOfcpu"), (("restart.readmit_running=false",), "Running", None)],
+)
+def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_nobody_asks(simulate, switches, phase, reason):
+    async def story(w):
+        await w.create("big", cpu="3")
+        await w.until_pod("big", lambda pod: pod["status"].get("phase") == "Running")
+        w.kill_kubelet()
+        w.config = replace(w.config, definitions=(NodeDefinition.parse({"name": "n1", "cpu": "2"}),))
+        await w.start_kubelet()
+        await asyncio.sleep(10.0)
+        return await w.pod("big")
+
+    status = simulate(story, switches=switches)["status"]
+
+    assert (status["phase"], status.get("reason")) == (phase, reason)
+
+
+def test_kubelet_11_crash_loops_and_status_writes_are_bounded_by_switches(simulate):
+    async def story(w):
+        await w.create("bad", run="crash")
+        pod = await w.until_pod(
+            "bad", lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("restartCount") == 4
+        )
+        return w.clock.now(), pod, w.room.host.status_qps
+
+    switches = ("crashloop.initial_s=2", "crashloop.max_s=3", "kubelet.status_qps=7")
+    now, pod, qps = simulate(story, switches=switches)
+
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 4
+    assert 2 + 3 + 3 + 3 <= now < 13
+    assert qps == 7.0
+
+
+def test_a_critical_pod_s_preemption_is_counted_by_what_there_was_not_enough_of(simulate):
+    async def story(w):
+        await w.create("plain", cpu="")
+        await w.until_pod("plain", lambda pod: pod["status"].get("phase") == "Running")
+        await w.create("vital", cpu="", spec={"priorityClassName": "system-node-critical"})
+        await w.until_pod("vital", lambda pod: pod["status"].get("phase") == "Running")
+        return w.room.metrics()
+
+    found = simulate(story, nodes=({"name": "n1", "cpu": "4", "pods": 1},))
+
+    assert found['kubelet_preemptions{preemption_signal="pods"}'] == 1
