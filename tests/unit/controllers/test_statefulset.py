@@ -285,6 +285,7 @@ OTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"}
         (("Delete", "Delete"), 0, [OWNER], [POD_OWNER]),
         (("Delete", "Delete"), 1, [POD_OWNER], [OWNER]),
         (("Delete", "Retain"), 1, [{**OWNER, "uid": "earlier"}], None),
+        (("Delete", "Retain"), 1, [{**OWNER, "uid": "earlier", "controller": False}], None),
         (("Delete", "Retain"), 1, [{**OTHER, "controller": True}], None),
         (("Delete", "Retain"), 1, [{**OWNER, "controller": False}], [OWNER]),
     ],
