@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from services.api.identity import ADMIN, MASTERS_GROUP, NODE_PREFIX, NODES_GROUP
+from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import Commit, Stored
 from services.scenarios.policy import Call, is_allowed, may_change_node_name, settings_that_matter
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
+NODE_HOST_PREFIX = "system:node-host:"
 
 
 class CommitsAreAllowed(Check):
@@ -135,6 +136,8 @@ def _differ(before: Stored, after: Stored, field: str) -> bool:
 def _groups_of(user: str) -> tuple[str, ...]:
     if user == ADMIN.user:
         return (MASTERS_GROUP,)
+    if user.startswith(NODE_HOST_PREFIX):
+        return (NODE_HOSTS_GROUP,)
     return (NODES_GROUP,) if user.startswith(NODE_PREFIX) else ()
 
 
