@@ -25,8 +25,10 @@ from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.unbinding import (
     BLOCKED,
+    REASONS,
     REQUESTED,
     UNBINDER,
+    UNSUPPORTED_REASONS,
     counted_unbinds,
     has_start_fence,
     nodes_may,
@@ -41,18 +43,6 @@ CAPABILITY, CAPABLE = "emulation/unbind", "v1"
 SCHEDULER_NAMES = "emulation/scheduler-names"
 """Annotations of a scheduler's lease: that it can take pods back, and the comma-separated profiles it runs."""
 
-UNSUPPORTED_REASONS = (
-    "SysctlForbidden", "AppArmor", "PodFeatureUnsupported", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported",
-    "SupplementalGroupsPolicyNotSupported", "PodLevelResourcesNotSupported", "InitContainerRestartPolicyForbidden",
-)  # fmt: skip
-"""The node will not learn it in a minute: excluded for the longest time at once (kubelet-unbinding 7.3)."""
-REASONS = frozenset((
-    *UNSUPPORTED_REASONS, "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity",
-    "NodeName", "NodePorts", "TaintToleration", "NodeUnschedulable", "UnexpectedPredicateFailureType",
-    "NodeShutdown", "Evicted", "VolumeAttachmentLimitExceeded", "UnknownReason",
-    "FailedPrepareDynamicResources", "FailedCreatePodSandBox", "FailedMount", "RunContainerError",
-))  # fmt: skip
-"""What may be sent (kubelet-unbinding 6.1), besides every `OutOf<resource>`."""
 _OUT_OF = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
 
 

@@ -7,6 +7,7 @@ prints them at `/configz` and writes them into its event log; `keplab switches` 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -57,6 +58,8 @@ class Switch:
                 number = type(self.default)(text)
             except ValueError:
                 raise ValueError(f"want {'an' if self.type == 'integer' else 'a'} {self.type}") from None
+            if not math.isfinite(number):
+                raise ValueError("want a number that has an end")
             if (self.minimum is not None and number < self.minimum) or (
                 self.maximum is not None and number > self.maximum
             ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
 from services.api.identity import Identity
@@ -21,6 +22,19 @@ DECAY_S: Final = 600.0
 """After so long without an unbind, one less counts (kubelet-unbinding 9)."""
 BLOCKED: Final = "UnbindBlocked"
 """True: the pod cannot be given back, and waits on its node (`unbind.fallback=hold`)."""
+
+UNSUPPORTED_REASONS: Final = (
+    "SysctlForbidden", "AppArmor", "PodFeatureUnsupported", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported",
+    "SupplementalGroupsPolicyNotSupported", "PodLevelResourcesNotSupported", "InitContainerRestartPolicyForbidden",
+)  # fmt: skip
+"""The node will not learn it in a minute: excluded for the longest time at once (kubelet-unbinding 7.3)."""
+REASONS: Final = frozenset((
+    *UNSUPPORTED_REASONS, "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity",
+    "NodeName", "NodePorts", "TaintToleration", "NodeUnschedulable", "UnexpectedPredicateFailureType",
+    "NodeShutdown", "Evicted", "VolumeAttachmentLimitExceeded", "UnknownReason",
+    "FailedPrepareDynamicResources", "FailedCreatePodSandBox", "FailedMount", "RunContainerError",
+))  # fmt: skip
+"""What may be sent (kubelet-unbinding 6.1), besides every `OutOf<resource>`."""
 
 
 def spelling(switches: Switches) -> tuple[str, str]:
@@ -68,3 +82,10 @@ def has_start_fence(switches: Switches) -> bool:
     Where others than the pod's own kubelet may unbind, nothing else keeps a pod from running twice (4.4).
     """
     return switches.flag("kubelet.start_fence") or unbinder_may(switches)
+
+
+def is_reason(pattern: str) -> bool:
+    """Whether any node may give a pod back for a reason like this; globs allowed (`unbind.reasons`)."""
+    if pattern == "all" or pattern.startswith("OutOf"):
+        return True
+    return any(fnmatchcase(reason, pattern) for reason in (*sorted(REASONS), "OutOfcpu"))

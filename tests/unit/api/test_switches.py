@@ -29,6 +29,8 @@ def test_names_are_unique():
         ("unbind.max_attempts=many", "want an integer"),
         ("async_api.parallelism=-1", "want 0 or more"),
         ("unbind.max_attempts=-1", "want 0"),
+        ("exclusion.base_s=inf", "want a number that has an end"),
+        ("unbind.rate_node_per_min=nan", "want a number that has an end"),
         ("nothing", "want NAME=VALUE"),
     ],
 )
