@@ -28,6 +28,7 @@ class PodUnbind:
         self._switches = switches
         self._max_attempts = switches.integer("unbind.max_attempts")
         self._takes_preset = switches.choice("unbind.user_bound") == "allow"
+        self._names_version = switches.choice("unbind.fence") == "resourceVersion"
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
         """Name the pod when its kubelet asks."""
@@ -40,7 +41,8 @@ class PodUnbind:
             return NOTHING
         if code := self._refusal(pod, moment.wall_s):
             return Result((_refused(pod, request, code, moment),))
-        return Result((Create("pods", _unbind(pod, request), subresource="unbind"),))
+        body = _unbind(pod, request, names_version=self._names_version)
+        return Result((Create("pods", body, subresource="unbind"),))
 
     def _refusal(self, pod: Pod, wall_s: float) -> str:
         """Return why this pod may never be unbound, or "" (checks 10 and 11)."""
@@ -62,12 +64,13 @@ def _request(pod: Pod) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
-def _unbind(pod: Pod, request: Condition) -> Document:
+def _unbind(pod: Pod, request: Condition, *, names_version: bool) -> Document:
     meta, generation, node = pod.metadata, pod.status.binding_generation, pod.spec.node_name
+    version = {"resourceVersion": meta.resource_version} if names_version else {}
     return {
         "apiVersion": "v1",
         "kind": "PodUnbind",
-        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, **version},
         "nodeName": node,
         "bindingGeneration": generation,
         "requestID": request_id(meta.uid, generation, node),

@@ -3,6 +3,7 @@
 import pytest
 
 from services.api.meta import Key
+from services.api.switches import Switches
 from services.api.unbinding import request_id
 from services.controllers import pod_unbind
 
@@ -37,6 +38,16 @@ def test_unbinding_4_2_a_request_becomes_an_unbind_of_that_binding(world, asking
     assert {name: action.document[name] for name in ("nodeName", "bindingGeneration", "reason", "requestID")} == {
         "nodeName": "n1", "bindingGeneration": 4, "reason": "OutOfcpu", "requestID": request_id("u", 4, "n1"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("fence", "named"), [("session", False), ("resourceVersion", True)])
+def test_unbinding_4_5_the_version_that_was_seen_is_named_where_the_server_wants_it(world_of, asking, fence, named):
+    world = world_of(lambda _: pod_unbind.controller(Switches.parse([f"unbind.fence={fence}"])))
+    world.put(asking())
+
+    (action,) = world.reconcile("p").actions
+
+    assert bool(action.document["metadata"].get("resourceVersion")) is named
 
 
 @pytest.mark.parametrize(
