@@ -41,12 +41,16 @@ from scheduler.framework.interface import (
     UsesFilters,
 )
 from scheduler.framework.points import REJECTING, serves
+from scheduler.framework.relevance import IfRelevant, ask_relevance
 from scheduler.framework.templates import Remembered, Templates
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.nominator import Nominator
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
+_SILENCED: Final = ("_pre_filter", "_post_filter", "_pre_score", "_reserve", "_permit", "_pre_bind", "_bind",
+                    "_post_bind")  # fmt: skip
+"""Where plugins are asked that may have nothing to do with a pod; filters and scores are skipped by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,9 @@ class Runner:
         self._unsigned_filters = [p.name for p in self._other_filters if not isinstance(p, Signs)]
         self._unsigned_scores = [e.name for e in self._other_scores if not isinstance(e.plugin, Signs)]
         self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
+        if self._choosy:
+            for point in _SILENCED:
+                setattr(self, point, [IfRelevant(p) if p in self._choosy else p for p in getattr(self, point)])
         for plugin in plugins:
             if isinstance(plugin, UsesFilters):
                 plugin.use_filters(self)
@@ -202,7 +209,7 @@ class Runner:
             status = ask_relevance(self._choosy, state, pod)
             if not status.is_success:
                 return Prepared(status)
-        for plugin in _taking_part(self._pre_filter, state):
+        for plugin in self._pre_filter:
             answer = plugin.pre_filter(state, pod, columns)
             if answer is SKIP:  # what most plugins say of most pods
                 state.skip_filter.add(plugin.name)
@@ -392,7 +399,7 @@ class Runner:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
         mask, known = found.mask, found.remembered
         assert known is not None
-        for plugin in _taking_part(self._pre_score, state):
+        for plugin in self._pre_score:
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
@@ -450,7 +457,7 @@ class Runner:
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
-        for plugin in _taking_part(self._post_filter, state):
+        for plugin in self._post_filter:
             latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
             if latest.status.is_success:
                 return latest
@@ -465,7 +472,7 @@ class Runner:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve in order; on a no, everything is unreserved in reverse and the no returned."""
-        for plugin in _taking_part(self._reserve, state):
+        for plugin in self._reserve:
             status = plugin.reserve(state, pod, node_name)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
@@ -474,13 +481,13 @@ class Runner:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, last first."""
-        for plugin in reversed(_taking_part(self._reserve, state)):
+        for plugin in reversed(self._reserve):
             plugin.unreserve(state, pod, node_name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a no, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in _taking_part(self._permit, state):
+        for plugin in self._permit:
             status, timeout_s = plugin.permit(state, pod, node_name)
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
@@ -498,12 +505,11 @@ class Runner:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278)."""
-        plugins = _taking_part(self._pre_bind, state)
-        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
+        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in self._pre_bind)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
-        for plugin in _taking_part(self._pre_bind, state):
+        for plugin in self._pre_bind:
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
@@ -515,7 +521,7 @@ class Runner:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in _taking_part(self._bind, state):
+        for plugin in self._bind:
             answer = plugin.bind(state, pod, node_name)
             if isinstance(answer, BindCall):
                 return answer
@@ -525,27 +531,8 @@ class Runner:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell everybody that the bind succeeded."""
-        for plugin in _taking_part(self._post_bind, state):
+        for plugin in self._post_bind:
             plugin.post_bind(state, pod, node_name)
-
-
-def ask_relevance(plugins: Sequence[Any], state: CycleState, pod: PodInfo) -> Status:
-    """Note in the state which of the plugins have nothing to do with the pod; return success, or the first's no."""
-    irrelevant = []
-    for plugin in plugins:
-        status = plugin.is_relevant_for_pod(state, pod)
-        if status.code is Code.SKIP:
-            irrelevant.append(plugin.name)
-        elif not status.is_success:
-            return _of(status, plugin)
-    state.irrelevant = frozenset(irrelevant)
-    state.skip_filter.update(irrelevant)
-    state.skip_score.update(irrelevant)
-    return SUCCESS
-
-
-def _taking_part(plugins: list[Any], state: CycleState) -> list[Any]:
-    return [p for p in plugins if p.name not in state.irrelevant] if state.irrelevant else plugins
 
 
 def _of(status: Status, plugin: Any) -> Status:

@@ -28,7 +28,7 @@ from scheduler.framework.interface import (
     ResizeInterestedPlugin,
     Status,
 )
-from scheduler.framework.runner import ask_relevance
+from scheduler.framework.relevance import ask_relevance
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.profiles import plugins
 from scheduler.runners import Profile

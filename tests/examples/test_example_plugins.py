@@ -146,6 +146,22 @@ def test_who_consents_makes_room_for_a_pod_that_grows(examples, generation, cons
     assert ("ConsentingVictims" if consenting else "DefaultPreemption") == verdict.eviction.plugin
 
 
+@pytest.mark.parametrize(("generation", "says"), [("G3", "MaintenanceWindow"), ("G4", "DeferredPodScheduling")])
+def test_a_filter_older_than_the_feature_keeps_pods_from_growing_until_the_beta(examples, generation, says):
+    gate = "InPlacePodVerticalScalingSchedulerPreemption"
+    room = Room("maintenance-window", hour=23, switches=Switches({gate: True, "resize.generation": generation}))
+    room.node("n1", {"example.com/maintenance": "22:00-02:30"}, cpu="3")
+    pod = Worlds.pod("h", node="n1", cpu="2")
+    deferred = (Condition(type="PodResizePending", status="True", reason="Deferred"),)
+    room.hearts.handlers.on_pod(
+        None, structs.replace(pod, status=structs.replace(pod.status, conditions=deferred)), 0.0
+    )
+
+    verdict = room.hearts.resizes.cycle.decide(room.hearts.queue.pop(0.0).info)
+
+    assert (says, generation == "G4") == (verdict.plugin, verdict.fits)
+
+
 # -- where plugins come from ---------------------------------------------------------------------------------
 
 

@@ -218,6 +218,46 @@ def test_a_new_pod_meets_only_those_to_whom_it_is_relevant(scene):
     assert "1 node(s) were refused by a stranger" in refused.error.message
 
 
+@pytest.mark.parametrize(("generation", "asked"), [
+    ("G4", []), ("G3", ["reserve n1", "permit", "postBind", "unreserve"]),
+])  # fmt: skip
+def test_a_plugin_that_a_new_pod_does_not_concern_is_silent_at_every_point(scene, generation, asked):
+    class ForOldPods(Reserving):
+        def is_relevant_for_pod(self, state, pod):
+            return SUCCESS if pod.spec.node_name else SKIP
+
+        def pre_score(self, state, pod, columns, feasible):
+            raise AssertionError("one node is feasible, nothing is scored")
+
+    s = scene(generation, ForOldPods("ForOldPods")).node(1000)
+    placed = place(s)
+    info = s.queue.get(Key("default", "new")).info
+    runner = s.hearts.profiles.of(info).runner
+
+    runner.reserve(placed.state, info, "n1")
+    runner.permit(placed.state, info, "n1")
+    runner.post_bind(placed.state, info, "n1")
+    runner.unreserve(placed.state, info, "n1")
+
+    assert s.strangers[0].asked == asked
+
+
+def test_a_postfilter_that_a_new_pod_does_not_concern_evicts_nobody_for_it(scene):
+    class ForOldPods(Evictor):
+        def is_relevant_for_pod(self, state, pod):
+            return SUCCESS if pod.spec.node_name else SKIP
+
+    s = scene("G4", lambda handle: ForOldPods(handle, "w"), first=True).node(300)
+    s.pod("v", 100, start="2026-01-01T00:00:09Z").pod("w", 200)
+
+    s.pod("new", 100, node="", priority=HIGH)
+    queued = s.queue.pop(s.now)
+    refused = s.hearts.profiles.of(queued.info).cycle.schedule(queued.info, s.now)
+
+    assert [victim.key.name for victim in refused.post_filter.actions[0].victims] == ["v"]
+    assert s.strangers[0].asked == []
+
+
 def test_an_error_of_a_relevance_check_is_not_taken_for_a_no(scene):
     class Broken(Stranger):
         def is_relevant_for_pod(self, state, pod):
