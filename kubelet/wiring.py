@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from kubelet.claims.times import claims_in_use
 from kubelet.config import KubeletConfig
 from kubelet.devices.report import pod_resources
 from kubelet.host import Host
@@ -83,6 +84,8 @@ class KubeletRoom:
             "kubelet_checkpoint_lost_pods": sum(self.host.journal.silent.values()),
             "kubelet_timers": len(self.host.timers),
         }
+        held = (each.claim for agent in agents for each in agent.kubelet.claims.cached.values())
+        found |= claims_in_use(claim.devices for claim in held)
         found |= pleg_metrics([agent.kubelet.life.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")

@@ -15,6 +15,7 @@ import msgspec
 
 from kubelet.claims.driver import Driver
 from kubelet.claims.record import HeldClaim
+from kubelet.claims.times import ClaimTimes
 from kubelet.effects import PublishSlices, ReadClaims, SetTimer
 from kubelet.outbox import Outbox
 from kubelet.view import KubeletPod, WorkerKey
@@ -70,6 +71,7 @@ class Job(msgspec.Struct):
     claims: tuple[HeldClaim, ...]
     is_broken: bool = False
     drivers: list[str] = []
+    called_s: float = 0.0
     asked: tuple[HeldClaim, ...] = ()
 
 
@@ -96,6 +98,7 @@ class ClaimDesk:
         self.drivers = {driver.name: driver for driver in drivers}
         self.cached: dict[str, Cached] = {}
         self._floor, self._out = floor, out
+        self._times = ClaimTimes(out)
         self._reconcile_s, self._wipe_delay_s = reconcile_s, wipe_delay_s
         self._running: dict[WorkerKey, Job] = {}
         self._waiting: list[Job] = []
@@ -107,9 +110,12 @@ class ClaimDesk:
     def prepare(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
         names = claim_names(pod)
+        self._times.begin(key, "prepare", now)
         if isinstance(names, str):
+            self._times.end(key, "prepare", names, now)
             self._floor.not_prepared(key, names, now)
         elif not names:
+            self._times.end(key, "prepare", "", now)
             self._floor.prepared(key, now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
@@ -117,9 +123,11 @@ class ClaimDesk:
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
         if not self._floor.uses_devices(key):
+            self._times.forget(key)
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims, now)
         if isinstance(claims, str) or problem:
+            self._times.end(key, "prepare", problem, now)
             self._floor.not_prepared(key, problem, now)
             return
         held = tuple(_held(claim) for claim in claims)
@@ -148,6 +156,7 @@ class ClaimDesk:
 
     def call(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float, *, is_broken: bool = False) -> None:
         """The pod's claims are on disk: have what is not prepared yet prepared."""
+        self._times.begin(key, "prepare", now)
         self._waiting.append(Job(key, "prepare", claims, is_broken))
         self._pump(now)
 
@@ -155,6 +164,7 @@ class ClaimDesk:
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
         """Nothing of the pod runs any more: give back what only it used."""
+        self._times.begin(key, "unprepare", now)
         own = tuple(each.claim for each in self.cached.values() if key in each.pods)
         self._waiting.append(Job(key, "unprepare", own))
         self._pump(now)
@@ -202,6 +212,7 @@ class ClaimDesk:
         if driver is None or not driver.is_there(now):
             self._done(job, f"DRA driver {job.drivers[0]} is not registered", now)
             return
+        job.called_s = now
         job.asked = tuple(claim for claim in self._concerned(job) if driver.name in claim.devices)
         self._out.effects.append(SetTimer(now + min(_takes_s(job, driver), CALL_MAX_S), "driver", job.key))
 
@@ -209,10 +220,12 @@ class ClaimDesk:
         """The time of a call is over: let the driver have done it, and go on with the next one, or end the job."""
         driver = self.drivers[job.drivers[0]]
         call = _CALLS[job.what]
-        error = ""
+        error, code = "", "OK"
         if not driver.is_there(now):
+            code = "Unavailable"
             error = f"{call}: rpc error: code = Unavailable desc = connection refused"
         elif _takes_s(job, driver) > CALL_MAX_S:
+            code = "DeadlineExceeded"
             error = f"{call}: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
         elif job.what == "prepare":
             failures = driver.prepare(job.asked, is_broken=job.is_broken)
@@ -225,8 +238,7 @@ class ClaimDesk:
             for claim in job.asked:
                 driver.unprepare(claim)
                 self._log("driver.unprepare", driver, job, claim)
-        is_error = str(bool(error)).lower()
-        self._out.count(f'dra_operations_total{{operation_name="{call}",is_error="{is_error}"}}')
+        self._times.called(driver.name, call, code, now - job.called_s)
         if error:
             self._done(job, error, now)
             return
@@ -242,6 +254,7 @@ class ClaimDesk:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:
             del self._busy[uid]
         del self._running[job.key]
+        self._times.end(job.key, job.what, error, now)
         if job.what == "prepare":
             self._prepare_done(job, error, now)
         elif error:

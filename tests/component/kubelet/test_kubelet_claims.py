@@ -215,3 +215,23 @@ def test_a_driver_that_cannot_be_is_named_with_its_node(simulate, drivers, words
         simulate(lambda world: world, nodes=[{**NODE, "drivers": drivers}])
 
     assert words in str(error.value)
+
+
+def test_dra_core_7_operations_and_calls_are_counted_by_upstreams_names(simulate):
+    async def story(world):
+        await pod_with_claim(world)
+        await world.until_pod("p", is_running)
+        held = world.room.metrics()
+        await world.delete("p", grace_s=1)
+        await world.until_pod("p", lambda pod: pod is None)
+        return held, world.room.metrics()
+
+    held, after = simulate(story, nodes=[NODE])
+
+    call = 'driver_name="gpu.example.com",grpc_status_code="OK",method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/'
+    assert held['dra_resource_claims_in_use{driver_name="gpu.example.com"}'] == 1
+    assert 'dra_resource_claims_in_use{driver_name="<any>"}' not in after
+    for operation in ("PrepareResources", "UnprepareResources"):
+        assert after[f'dra_operations_duration_seconds_count{{is_error="false",operation_name="{operation}"}}'] == 1
+        assert after[f'dra_grpc_operations_duration_seconds_count{{{call}Node{operation}"}}'] == 1
+        assert after[f'dra_grpc_operations_duration_seconds_sum{{{call}Node{operation}"}}'] > 0
