@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from services.api.seams import Random
 from services.client.link_faults import CUTS, SORTS
 from services.runtime.rooms import room_of
+from services.scenarios.spoiling import DAMAGES
 
 KINDS = (
     "kill", "cut", "slow", "delay", "loss", "duplicate", "power",
@@ -22,6 +23,8 @@ KINDS = (
 EVERYTHING = "*"
 _OF_NODES = ("node-cut", "node-slow", "node-loss", "node-drop")
 _OFFSETS_S = ("30", "-30", "3600", "-3600")
+SPOILED = 0.15
+"""Part of the seeds in which a kubelet loses its checkpoint, or what its runtime knew."""
 LONG = 0.15
 LONG_S = (45.0, 75.0)
 """Part of what befalls a node that lasts about as long as the grace period, and how long; seconds."""
@@ -45,8 +48,8 @@ class Fault:
     """One fault. `duration_s`: how long the component stays down or stopped, or its link, disk or clock stays faulty.
 
     `component` of what befalls one node alone is `node/<name>`. `detail`: the direction of a cut, the sort of calls
-    that are dropped, the error of a disk, the seconds a clock is off. A kill with a `site` strikes `after_s` seconds
-    after the component's `count`-th line of that event since `at_s`.
+    that are dropped, the error of a disk, the seconds a clock is off, what is lost and how. A kill with a `site` strikes
+    `after_s` seconds after the component's `count`-th line of that event since `at_s`.
     """
 
     at_s: float
@@ -97,6 +100,12 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             component = random.choice([c for c in components if c != "apiserver"])
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
+    # Drawn last, so that the other seeds are what they were before there was this.
+    kubelets = [c for c in components if room_of(c) == "kubelet"]
+    if kubelets and random.random() < SPOILED:
+        what = random.choice(("checkpoint", "checkpoint", "runtime"))
+        detail = f"{what} {random.choice(DAMAGES)}"
+        faults.append(Fault(random.uniform(0.0, heal_s), "spoil", random.choice(kubelets), 0.0, detail))
     return sorted(faults, key=lambda fault: fault.at_s)
 
 

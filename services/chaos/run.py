@@ -102,6 +102,9 @@ class _Faults:
         match fault.kind:
             case "pause":
                 await mesh.pause(fault.component, fault.duration_s)
+            case "spoil":
+                what, how = fault.detail.split()
+                await mesh.spoil(fault.component, how, what)
             case "boot":
                 await mesh.reboot(fault.component, fault.duration_s)
             case "clock":
