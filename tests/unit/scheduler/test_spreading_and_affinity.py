@@ -25,12 +25,14 @@ from services.api.kinds.pod import (
 )
 from services.api.kinds.replicaset import ReplicaSet, ReplicaSetSpec
 from services.api.kinds.service import Service, ServiceSpec
+from services.api.kinds.statefulset import StatefulSet, StatefulSetSpec
 from services.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from services.api.taints import Taint, Toleration
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 APP = {"app": "x"}
 SELECTS_APP = LabelSelector(match_labels=APP)
+OWNED_BY = ObjectMeta(name="owner", namespace="default")
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 
 
@@ -215,13 +217,20 @@ def test_a_pod_without_soft_constraints_is_not_scored(zones, a):
     assert "InterPodAffinity" not in scores
 
 
-def test_the_system_defaults_spread_what_a_service_or_a_replica_set_holds_together(zones, a):
+@pytest.mark.parametrize(
+    ("kind", "workload"),
+    [
+        ("ReplicaSet", ReplicaSet(metadata=OWNED_BY, spec=ReplicaSetSpec(selector=SELECTS_APP))),
+        ("StatefulSet", StatefulSet(metadata=OWNED_BY, spec=StatefulSetSpec(selector=SELECTS_APP))),
+    ],
+    ids=["ReplicaSet", "StatefulSet"],
+)
+def test_the_system_defaults_spread_what_a_service_or_a_workload_holds_together(zones, a, kind, workload):
     world = zones(a=2, b=0)
-    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="rs", uid="rs", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind=kind, name="owner", uid="owner", controller=True)
     pod = a.pod(labels=APP)
     owned = replace(pod, metadata=replace(pod.metadata, owner_references=(owner,)))
-    world.world.put(ReplicaSet(metadata=ObjectMeta(name="rs", namespace="default"),
-                               spec=ReplicaSetSpec(selector=SELECTS_APP)))  # fmt: skip
+    world.world.put(workload)
 
     assert _scores(world, owned, "PodTopologySpread") == {"a": 50, "b": 100}
     world.world.put(Service(metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector=APP)))
