@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
 from kubelet.stages.selecting import OPERATORS, Requirement, Selector
-from kubelet.stages.stage import Delay, Event, Finalizers, Patch, Stage, Step
+from kubelet.stages.stage import Delay, Event, Finalizers, Patch, PatchType, Stage, Step
 from kubelet.stages.template_tree import TemplateError
 from kubelet.stages.templating import Template
 
@@ -74,8 +74,11 @@ class _Delay(_Part, frozen=True):
     jitter_duration_from: _From | None = None
 
 
+EventType = Literal["Normal", "Warning"]
+
+
 class _Event(_Part, frozen=True):
-    type: Literal["Normal", "Warning"] = "Normal"
+    type: EventType = "Normal"
     reason: str = ""
     message: str = ""
 
@@ -94,7 +97,7 @@ class _Patch(_Part, frozen=True):
     subresource: str = ""
     root: str = ""
     template: str = ""
-    type: Literal["json", "merge", "strategic"] | None = None
+    type: PatchType | None = None
     impersonation: Any = None
 
 
@@ -180,9 +183,17 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
         return name, _stage(spec, name, file)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
-        raise StageError(f"{file}: stage {name}: spec{where.rstrip('`')}: {message}") from None
+        raise StageError(f"{file}: stage {name}: spec{where.rstrip('`')}: {_with_choices(message, where)}") from None
     except _PathError as error:
         raise StageError(f"{file}: stage {name}: {error}") from None
+
+
+def _with_choices(message: str, where: str) -> str:
+    """Return a decoder's complaint, with what may stand there where only certain words may."""
+    if not message.startswith("Invalid enum value"):
+        return message
+    choices = get_args(EventType if where.rstrip("`").endswith(".event.type") else PatchType)
+    return f"{message}, want one of {', '.join(choices)}"
 
 
 class _PathError(ValueError):
@@ -258,6 +269,8 @@ def _query(given: _From | None, path: str) -> Query | None:
         return None
     if given.cel is not None:
         raise _PathError(f"{path}.cel", "CEL is not supported; jq expressions are")
+    if given.jq is not None and given.expression_from:
+        raise _PathError(path, "want either expressionFrom or jq, not both")
     if given.jq is not None:
         return _made(f"{path}.jq.expression", Query, given.jq.expression)
     if not given.expression_from:

@@ -18,6 +18,20 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+class _OnceLoader(_Loader):
+    """What people write: a key that stands twice in one mapping is a mistake, and whose it is cannot be known."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping. Raises: ConstructorError for a key that is given twice."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            seen.add(str(key.value))
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
 def load(text: str) -> Any:
     """Return the one document. Raises: ValueError saying where it is malformed."""
     try:
@@ -27,9 +41,12 @@ def load(text: str) -> Any:
 
 
 def load_all(text: str) -> Iterator[Any]:
-    """Return the documents in order, empty ones as None. Raises: ValueError saying where one is malformed."""
+    """Return the documents in order, empty ones as None.
+
+    Raises: ValueError saying where one is malformed or says a thing twice.
+    """
     try:
-        yield from yaml.load_all(text, Loader=_Loader)
+        yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:
         raise ValueError(_told(error)) from None
 
