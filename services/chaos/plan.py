@@ -48,8 +48,8 @@ class Fault:
     """One fault. `duration_s`: how long the component stays down or stopped, or its link, disk or clock stays faulty.
 
     `component` of what befalls one node alone is `node/<name>`. `detail`: the direction of a cut, the sort of calls
-    that are dropped, the error of a disk, the seconds a clock is off, what is lost and how. A kill with a `site` strikes
-    `after_s` seconds after the component's `count`-th line of that event since `at_s`.
+    that are dropped, the error of a disk, the seconds a clock is off, what is lost and how. A kill with a `site`
+    strikes `after_s` seconds after the component's `count`-th line of that event since `at_s`.
     """
 
     at_s: float

@@ -52,6 +52,23 @@ expect created pods == 9
     )
 
 
+def test_fm_x7_processes_that_get_a_fifth_of_their_time_lose_no_lease(tmp_path):
+    assert [] == told(
+        tmp_path,
+        """nodes n1..n4 cpu=16
+replicaset web replicas=8 cpu=1
+expect within 20s count pods phase=Running == 8
+expect always count nodes status.conditions[Ready].status=True == 4
+expect always count pods name=web-* status.conditions[Ready].status=True == 8
+starve * share=0.2 for=5s
+replicaset more replicas=4 cpu=1
+expect within 15s count pods phase=Running == 12
+expect each pods status.containerStatuses[main].restartCount == 0
+expect created pods == 12
+""",
+    )
+
+
 def test_fm_n3_single_nodes_of_one_process_are_cut_off_one_way(tmp_path):
     assert [] == told(
         tmp_path,
