@@ -393,6 +393,7 @@ class Settings(msgspec.Struct, frozen=True):
     managers_first: bool = True
     writes_at_once: bool = False
     evicts_for_resizes: bool = True
+    orders_resizes_as_upstream: bool = False
     resize_policy: Form | None = None
     guards_devices: bool = False
     dra_reconcile_s: float = 60.0
@@ -423,6 +424,7 @@ class Settings(msgspec.Struct, frozen=True):
             managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
             evicts_for_resizes=_evicts_for_resizes(switches),
+            orders_resizes_as_upstream=switches.choice("resize.order") == "upstream",
             resize_policy=form_of(switches),
             guards_devices=switches.choice("dra.double_allocation_guard") == "driver",
             dra_reconcile_s=switches.number("kubelet.dra_reconcile_s"),

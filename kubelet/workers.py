@@ -99,6 +99,7 @@ class Workers:
             has_static_memory=definition.memory_policy == "Static",
             has_swap=definition.swap_behavior == LIMITED,
             evicts=settings.evicts_for_resizes,
+            orders_as_upstream=settings.orders_resizes_as_upstream,
         )
         self.resizing = Resizing(self.ledger, rules, self.out)
         self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)

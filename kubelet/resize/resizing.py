@@ -40,7 +40,7 @@ class Resizing:
     """Who waits for a resize. `trigger`: why the next pass is due, "" when none is."""
 
     def __init__(self, ledger: Ledger, rules: NodeRules, out: Outbox) -> None:
-        self.queue = ResizeQueue()
+        self.queue = ResizeQueue(as_upstream=rules.orders_as_upstream)
         self.trigger = ""
         self.has_sources = False
         self.retry_at_s = float("inf")

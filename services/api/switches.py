@@ -372,6 +372,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("resize.kubelet_eviction", "generation",
            "whether a kubelet evicts for a critical pod's resize, or leaves that to the scheduler", "kep-5836 11",
            ("generation", "on", "off")),
+    Switch("resize.order", "total",
+           "how a kubelet orders resizes that wait: those that ask for no more by the other rules among themselves, "
+           "or each before all others, as upstream compares them", "kep-1287-in-place-resize 6", ("total", "upstream")),
     Switch("resize.feasibility", "node",
            "who says no to a resize that the pod's node could never do: the node, as Infeasible, or the API server, as "
            "PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2", ("node", "admission")),
