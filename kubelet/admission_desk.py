@@ -87,6 +87,8 @@ class AdmissionDesk:
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
+        self._tearing: dict[WorkerKey, Verdict | None] = {}
+        """What was asked for before it was torn down, and what is to be done once it is."""
         self.devices: DeviceDesk | None = None
         """Of nodes that take device plugins."""
 
@@ -103,6 +105,8 @@ class AdmissionDesk:
         self.parked.pop(key, None)
         self.deferring.forget(key)
         self._blocked.pop(key, None)
+        if key in self._tearing:
+            self._tearing[key] = None
         if self.devices is not None:
             self.devices.forget(key)
 
@@ -267,11 +271,30 @@ class AdmissionDesk:
             return
         self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
 
-    def give_back(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
-        """Nothing of the pod is here any more: have it unbound."""
-        self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now), now)
+    def give_back(
+        self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0
+    ) -> None:
+        """Nothing of the pod is here any more, which took so long: have it unbound."""
+        verdict = self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
+        self._stays(key, verdict, now)
         if key in self.giving_back.asking:
             self._desk.poke(key, now)
+
+    def ask_first(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        """Have a pod unbound whose teardown only begins: two nodes may hold what is its (`unbind_teardown=after`)."""
+        self._tearing[key] = None
+        self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=None), now)
+
+    def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float, now: float) -> bool:
+        """Do now what was decided meanwhile; return whether the pod was asked for before its teardown."""
+        if key not in self._tearing:
+            return False
+        verdict = self._tearing.pop(key)
+        self.giving_back.torn_down(pod, key, took_s)
+        if key in self.giving_back.going:
+            self._desk.statuses.suppress(key)
+        self._stays(key, verdict, now)
+        return True
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Reject as Kubernetes does today."""
@@ -316,6 +339,8 @@ class AdmissionDesk:
             key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
         )
         self._stays(key, verdict, now)
+        if key in self._tearing:
+            self._desk.statuses.suppress(key)  # what is being torn down has nothing to tell, whatever was answered
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
         """Take a live read of a pod; return whether it is being given back, so that it was read for us."""
@@ -331,6 +356,10 @@ class AdmissionDesk:
     def _stays(self, key: WorkerKey, verdict: Verdict | None, now: float) -> None:
         """Decide what becomes of a pod that was not given back after all; None: it goes its way."""
         if verdict is None:
+            return
+        if key in self._tearing:
+            self._tearing[key] = verdict
+            self._desk.statuses.suppress(key)
             return
         state = verdict.state
         match verdict.step:

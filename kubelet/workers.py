@@ -121,7 +121,8 @@ class Workers:
         self._latency, self._policy, self._times = latency, policy, times
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._gone: dict[WorkerKey, None] = {}
-        self._returned: dict[WorkerKey, Rejection] = {}
+        self._returned: dict[WorkerKey, tuple[Rejection, float]] = {}
+        """Why pods are torn down to be given back, and since when."""
         self._saved_once: dict[WorkerKey, None] = {}
         self._timers: dict[WorkerKey, float] = {}
         self.start_times = StartTimes(self.out, times)
@@ -307,12 +308,14 @@ class Workers:
             self._erase(PodRecord(self.name, key.uid, key.generation), key)
 
     def _start_failed(self, worker: PodWorker, rejection: Rejection, now: float) -> None:
-        """The start fails over and over: give the pod back if that is wanted, torn down first."""
+        """The start fails over and over: give the pod back if that is wanted, torn down first unless said otherwise."""
         key = worker.key
         if not worker.may_be_returned or not self.admission.giving_back.may_begin(worker.pod, rejection.reason, now):
             return
         self.desk.statuses.suppress(key)
-        self._returned[key] = rejection
+        self._returned[key] = rejection, now
+        if self.settings.teardown == "after" and self.settings.unbind_api != "condition":
+            self.admission.ask_first(worker.pod, key, rejection, now)
         self._act(worker, worker.terminate(now, REMOVED_GRACE_S, "unbound"), now)
 
     def _refused(self, worker: PodWorker, rejection: Rejection, now: float) -> None:
@@ -465,9 +468,13 @@ class Workers:
         returned = self._returned.pop(key, None)
         if key in self._gone:
             self._drop(key, worker)
+            if returned is not None:
+                self.admission.torn_down(worker.pod, key, now - returned[1], now)
         elif returned is not None:
             self._forget(key)
-            self.admission.give_back(worker.pod, key, returned, now)
+            rejection, took_s = returned[0], now - returned[1]
+            if not self.admission.torn_down(worker.pod, key, took_s, now):
+                self.admission.give_back(worker.pod, key, rejection, now, torn_s=took_s)
         else:
             self.desk.poke(key, now)
         for waiting in [k for k, predecessor in self._held.items() if predecessor == key]:

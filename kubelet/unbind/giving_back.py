@@ -53,15 +53,21 @@ class GivingBack:
         self._running: dict[WorkerKey, None] = {}
         self._unheard: dict[WorkerKey, Unbinding] = {}
 
-    def begin(self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float) -> Verdict | None:
-        """Nothing else writes the pod's status from now on; ask for the unbind."""
+    def begin(
+        self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float, *, torn_s: float | None = 0.0
+    ) -> Verdict | None:
+        """Nothing else writes the pod's status from now on; ask for the unbind.
+
+        `torn_s`: how long its teardown took, None: that is still going on.
+        """
         is_asking = self._settings.unbind_api == "condition"
         if not is_asking:
             self._statuses.suppress(key)
-        self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
-        if self._settings.teardown == "before":
-            # Nothing of a pod rejected at admission was set up; the line says so before the call (I4).
-            self._torn_down(pod, key, 0.0)
+        state = self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
+        state.torn_s = torn_s
+        if self._settings.teardown == "before" and torn_s is not None:
+            # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
+            self.torn_down(pod, key, torn_s)
         self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
@@ -118,7 +124,7 @@ class GivingBack:
         self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
         self._out.count(f"{UNTIL_RUNNING}_count")
 
-    def _torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
+    def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
         """Say that nothing of the pod is left on the node."""
         self._out.log("kubelet.teardown_done", pod, key, {})
         self._out.add("kubelet_unbind_teardown_seconds_sum", took_s)
@@ -214,8 +220,8 @@ class GivingBack:
                 self._out.effects.append(SetTimer(until_s, "unbind", key))
             case unbinding.Forget(is_done=is_done):
                 if is_done:
-                    if self._settings.teardown == "after":
-                        self._torn_down(state.pod, key, 0.0)
+                    if self._settings.teardown == "after" and state.torn_s is not None:
+                        self.torn_down(state.pod, key, state.torn_s)
                     self._took(state, now)
                 self._stop(key)
                 self._out.end_span(key, "" if is_done else "gone")

@@ -166,6 +166,8 @@ class Unbinding:
         self.pod, self.reason, self.message = pod, reason, message
         self.started_s = now
         self.deadline_s = now + deadline_s
+        self.torn_s: float | None = 0.0
+        """How long the teardown took; 0: nothing had been set up, None: it goes on meanwhile."""
         self.tries = 0
         self.is_calling = False
         self._session_checked = False

@@ -313,6 +313,8 @@ def test_kubelet_unbinding_section_10_every_metric_tells_its_figure():
     assert back["scheduler_rebound_same_node_total"] == unbinds
     assert figure(elsewhere, "kubelet_pod_unbind_duration_seconds_count") == 1
     assert figure(elsewhere, "kubelet_unbind_teardown_seconds_count") == 1
+    assert figure(elsewhere, "kubelet_unbind_teardown_seconds_sum") == 0, "nothing had been set up"
+    assert 0.05 <= figure(_metrics_after("devices"), "kubelet_unbind_teardown_seconds_sum") <= 1.0
     assert figure(elsewhere, "kubelet_admission_rejections_total") == 1
     assert elsewhere["scheduler_unbound_to_rebound_seconds_count"] == 1
     assert 0.9 <= elsewhere["scheduler_unbound_to_rebound_seconds_sum"] <= 1.2

@@ -43,6 +43,33 @@ def test_a_pod_whose_start_fails_over_and_over_is_torn_down_and_then_given_back(
     assert (used["cpu"], used["pods"], workers) == (0, 0, [])
 
 
+@pytest.mark.parametrize(
+    ("order", "lines"),
+    [("before", ["kubelet.teardown_done", "kubelet.unbind_call"]),
+     ("after", ["kubelet.unbind_call", "kubelet.teardown_done"])],
+)  # fmt: skip
+@pytest.mark.parametrize(("attempts", "phase"), [(5, "Pending"), (0, "Failed")])
+def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_after_it(
+    simulate, order, lines, attempts, phase
+):
+    async def story(w):
+        await w.create("p", cpu="1", run="start fails")
+        pod = await w.until_pod("p", lambda pod: given_back(pod) or pod["status"].get("phase") == "Failed", limit_s=400)
+        await asyncio.sleep(5)
+        told = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
+        agent = w.agent()
+        return pod, told, agent.kubelet.out.counters, dict(agent.kubelet.ledger.used), list(agent.kubelet.workers)
+
+    switches = (*UNBIND, "unbind.reasons=RunContainerError", f"kubelet.unbind_teardown={order}",
+                f"unbind.max_attempts={attempts}")  # fmt: skip
+    pod, told, metrics, used, workers = simulate(story, nodes=TWO, switches=switches)
+
+    assert told == lines
+    assert metrics["kubelet_unbind_teardown_seconds_count"] == 1
+    assert (used["cpu"], used["pods"], workers) == (0, 0, [])
+    assert pod["status"]["phase"] == phase
+
+
 def test_unless_the_switch_names_the_reason_the_node_goes_on_trying(simulate):
     async def story(w):
         await w.create("p", cpu="1", run="start fails")
