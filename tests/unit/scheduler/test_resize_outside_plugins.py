@@ -330,6 +330,13 @@ def test_a_strangers_filter_is_asked_about_the_node_without_the_victims(scene):
     assert s.victims() == ["v"]  # w, the younger, would go but for the stranger
 
 
+def test_the_first_draft_asks_no_strangers_filter_whom_to_evict(scene):
+    s = two(scene("G0", Refuser()))
+
+    assert s.victims() == ["v"]
+    assert s.strangers[0].asked == []
+
+
 def test_where_a_stranger_forbids_it_nobody_is_evicted(scene):
     s = two(scene("G4", Sparing("v")))
 
