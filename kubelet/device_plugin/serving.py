@@ -15,7 +15,7 @@ import structlog
 from kubelet.device_plugin.emulated import EmulatedPlugin, Tell
 from kubelet.devices import wire as wire
 from kubelet.managers.device_words import KUBELET_SOCKET, VERSION, Registration
-from services.api.local_rpc import LocalService, RpcError
+from services.api.local_rpc import LocalServer, LocalService, RpcError
 from services.api.seams import Seams
 
 TELL = "/keplab.v1.DevicePlugin/Tell"
@@ -37,6 +37,8 @@ class PluginServing:
     def __init__(self, plugin: EmulatedPlugin, seams: Seams, node: str, folder: str) -> None:
         self._plugin, self._seams, self._node, self._folder = plugin, seams, node, folder
         self._path = f"{folder}/{plugin.endpoint}"
+        self._control_path = control_path(folder, plugin.definition.resource)
+        self._control: LocalServer | None = None
         self._moved = asyncio.Event()
         """Set, and replaced by a new one, whenever something that others wait for has changed."""
         self._was_registered = False
@@ -45,17 +47,24 @@ class PluginServing:
 
     async def run(self) -> None:
         """Be the plugin until cancelled."""
-        resource = self._plugin.definition.resource
-        control = LocalService({TELL: self._tell})
-        server = await self._seams.sockets.serve(control_path(self._folder, resource), control)
         try:
             while True:
+                await self._be_told()
                 if self._plugin.is_away:
                     await self._moved.wait()
                 else:
                     await self._serve_once()
         finally:
-            await server.close()
+            if self._control is not None:
+                await self._control.close()
+
+    async def _be_told(self) -> None:
+        """Serve `tell`; anew when its socket is gone: with its folder, or with another plugin that had taken it."""
+        if self._control is not None and self._seams.sockets.exists(self._control_path):
+            return
+        if self._control is not None:
+            await self._control.close()
+        self._control = await self._seams.sockets.serve(self._control_path, LocalService({TELL: self._tell}))
 
     async def _serve_once(self) -> None:
         """Serve and be registered until the socket is gone or the plugin is told to go."""
@@ -79,6 +88,7 @@ class PluginServing:
                 if self._plugin.is_away or not self._seams.sockets.exists(self._path):
                     return
             while not self._plugin.is_away and self._seams.sockets.exists(self._path):
+                await self._be_told()
                 await self._pause(POLL_S)
         finally:
             await server.close()

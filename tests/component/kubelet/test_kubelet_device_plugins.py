@@ -96,6 +96,17 @@ async def register(world, life=None, **asked):
     return sockets
 
 
+def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate):
+    async def story(w):
+        gpus = await plugin(w, devices=2)
+        SimSockets(w.floor, Lifetime("somebody", 1)).clear("nodes/n1/plugins")
+        await asyncio.sleep(1)
+        await gpus.tell("unhealthy", "dev-0")
+        return await shows(w, 1, limit_s=2.0)
+
+    assert simulate(story, nodes=(NODE,)) < 2
+
+
 # --- acceptance scenario 13, part by part ---
 
 
