@@ -25,6 +25,7 @@ seconds:
     fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
                                     is answered with a failure, for so long (default: for ever)
     hang [PROBE] after D [for D]    as `fail`, but no answer comes within the probe's timeoutSeconds
+    warn [PROBE] after D [for D]    an HTTP probe is answered by a redirect to elsewhere: a success, and a ProbeWarning
 
 A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe. Hooks
 that no clause speaks of take no time and succeed, unless they sleep, open a socket, or run a command understood below.
@@ -49,7 +50,8 @@ _EPS_S = 1e-6
 
 
 PROBES = ("startup", "readiness", "liveness")
-REFUSES, FAILS, HANGS = "refuses", "fails", "hangs"
+REFUSES, FAILS, HANGS, WARNS = "refuses", "fails", "hangs", "warns"
+_HOWS = {"fail": FAILS, "hang": HANGS, "warn": WARNS}
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ class Script(msgspec.Struct, frozen=True):
 
     def next_turn_s(self, age_s: float) -> float | None:
         """Return the age at which readiness next changes, strictly after `age_s`."""
-        if age_s < self.ready_after_s:
+        if age_s + _EPS_S < self.ready_after_s:
             return self.ready_after_s
         if self.flaps and self.flap_every_s > 0:
             turns = int((age_s - self.ready_after_s) / self.flap_every_s + _EPS_S)
@@ -128,7 +130,7 @@ class Script(msgspec.Struct, frozen=True):
         return None
 
     def answer(self, probe: str, age_s: float) -> str:
-        """Return how a probe is answered at that age: "" well, else refuses, fails or hangs."""
+        """Return how a probe is answered at that age: "" well, else refuses, fails, hangs or warns."""
         for outage in self.outages:
             if outage.probe in ("", probe) and outage.from_s <= age_s + _EPS_S and age_s + _EPS_S < outage.until_s:
                 return outage.how
@@ -205,8 +207,8 @@ def _clause(script: Script, clause: str) -> Script:
             return msgspec.structs.replace(script, start_faults=(*script.start_faults, parse_fault(clause.split())))
         case ["answer", "after", delay]:
             return _with_outage(script, Outage("", REFUSES, 0.0, duration_s(delay)))
-        case [("fail" | "hang") as how, *rest]:
-            return _with_outage(script, _outage(FAILS if how == "fail" else HANGS, rest, clause))
+        case [("fail" | "hang" | "warn") as how, *rest]:
+            return _with_outage(script, _outage(_HOWS[how], rest, clause))
         case _:
             raise ScriptError(f"clause {clause!r} is not understood; see kubelet/pods/script.py for the grammar")
 
