@@ -5,6 +5,9 @@ from __future__ import annotations
 from kubelet.pods.script import HANGS, REFUSES
 from kubelet.view import KubeletContainer, Probe
 
+REDIRECTED = "Probe terminated redirects, Response body: "
+"""What a probe that was sent elsewhere says: that is no failure."""
+
 
 def failure_text(probe: Probe, container: KubeletContainer, how: str, address: str) -> str:
     """Return what follows `Liveness probe failed: `; `how`: refuses, fails or hangs; `address`: the pod's."""

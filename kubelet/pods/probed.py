@@ -26,6 +26,8 @@ class ProbedPod(ResizablePod):
             has_started = has_started or seen.has_started
             if seen.failure:
                 self._tell("Unhealthy", seen.failure, "Warning")
+            if seen.warning:
+                self._tell("ProbeWarning", seen.warning, "Warning")
             if seen.kills and container.stop_at_s is None:
                 self._condemn(container, seen.probe, t)
         return has_started

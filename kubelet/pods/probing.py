@@ -11,8 +11,8 @@ import math
 
 import msgspec
 
-from kubelet.pods.probe_texts import failure_text
-from kubelet.pods.script import HANGS, Script
+from kubelet.pods.probe_texts import REDIRECTED, failure_text
+from kubelet.pods.script import HANGS, WARNS, Script
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, Probe
 
@@ -20,10 +20,12 @@ STARTUP, READINESS, LIVENESS = "startup", "readiness", "liveness"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one try brought. `failure`: the text to tell, "" after a success; `kills`: the container must end."""
+    """What one try brought. `failure`: the text to tell, "" after a success, which may have a `warning`; `kills`: the
+    container must end."""
 
     probe: str
     failure: str = ""
+    warning: str = ""
     kills: bool = False
     has_started: bool = False
 
@@ -61,13 +63,18 @@ class Prober:
         self.due_s, self._is_awaited = None, False
 
     def attempt(self, t: float, script: Script, started_s: float) -> str | None:
-        """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come."""
+        """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come.
+
+        A success that warns is asked for again, so that it is told each time.
+        """
         how = HANGS if self._is_awaited else script.answer(self.kind, t - started_s)
+        if how == WARNS and self.spec.http_get is None:
+            how = ""
         if how == HANGS and not self._is_awaited:
             self._is_awaited, self.due_s = True, t + self.spec.timeout_seconds
             return None
         self._is_awaited = False
-        self._count(is_success=not how)
+        self._count(is_success=how in ("", WARNS))
         self._set_due(t, script, started_s, is_success=not how)
         return how
 
@@ -168,8 +175,10 @@ class Probes:
             how = prober.attempt(t, self._script, self._started_s)
             if how is None:
                 continue
-            text = f"{prober.kind.capitalize()} probe failed: " if how else ""
-            text += failure_text(prober.spec, self._container, how, address) if how else ""
+            what, warning = prober.kind.capitalize(), ""
+            if how == WARNS:
+                how, warning = "", f"{what} probe warning: {REDIRECTED}"
+            text = f"{what} probe failed: {failure_text(prober.spec, self._container, how, address)}" if how else ""
             kills = bool(how) and prober.result is False and prober is not self._readiness
             if kills:
                 # Nothing is asked until there is a new run.
@@ -178,7 +187,7 @@ class Probes:
             if has_started:
                 prober.rest()
                 self._begin_others(t)
-            found.append(Seen(prober.kind, text, kills, has_started))
+            found.append(Seen(prober.kind, text, warning, kills, has_started))
         return found
 
     def grace_s(self, probe: str) -> int | None:

@@ -251,3 +251,15 @@ def test_a_prestop_hook_that_sleeps_takes_its_seconds(a_pod):
     life.run(60)
 
     assert life.at(Finished) == [5]
+
+
+@pytest.mark.parametrize(
+    ("probe", "warned"), [({"httpGet": {"port": 80}}, [0, 10, 20]), ({"tcpSocket": {"port": 80}}, [])]
+)
+def test_a_probe_that_is_sent_elsewhere_succeeds_and_warns_each_time(a_pod, probe, warned):
+    containers = [{"name": "main", "readinessProbe": probe}]
+    life = Life(a_pod(containers=containers, run="warn readiness after 0s for 25s")).run(60)
+
+    assert life.told("ProbeWarning") == warned
+    assert not life.told("Unhealthy")
+    assert life.worker.conditions["Ready"].status == "True"
