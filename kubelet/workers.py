@@ -17,7 +17,7 @@ from kubelet.claims.desk import ClaimDesk
 from kubelet.config import NodeDefinition, Settings
 from kubelet.devices.plugins import DevicePlugins
 from kubelet.effects import Save, SetTimer
-from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.node_life import NodeLife
 from kubelet.node_status import node_labels
 from kubelet.outbox import Outbox
@@ -190,15 +190,9 @@ class Workers:
         # What it was promised counts, whatever its spec says by now (kep-1287 8).
         promised = pod if is_same(resources_of(pod), record.allocated) else overlaid(pod, record.allocated)
         requests = self.ledger.needs(promised)
-        self.managers.take(record.allocation)
-        if self.plugins is not None:
-            self.plugins.reckon()
         is_asked = self.settings.readmits_running
-        short = [] if record.is_finished else self.ledger.shortages(requests)
-        self.ledger.add(key, promised, requests, record.allocation)
-        if not short:
-            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
-            self._log_admit(pod, key, requests, adopted=True)
+        # What had ended left its room, and somebody else may have it by now.
+        short = [] if record.is_finished else self._count_again(promised, key, requests, record.allocation)
         self.out.start_span(key, pod, traceparent)
         worker = self._worker(pod, key, Admitted(requests, record.allocation), now)
         self.workers[key] = worker
@@ -231,6 +225,20 @@ class Workers:
             self._act(worker, worker.update(pod, now), now)
         if self.resizing.is_live(worker):
             self.resizing.wished(worker, pod, self.workers)
+
+    def _count_again(
+        self, promised: KubeletPod, key: WorkerKey, requests: Amounts, allocation: Allocation
+    ) -> list[str]:
+        """Count a pod that was admitted before this kubelet began; return what there is too little of now."""
+        self.managers.take(allocation)
+        if self.plugins is not None:
+            self.plugins.reckon()
+        short = self.ledger.shortages(requests)
+        self.ledger.add(key, promised, requests, allocation)
+        if not short:
+            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
+            self._log_admit(promised, key, requests, adopted=True)
+        return short
 
     # --- what they want done ---
 

@@ -217,3 +217,24 @@ settle
         assert max(back) - begun < 30_000_000_000
         assert max(back) - min(back) > 4_000_000_000
     assert 429 not in {line.data["code"] for line in log.of("api.response")}
+
+
+def test_guarantees_n1_room_of_a_pod_that_ended_is_not_taken_twice_by_the_next_kubelet(tell):
+    """The API server has not heard of the end when the kubelet dies; what the pod had is another's by then."""
+    log, _ = tell(
+        """nodes n1 cpu=1
+pod p cpu=400m
+pod q cpu=500m restart=Never run="exit 0 after 8s"
+expect within 5s count pods phase=Running == 2
+resize pod/p cpu=600m
+expect within 2s each pods name=p status.conditions[PodResizePending].reason == Deferred
+link node/n1 cut=requests
+wait 10s
+kill kubelet/n1
+link node/n1
+expect within 20s each pods name=q phase == Succeeded
+expect within 5s each pods name=p status.containerStatuses[main].resources.requests.cpu == 600m
+"""
+    )
+
+    assert [line.obj["name"] for line in log.of("kubelet.admit") if line.data.get("adopted")] == ["p"]
