@@ -3,7 +3,7 @@
 `unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
 that was not given back is a verdict, and the kubelet's affair. Pods that were told to come back later form a line, by
 namespace because limits are: only the first of it asks again, and the next one once that is settled.
-Source: kubelet-unbinding 6.2; decision 0018.
+Source: kubelet-unbinding 6.2; decision 0021.
 """
 
 from __future__ import annotations
