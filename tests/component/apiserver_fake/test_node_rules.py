@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import random
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.node_authorization import NODE_TEXT
 from apiserver_fake.wiring import build
 from services.api.errors import ApiError
-from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
+from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
@@ -193,10 +195,15 @@ async def a_server() -> Any:
         return await room.server.door(identity).call(request)
 
     for name in ("n1", "n2"):
-        made = await call(ADMIN, "create", NODES, body=meta(name=name, labels={"zone-of-admin": "a"}))
+        status = {"nodeInfo": {"kubeletSession": "s1"}}
+        made = await call(
+            ADMIN, "create", NODES, body={**meta(name=name, labels={"zone-of-admin": "a"}), "status": status}
+        )
         await call(ADMIN, "patch", NODES, name, {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
                    patch_type="merge")  # fmt: skip
         call.uid = getattr(call, "uid", "") or msgspec.json.decode(made.body)["metadata"]["uid"]  # type: ignore[attr-defined]
+    lease = {**meta(name="kube-scheduler", annotations={"emulation/unbind": "v1"}), "spec": {"holderIdentity": "s"}}
+    await call(SCHEDULER, "create", LEASES, body=lease, namespace="kube-system")
     reach = {
         "volumes": [{"name": "v", "secret": {"secretName": "used"}}, {"name": "w", "configMap": {"name": "used"}}],
         "containers": [{"name": "c", "image": "i:1"}],
@@ -275,5 +282,44 @@ def test_guarantees_as_33_what_is_its_own_a_node_may_do():
                 if answer.code >= 300:
                     refused[f"{verb} {resource}/{name} {more}"] = answer.body
             assert refused == {}
+
+    simloop.run(story(), seed=1)
+
+
+def unbinding(pod: Any, **forged: Any) -> Any:
+    """What n1's kubelet would send to give the pod back, but for what is forged."""
+    uid, generation = forged.pop("uid", pod["metadata"]["uid"]), pod["status"]["bindingGeneration"]
+    said = {"nodeName": "n1", "bindingGeneration": generation, "kubeletSession": "s1", "reason": "OutOfcpu", **forged}
+    digest = hashlib.sha256(f"{uid}\0{said['bindingGeneration']}\0{said['nodeName']}".encode()).hexdigest()[:32]
+    return {"metadata": {"uid": uid}, "requestID": digest, **said}
+
+
+def test_guarantees_as_28_nobody_gives_away_a_pod_that_is_not_its_own():
+    """500 attempts: another node's kubelet, with forged fields and absent names, and everybody who is no kubelet."""
+    others = [SCHEDULER, ADMIN, ANONYMOUS, Identity("user:default"), controller_identity("job")]
+    forgeries = [
+        {}, {"nodeName": "n2"}, {"bindingGeneration": 1}, {"bindingGeneration": 99}, {"kubeletSession": "s2"},
+        {"requestID": "0" * 32}, {"uid": "00000000-0000-4000-8000-000000000000"}, {"reason": "NodeShutdown"},
+    ]  # fmt: skip
+
+    async def story() -> None:
+        async with a_server() as (_, call):
+            mine = msgspec.json.decode((await call(N1, "get", PODS, "mine")).body)
+            before = (await call(ADMIN, "get", "statehash")).body
+            seen: dict[str, set[tuple[int, bytes]]] = {}
+            tries = 0
+            for who in (node_identity("n2"), *others):
+                for name, forged in itertools.product(("mine", "free", "absent"), forgeries):
+                    for _ in range(4):
+                        body = unbinding(mine, **forged)
+                        answer = await call(who, "create", PODS, name, body, subresource="unbind")
+                        seen.setdefault(who.user, set()).add((answer.code, answer.body))
+                        tries += 1
+            assert tries >= 500
+            assert {code for answers in seen.values() for code, _ in answers} <= {401, 403, 422}
+            assert len({answer for answer in seen["system:node:n2"] if answer[0] == 403}) == 1
+            assert (await call(ADMIN, "get", "statehash")).body == before
+            given = await call(N1, "create", PODS, "mine", unbinding(mine), subresource="unbind")
+            assert given.code == 200  # its own node may
 
     simloop.run(story(), seed=1)
