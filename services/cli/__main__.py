@@ -76,7 +76,13 @@ Start with:
 
 
 @click.command(
-    cls=_Folder, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=_Folder,
+    help=HELP,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "color": False if os.environ.get("NO_COLOR") else None,
+    },
 )
 @click.version_option(package_name="keplab", prog_name="keplab")
 def cli() -> None:

@@ -197,6 +197,7 @@ def _draw(row: list[str], step: Step, where: dict[str, int]) -> None:
         x = where.get(step.source, _TIME_WIDTH + 2)
         mark = "✗ " if step.kind == BROKE else "• "
         text = mark + step.text
+        row.extend(" " * (x - len(row)))  # of an undisturbed break nobody's column may be there
         row[x : x + len(text)] = list(text)
         return
     left, right = sorted((where[step.source], where[step.target]))

@@ -19,6 +19,21 @@ def story(tmp_path):
     return str(path)
 
 
+def test_no_color_is_heeded_on_a_terminal(tmp_path):
+    main, terminal = os.openpty()
+    told = subprocess.Popen(
+        [sys.executable, "-m", "services.cli", "run", str(tmp_path / "nothing.txt")],
+        cwd=ROOT, stdout=terminal, stderr=terminal, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    told.wait(timeout=30)
+    shown = os.read(main, 4096)
+    os.close(main)
+    os.close(terminal)
+
+    assert shown.startswith(b"keplab: ")
+    assert b"\x1b" not in shown
+
+
 def started(*words, **streams):
     return subprocess.Popen(
         [sys.executable, "-m", "services.cli", *words], cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams

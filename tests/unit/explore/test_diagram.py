@@ -27,6 +27,10 @@ def test_a_held_message_stands_where_it_was_sent_and_where_it_arrived():
     assert lines[6].startswith("   2.0000 s  ✗ I5: too much")
 
 
+def test_what_broke_by_itself_stands_apart_from_its_time():
+    assert text_diagram(STEPS[-1:])[-1] == "   2.0000 s  ✗ I5: too much"
+
+
 def test_the_picture_is_well_formed_whatever_objects_are_called():
     root = ET.fromstring(svg_diagram(STEPS, "a <title> & more"))
 
