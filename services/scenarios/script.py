@@ -104,6 +104,8 @@ def parse_names(text: str) -> tuple[str, ...]:
     names: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
+        if match is None and ".." in part:
+            raise ValueError(f"{part!r} is no range; want for example n1..n40")
         if match is None:
             names.append(part)
             continue

@@ -46,6 +46,7 @@ def test_a_story_is_read_into_setting_and_steps():
         ("expect each pods == 1", "wants a path"),
         ("expect count pods ~~ 1", "'~~' is no comparison"),
         ("nodes n4..m9 cpu=1", "is no range"),
+        ("nodes n1..2 cpu=1", "is no range"),
         ("schedulers two", "want for example schedulers 2"),
         ("schedulers 0", "want at least one scheduler"),
         ("schedulers 2 elect=maybe", "elect=maybe"),
