@@ -16,7 +16,7 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Let the command line find the exit code; rich itself would end with that of a failed expectation."""
         self.quiet = True
-        raise  # noqa: PLE0704
+        raise
 
 
 console = _Console(highlight=False, soft_wrap=not sys.stdout.isatty())

@@ -178,7 +178,7 @@ async def _run(supervisor: Supervisor, output: str) -> int:
 
 
 def _shown(path: str) -> str:
-    """Return a path as it is typed: from here if it is below, else from the root, so that it means the same anywhere."""
+    """Return a path as it is typed: from here if it is below, else from the root: the same from anywhere."""
     found = os.path.relpath(path)
     return path if found.startswith("..") else found
 
