@@ -13,14 +13,18 @@ from services.api.local_rpc import RpcError, Sockets
 TIMEOUT_S = 10.0
 
 
+class PluginAway(ValueError):
+    """There is no such plugin now; one that was killed comes back."""
+
+
 async def tell_plugin(
     sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
 ) -> None:
-    """Return once the plugin has done it. Raises: ValueError when it cannot, or when there is no such plugin."""
+    """Return once the plugin has done it. Raises: ValueError when it cannot, PluginAway when it is not there."""
     check_act(act, devices)
     path = control_path(f"{sockets_dir}/{node}", resource)
     if not sockets.exists(path):
-        raise ValueError(f"node {node} has no emulated plugin for {resource}: {path} is not there")
+        raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
     connection = sockets.dial(path)
     try:
         await connection.call(TELL, msgspec.json.encode(Tell(act, tuple(devices))), TIMEOUT_S)

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from kubelet.device_plugin.emulated import check_act
+from kubelet.device_plugin.telling import PluginAway
 from services.api.errors import NotFound
 from services.api.meta import Document, Key
 from services.api.resources import Resource, resource_of_kind, resources
@@ -29,6 +30,8 @@ from services.scenarios.telling import one as _one
 from services.scenarios.telling import substitute as _substitute
 
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
+PLUGIN_BACK_S = 10.0
+"""So long a story waits for a device plugin that is not there."""
 
 
 def find_resource(name: str) -> Resource:
@@ -188,9 +191,19 @@ async def wait(telling: Telling, step: Step) -> None:
 
 
 async def device_plugin(telling: Telling, step: Step) -> None:
-    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept."""
+    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept.
+
+    A plugin that was killed is waited for.
+    """
     node, resource, act, *devices = step.args
-    await telling.mesh.tell_plugin(node, resource, act, tuple(devices))
+    until_s = telling.observer.now_s + PLUGIN_BACK_S
+    while True:
+        try:
+            return await telling.mesh.tell_plugin(node, resource, act, tuple(devices))
+        except PluginAway:
+            if telling.observer.now_s >= until_s:
+                raise
+        await asyncio.sleep(0.1)
 
 
 async def remember(telling: Telling, step: Step) -> None:
