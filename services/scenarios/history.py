@@ -35,6 +35,8 @@ class PodStory:
     failed_s: float | None = None
     rejected_s: float | None = None
     """When it was first seen that a node gave it back, or failed it before it ran."""
+    leaving_s: float | None = None
+    """When it was first seen to be being deleted: from then on its owner counts it no longer."""
     gone_s: float | None = None
     reason: str = ""
     unbinds: int = 0
@@ -117,6 +119,8 @@ class History:
         ready = find_condition(pod.status.conditions, "Ready")
         if ready is not None and ready.status == "True" and story.ready_s is None:
             story.ready_s = now_s
+        if pod.metadata.deletion_timestamp is not None and story.leaving_s is None:
+            story.leaving_s = now_s
         if story.phase == "Failed" and story.failed_s is None:
             story.failed_s, story.reason = now_s, pod.status.reason
 
@@ -233,7 +237,8 @@ def _waits(pods: list[PodStory], told_s: Mapping[str, float]) -> list[float]:
     workloads: dict[str, list[Fate]] = {}
     for pod in pods:
         fates = workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, [])
-        fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s))
+        ended_s = min((at_s for at_s in (pod.failed_s, pod.leaving_s, pod.gone_s) if at_s is not None), default=None)
+        fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s, ended_s))
     return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]
 
 

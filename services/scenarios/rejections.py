@@ -24,26 +24,30 @@ class Rejections:
 
 
 class Fate(NamedTuple):
-    """When a pod of one workload was created, first rejected and first Running; None: never."""
+    """When a pod of one workload was created, first rejected, first Running, and Failed or deleted; None: never."""
 
     created_s: float
     rejected_s: float | None
     running_s: float | None
+    ended_s: float | None = None
 
 
 def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
     """Return the seconds from each rejection that was made good to the Running pod that did, for one workload.
 
-    A pod that was given back and runs makes good its own. A pod that did not survive is made good by one created
-    after it and never rejected: the oldest by the first. The rejections of its other replacements, in a runaway, are
+    A pod that was given back and runs makes good its own. A pod that did not survive is made good by a replacement
+    that was never rejected: the oldest by the first. The rejections of its other replacements, in a runaway, are
     part of that wait and no waits of their own.
     """
+    fates = list(fates)
+    replaces = _replacements(fates)
     waits: list[float] = []
     lost: list[float] = []
     others: list[tuple[float, float]] = []
-    for created_s, rejected_s, running_s in fates:
+    for place, (created_s, rejected_s, running_s, _) in enumerate(fates):
         if rejected_s is None and running_s is not None:
-            others.append((running_s, created_s))
+            if place in replaces:
+                others.append((running_s, created_s))
         elif rejected_s is not None and running_s is not None:
             waits.append(running_s - rejected_s)
         elif rejected_s is not None:
@@ -53,3 +57,21 @@ def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
         if lost and lost[0] <= created_s:
             waits.append(running_s - lost.pop(0))
     return waits
+
+
+def _replacements(fates: list[Fate]) -> set[int]:
+    """Return the places of pods made while fewer were left than there once were: others made the workload grow."""
+    changes = [(fate.created_s, 1, place) for place, fate in enumerate(fates)]
+    changes += [
+        (fate.ended_s, 0, place)
+        for place, fate in enumerate(fates)
+        if fate.ended_s is not None and fate.running_s is None
+    ]
+    found: set[int] = set()
+    left = most = 0
+    for _, is_made, place in sorted(changes):
+        left += 1 if is_made else -1
+        if is_made and left <= most:
+            found.add(place)
+        most = max(most, left)
+    return found

@@ -13,12 +13,18 @@ GIVEN_BACK = Fate(0.0, 1.0, 2.5)
     ("fates", "waits"),
     [
         ([UNTOUCHED], []),
-        ([Fate(0.0, 1.0, None)], []),
+        ([Fate(0.0, 1.0, None, 1.0)], []),
         ([GIVEN_BACK, UNTOUCHED], [1.5]),
-        ([Fate(0.0, 1.0, None), Fate(1.0, None, 4.0)], [3.0]),
-        ([Fate(0.0, 1.0, None), Fate(0.5, None, 4.0)], []),  # was there before, and replaces nobody
-        ([Fate(0.0, 1.0, None), Fate(1.0, 1.1, None), Fate(1.1, 1.2, None), Fate(1.2, None, 4.0)], [3.0]),
-        ([Fate(0.0, 1.0, None), GIVEN_BACK, Fate(1.0, None, 2.0)], [1.5, 1.0]),
+        ([Fate(0.0, 1.0, None, 1.0), Fate(1.0, None, 4.0)], [3.0]),
+        ([Fate(0.0, 1.0, None, 1.0), Fate(0.5, None, 4.0)], []),  # was there before, and replaces nobody
+        (
+            [Fate(0.0, 1.0, None, 1.0), Fate(1.0, 1.1, None, 1.1), Fate(1.1, 1.2, None, 1.2), Fate(1.2, None, 4.0)],
+            [3.0],
+        ),
+        ([Fate(0.0, 1.0, None, 1.0), GIVEN_BACK, Fate(1.0, None, 2.0)], [1.5, 1.0]),
+        ([Fate(0.0, 1.0, None, 9.0), Fate(1.1, None, 2.0)], []),  # was not lost yet, so the second is one more
+        # The workload still grows when the first is lost: the third pod is in its stead, the fourth one more.
+        ([Fate(0.0, 1.0, None, 1.0), Fate(0.5, None, 0.9), Fate(1.1, None, 2.0), Fate(1.2, None, 3.0)], [1.0]),
     ],
 )
 def test_each_rejection_is_made_good_by_its_own_pod_or_by_one_made_after_it(fates, waits):
