@@ -3,11 +3,22 @@
 `--repeats 10` has acceptance scenarios that are told with several seeds told as often as guarantees 13 asks for, and more.
 """
 
+from collections.abc import Iterator
+
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """No test's log lines go where an earlier one had its own."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

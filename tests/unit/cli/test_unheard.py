@@ -62,7 +62,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure(story, words):
 
 def test_sigterm_is_heard_as_ctrl_c_is(tmp_path):
     path = tmp_path / "long.txt"
-    path.write_text("nodes n1..n9 cpu=4\n" + "wait 1h\n" * 1000)
+    path.write_text("limit 1000h\nnodes n1..n9 cpu=4\nwait 900h\n")
     told = started("run", str(path), stdout=subprocess.PIPE)
     assert told.stdout.readline()  # it is being told
     told.send_signal(signal.SIGTERM)
