@@ -135,6 +135,9 @@ def _end_unheard(error: OSError) -> int:
 
 def main() -> NoReturn:
     """Run the command line and exit; SIGTERM is heard as Ctrl-C is, so that what was started is ended."""
+    # A shell has what it runs in the background ignore Ctrl-C; the way it ends must be there all the same.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     sys.exit(run())
 

@@ -14,6 +14,7 @@ import gc
 import heapq
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -73,6 +74,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._virtual_now = 0.0
         self._order = random.Random(f"order/{seed}")
         self.callbacks = 0
+        self.is_interrupted = False
+        """Somebody wants it to end; the next pass raises KeyboardInterrupt instead of running anything."""
         self._clock_resolution = 0.0
         self._births = 0
         self._frozen: dict[str, list[asyncio.Handle]] = {}
@@ -109,6 +112,9 @@ class SimLoop(asyncio.BaseEventLoop):
         return True
 
     def _run_once(self) -> None:
+        if self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
         ready = self._ready  # type: ignore[attr-defined]
         timers = self._scheduled  # type: ignore[attr-defined]
         cancelled: int = self._timer_cancelled_count
@@ -190,17 +196,47 @@ def _sealed() -> Iterator[None]:
             setattr(owner, name, real)
 
 
+@contextmanager
+def _interruptible(loop: SimLoop) -> Iterator[None]:
+    """Have Ctrl-C end the loop between two passes; the second one does not wait for that.
+
+    Raised wherever the interpreter is just then, inside a task or a generator's end, it may be lost.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    heard = 0
+
+    def hear(_number: int, _frame: object) -> None:
+        nonlocal heard
+        heard += 1
+        loop.is_interrupted = True
+        if heard > 1:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if loop.is_interrupted:
+        raise KeyboardInterrupt
+
+
 def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0) -> T:
     """Run a coroutine to its end in virtual time and return its result.
 
     The collector is off meanwhile: when it runs depends on allocation counts, and finalizers must not
-    decide an outcome. Raises: Deadlock, RealityLeak, and whatever `main` raises.
+    decide an outcome. Raises: Deadlock, RealityLeak, KeyboardInterrupt, and whatever `main` raises.
     """
     loop = SimLoop(seed)
     collected = gc.isenabled()
     gc.disable()
     try:
-        with _sealed():
+        with _interruptible(loop), _sealed():
             asyncio.set_event_loop(loop)
             try:
                 return loop.run_until_complete(main)

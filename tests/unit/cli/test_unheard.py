@@ -60,10 +60,12 @@ def test_a_reader_who_has_seen_enough_is_no_failure(story, words):
     assert (told.returncode, error) == (0, "")
 
 
-def test_sigterm_is_heard_as_ctrl_c_is(tmp_path):
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["alone", "in the background"])
+def test_sigterm_is_heard_as_ctrl_c_is(tmp_path, is_ignored):
     path = tmp_path / "long.txt"
     path.write_text("limit 1000h\nnodes n1..n9 cpu=4\nwait 900h\n")
-    told = started("run", str(path), stdout=subprocess.PIPE)
+    ignoring = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if is_ignored else None
+    told = started("run", str(path), stdout=subprocess.PIPE, preexec_fn=ignoring)
     assert told.stdout.readline()  # it is being told
     told.send_signal(signal.SIGTERM)
     _, error = told.communicate(timeout=20)

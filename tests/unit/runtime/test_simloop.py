@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 import time
 
 import pytest
@@ -99,3 +100,41 @@ def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
 
     assert [at for name, at in log if name == "a"] == [1, 4.5, 5.5]
     assert [at for name, at in log if name == "b"] == [1, 2, 3, 4, 5]
+
+
+def test_an_interrupt_is_not_lost_in_a_task_that_swallows_everything():
+    swept = []
+
+    async def swallowing():
+        try:
+            await asyncio.sleep(1)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except BaseException:
+                swept.append("lost")
+            await asyncio.sleep(1e9)
+        finally:
+            swept.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        run(swallowing())
+    assert swept == ["ended"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_interrupts_twice_does_not_wait():
+    async def busy():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        run(busy())
+
+
+def test_an_interrupt_at_the_very_end_is_told():
+    async def last_words():
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(last_words())
