@@ -64,10 +64,13 @@ def test_a_reader_who_has_seen_enough_is_no_failure(story, words):
 def test_sigterm_is_heard_as_ctrl_c_is(tmp_path, is_ignored):
     path = tmp_path / "long.txt"
     path.write_text("limit 1000h\nnodes n1..n9 cpu=4\nwait 900h\n")
-    ignoring = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if is_ignored else None
-    told = started("run", str(path), stdout=subprocess.PIPE, preexec_fn=ignoring)
+    how = signal.SIG_IGN if is_ignored else signal.SIG_DFL
+    told = started("run", str(path), stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, how))
     assert told.stdout.readline()  # it is being told
     told.send_signal(signal.SIGTERM)
-    _, error = told.communicate(timeout=20)
+    try:
+        _, error = told.communicate(timeout=20)
+    finally:
+        told.kill()
 
     assert (told.returncode, error.strip()) == (130, "keplab: interrupted")

@@ -102,6 +102,15 @@ def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
     assert [at for name, at in log if name == "b"] == [1, 2, 3, 4, 5]
 
 
+@pytest.fixture
+def _heard():
+    """Ctrl-C is what it is in a terminal, whoever runs the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
 def test_an_interrupt_is_not_lost_in_a_task_that_swallows_everything():
     swept = []
 
@@ -122,6 +131,7 @@ def test_an_interrupt_is_not_lost_in_a_task_that_swallows_everything():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("_heard")
 def test_who_interrupts_twice_does_not_wait():
     async def busy():
         signal.raise_signal(signal.SIGINT)
@@ -132,6 +142,7 @@ def test_who_interrupts_twice_does_not_wait():
         run(busy())
 
 
+@pytest.mark.usefixtures("_heard")
 def test_an_interrupt_at_the_very_end_is_told():
     async def last_words():
         signal.raise_signal(signal.SIGINT)
