@@ -3,6 +3,9 @@
 import asyncio
 import itertools
 
+from kubelet.pod_calls import PodCalls
+from services.api.meta import Key
+
 
 def running(pod):
     return pod is not None and pod["status"].get("phase") == "Running"
@@ -14,10 +17,6 @@ def condition(pod, kind):
 
 def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
     async def story(w):
-        import asyncio
-
-        from services.api.meta import Key
-
         ready_s = w.clock.now()
         node = await w.admin.get("nodes", Key("", "n1"))
         renewed = []
@@ -37,6 +36,33 @@ def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
     assert all(9 <= b - a <= 11 for a, b in itertools.pairwise(changes))
     assert len(changes) >= 5
     assert writes <= 2
+
+
+def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_it(simulate, monkeypatch):
+    asked = []
+
+    async def heard(self, request, call=PodCalls.call):
+        response = await call(self, request)
+        if request.resource.startswith("leases"):
+            asked.append((request.verb, response.code))
+        return response
+
+    monkeypatch.setattr(PodCalls, "call", heard)
+
+    async def story(w):
+        await w.until(lambda: asked)
+        new = list(asked)
+        asked.clear()
+        w.kill_kubelet()
+        await w.start_kubelet()
+        await w.until(lambda: asked)
+        back = list(asked)
+        asked.clear()
+        await w.admin.delete("leases.coordination.k8s.io", Key("kube-node-lease", "n1"))
+        await w.until(lambda: len(asked) > 1)
+        return new, back, list(asked)
+
+    assert simulate(story) == ([("create", 201)], [("patch", 200)], [("patch", 404), ("create", 201)])
 
 
 def test_a_bound_pod_runs(simulate):
