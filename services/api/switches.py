@@ -9,9 +9,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 Value = str | int | float | bool
+View = TypeVar("View")
+_SWITCH = "switch"
 
 
 class SwitchError(ValueError):
@@ -389,14 +392,33 @@ REGISTER: tuple[Switch, ...] = (
 
 def find(name: str) -> Switch:
     """Return the switch of that name. Raises: SwitchError that suggests near names."""
-    for switch in REGISTER:
-        if switch.name == name:
-            return switch
+    for known in REGISTER:
+        if known.name == name:
+            return known
     near = difflib.get_close_matches(name, [s.name for s in REGISTER], n=3) or [
         s.name for s in REGISTER if len(name) > 4 and name.lower() in s.name.lower()
     ]
     hint = f"; did you mean {', '.join(near)}?" if near else "; see `keplab switches`"
     raise SwitchError(f"no switch is called {name!r}{hint}")
+
+
+def switch(name: str) -> Any:
+    """Declare a field of a component's typed view: the value of the switch `name`, by default the register's.
+
+    A view is a frozen dataclass; its wiring fills it with `Switches.of`, a test by naming the fields it wants:
+
+        @dataclass(frozen=True)
+        class QueueSwitches:
+            initial_backoff_s: float = switch("scheduler.initial_backoff_s")
+
+    Raises: SwitchError when the register has no switch of that name.
+    """
+    return field(default=find(name).default, metadata={_SWITCH: name})
+
+
+def names_in(view: type) -> tuple[str, ...]:
+    """Return the names of the switches that a typed view reads, in the order of its fields."""
+    return tuple(f.metadata[_SWITCH] for f in fields(view) if _SWITCH in f.metadata)
 
 
 class Switches(Mapping[str, Value]):
@@ -428,6 +450,11 @@ class Switches(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def of(self, view: type[View]) -> View:
+        """Return a component's typed view of these switches: a dataclass whose fields are made by `switch`."""
+        declared = fields(view)  # type: ignore[arg-type]  # a dataclass, which typing has no bound for
+        return view(**{f.name: self._values[f.metadata[_SWITCH]] for f in declared if _SWITCH in f.metadata})
 
     def choice(self, name: str) -> str:
         """Return a choice or text switch."""

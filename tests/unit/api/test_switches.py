@@ -1,19 +1,21 @@
 """The register of switches."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from services.api.printing import duration
 from services.api.resources import resources
-from services.api.switches import REGISTER, SwitchError, Switches
+from services.api.switches import REGISTER, SwitchError, Switches, names_in, switch
 
 
 def test_every_switch_has_a_legal_default_a_meaning_and_a_source():
-    for switch in REGISTER:
-        text = str(switch.default).lower() if isinstance(switch.default, bool) else str(switch.default)
+    for known in REGISTER:
+        text = str(known.default).lower() if isinstance(known.default, bool) else str(known.default)
 
-        assert switch.default == switch.parse(text)
-        assert switch.meaning
-        assert switch.source
+        assert known.default == known.parse(text)
+        assert known.meaning
+        assert known.source
 
 
 def test_names_are_unique():
@@ -56,3 +58,29 @@ def test_every_kind_is_served_under_a_name_of_its_own():
 )  # fmt: skip
 def test_ages_are_spelled_as_kubectl_spells_them(seconds, text):
     assert text == duration(seconds)
+
+
+@dataclass(frozen=True)
+class _View:
+    on_reject: str = switch("kubelet.on_reject")
+    attempts: int = switch("unbind.max_attempts")
+    gate: bool = switch("PodUnbinding")
+
+
+def test_a_typed_view_without_arguments_has_the_defaults_of_the_register():
+    assert _View("fail", 5, True) == _View()
+
+
+def test_a_typed_view_is_filled_from_the_switches_that_were_set():
+    switches = Switches.parse(["kubelet.on_reject=unbind", "unbind.max_attempts=7"])
+
+    assert _View("unbind", 7, True) == switches.of(_View)
+
+
+def test_a_typed_view_names_the_switches_it_reads():
+    assert ("kubelet.on_reject", "unbind.max_attempts", "PodUnbinding") == names_in(_View)
+
+
+def test_a_view_of_a_switch_that_does_not_exist_is_refused_when_it_is_declared():
+    with pytest.raises(SwitchError, match=r"'unbind\.max_atempts'; did you mean"):
+        switch("unbind.max_atempts")
