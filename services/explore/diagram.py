@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.explore.breaks import Break
 from services.explore.deliveries import REPLY, SERVER, TELLER, Delivery, is_about, pathname, titled
 from services.explore.trial import Recording
-from services.runtime.rooms import room_of
+from services.runtime.components import room_of
 from services.telemetry.eventlog import Line
 
 MESSAGE, SENT, ARRIVED, NOTE, BROKE = "message", "sent", "arrived", "note", "broke"

@@ -11,7 +11,7 @@ from html import escape
 
 from services.explore.deliveries import TELLER, titled
 from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
-from services.runtime.rooms import room_of
+from services.runtime.components import room_of
 
 _COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
 _OTHER, _HELD = "#6b7280", "#b3382c"

@@ -25,7 +25,7 @@ from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
-from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
+from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 
 CAUSES_MAX = 8
 """Traceparents kept for one key; further ones only make the span say that there were more."""

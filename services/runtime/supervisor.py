@@ -22,10 +22,10 @@ from services.api.identity import Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
+from services.runtime.components import Schedulers, plugin_name, plugins_of, room_of
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import Schedulers, plugin_name, plugins_of, room_of
 from services.telemetry import logs
 
 READY_MAX_S = 60.0

@@ -16,7 +16,7 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.rooms import Schedulers, room_of
+from services.runtime.components import Schedulers, room_of
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 

@@ -23,9 +23,9 @@ from services.api.wire import Api
 from services.client.informer import Informer
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
+from services.runtime.components import room_of
 from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import room_of
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.mesh import MeshPlan, NotPossible, Site

@@ -35,9 +35,9 @@ from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
+from services.runtime.components import plugin_name, plugins_of, room_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
 from services.runtime.machine import disk_error
-from services.runtime.rooms import plugin_name, plugins_of, room_of
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulated import (

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
+from services.runtime.components import room_of
 from services.runtime.mesh_directory import holder, read_state
-from services.runtime.rooms import room_of
 
 ELECTING = ("scheduler", "controllers")
 TIMEOUT_S = 1.0
