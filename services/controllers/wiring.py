@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from services.api.identity import Identity, controller_identity
-from services.api.seams import Room, Seams
+from services.api.seams import Component, Seams
 from services.api.switches import Switches
 from services.api.unbind import UNBINDER
 from services.controllers.config import ControllersConfig
@@ -85,7 +85,7 @@ def chosen(names: tuple[str, ...]) -> list[str]:
     return [n for n in CONTROLLERS if f"-{n}" not in names and (n in names or is_all)]
 
 
-def build(config: ControllersConfig, seams: Seams) -> Room:
+def build(config: ControllersConfig, seams: Seams) -> Component:
     """Return the room that runs the chosen controllers over shared informers."""
     switches = seams.switches
     names = [name for name in chosen(config.controllers) if name not in _WANTED or _WANTED[name](switches)]

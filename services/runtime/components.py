@@ -1,4 +1,4 @@
-"""Processes by their names: which room a name means, and which schedulers a mesh runs."""
+"""Processes by their names: which component a name means, and which schedulers a mesh runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
 
 
-def room_of(process: str) -> str:
-    """Return the room a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
-    room = process.partition("/")[0]
-    return room if room == DEVICE_PLUGIN else room.partition("-")[0]
+def component_of(process: str) -> str:
+    """Return the component a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
+    component = process.partition("/")[0]
+    return component if component == DEVICE_PLUGIN else component.partition("-")[0]
 
 
 def plugin_name(node: str, resource: str) -> str:
