@@ -8,20 +8,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
 SHELLS = {
-    "apiserver_fake": {
-        "frames",
-        "grpc_server",
-        "journal",
-        "rest_answers",
-        "rest_log",
-        "rest_server",
-        "rest_watch",
-        "server",
-        "watch_reading",
-        "watchers",
-        "wiring",
-        "writer",
-    },
+    "apiserver_fake": {"server", "wiring"},
+    "apiserver_fake.grpc": {"frames", "server"},
+    "apiserver_fake.rest": {"pod_log", "responses", "server", "watch"},
+    "apiserver_fake.storage": {"journal", "watch_hub", "watch_reader", "writer"},
     "kubelet": {
         "claim_calls",
         "heartbeats",
