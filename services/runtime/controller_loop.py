@@ -54,7 +54,7 @@ class ControllerLoop:
         self._clock = seams.clock
         self._caches = caches
         try:
-            api = seams.transport.api(controller.identity)
+            api = seams.transport.api(controller.user)
         except KeyError as error:
             raise StartError(str(error.args[0])) from None
         self._client = Client(api, seams.clock, seams.random, field_manager=controller.name)

@@ -7,7 +7,6 @@ Source: controllers 3; upstream `pkg/controller/deployment`.
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.deployment import Deployment, RollingUpdate
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
@@ -33,7 +32,7 @@ from services.controllers.deployment.status import look_again_s, note_pause, not
 from services.controllers.deployment.step import SETS, Step
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Create, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 NO_DEADLINE_S = 2147483647
 
@@ -212,9 +211,11 @@ def controller(switches: Switches) -> Controller:
     memory = Deployments(switches)
     return Controller(
         name="deployment",
-        identity=controller_identity("deployment").user,
         reconciles=Deployment,
         reconcile=memory.reconcile,
         watches=(Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed)),
         workers=5,
     )
+
+
+CONTROLLER = Registration("deployment", controller, start_order=2)

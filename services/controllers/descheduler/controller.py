@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers.shared_readiness import seconds_of
 from services.reconcile.actions import Delete, RecordEvent, Result
-from services.reconcile.controller import Controller, Listers, Moment
+from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 
 class RemoveFailedPods:
@@ -80,9 +79,16 @@ def controller(switches: Switches) -> Controller:
     """Return the controller."""
     return Controller(
         name="descheduler",
-        identity=controller_identity("descheduler").user,
         reconciles=None,
         reconcile=RemoveFailedPods(switches).reconcile,
         reads=(Pod,),
         period_s=switches.number("descheduler.interval_s"),
     )
+
+
+def is_wanted(switches: Switches) -> bool:
+    """Whether there is anything to listen for."""
+    return switches.flag("descheduler.enabled")
+
+
+CONTROLLER = Registration("descheduler", controller, start_order=20, is_wanted=is_wanted)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.api.identity import controller_identity
 from services.api.kinds.job import TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
@@ -30,7 +29,7 @@ from services.controllers.job.policy import ended_at_s, index_failures, meaning_
 from services.controllers.job.survey import Survey, survey
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "jobs.batch"
@@ -391,10 +390,12 @@ def controller(switches: Switches) -> Controller:
     memory = Jobs(switches)
     return Controller(
         name="job",
-        identity=controller_identity("job").user,
         reconciles=Job,
         reconcile=memory.reconcile,
         watches=(Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed)),
         failed=memory.failed,
         workers=5,
     )
+
+
+CONTROLLER = Registration("job", controller, start_order=5)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.kinds.lease import Lease
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -26,7 +25,7 @@ from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.controllers.shared_readiness import is_ready
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
 STARTUP_GRACE_S = 60.0
@@ -364,7 +363,6 @@ def controller(switches: Switches) -> Controller:
     memory = NodeLifecycle(switches)
     return Controller(
         name="node-lifecycle",
-        identity=controller_identity("node-lifecycle").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
@@ -372,3 +370,6 @@ def controller(switches: Switches) -> Controller:
         period_s=switches.number("node.monitor_period_s"),
         workers=8,
     )
+
+
+CONTROLLER = Registration("node-lifecycle", controller, start_order=8)

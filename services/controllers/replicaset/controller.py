@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, find_condition
@@ -29,7 +28,7 @@ from services.controllers.shared_ownership import (
 )
 from services.controllers.shared_readiness import available_in_s, is_ready, ready_since_s, seconds_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "replicasets.apps"
@@ -326,10 +325,12 @@ def controller(switches: Switches) -> Controller:
     memory = ReplicaSets(switches)
     return Controller(
         name="replicaset",
-        identity=controller_identity("replicaset").user,
         reconciles=ReplicaSet,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed),),
         failed=memory.failed,
         workers=5,
     )
+
+
+CONTROLLER = Registration("replicaset", controller, start_order=1)
