@@ -31,8 +31,8 @@ from services.client.client import Client, encode
 from services.client.informer import Informer
 from services.client.reflector import Reflector
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
 
 BURST = """
 nodes n1..n2 cpu=16
