@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubelet.device_plugin.emulated import check_act
-from kubelet.device_plugin.telling import PluginAway
+from kubelet.deviceplugin.emulated.control import PluginAway
+from kubelet.deviceplugin.emulated.plugin import check_act
 from services.api.errors import NotFound
 from services.api.meta import Document, Key
 from services.api.resources import Resource, resource_of_kind, resources

@@ -13,8 +13,8 @@ from apiserver_fake.store import Store
 from apiserver_fake.subresources import binding, unbind
 from apiserver_fake.watchers import Hub, Watcher
 from apiserver_fake.writer import Writer, refusal
-from kubelet.admission import Ledger
-from kubelet.pods.worker import PodWorker
+from kubelet.admission.predicates import Ledger
+from kubelet.pod.worker import PodWorker
 from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
