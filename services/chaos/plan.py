@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from services.api.seams import Random
 from services.client.link_faults import CUTS, SORTS
 from services.runtime.components import component_of
-from services.scenarios.spoiling import DAMAGES
+from services.scenarios.corruption import DAMAGES
 
 KINDS = (
     "kill", "cut", "slow", "delay", "loss", "duplicate", "power",

@@ -7,7 +7,8 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.config import KubeletConfig
+from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
 from services.api.identity import ADMIN, SCHEDULER, Identity
@@ -17,8 +18,8 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
-from services.scenarios.simulated_sockets import SimSockets, SocketFloor
+from services.scenarios.simulation.network import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulation.sockets import SimSockets, SocketFloor
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
 
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20

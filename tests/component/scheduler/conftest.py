@@ -21,7 +21,7 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, Network, Platter, SimApi, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import Lifetime, Network, Platter, SimApi, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

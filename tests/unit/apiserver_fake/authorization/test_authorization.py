@@ -15,7 +15,7 @@ from apiserver_fake.authorization.rules import SPECIAL, roles
 from services.api.errors import ApiError, Forbidden
 from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request
-from services.scenarios.policy import Call, is_allowed, may_change_node_name
+from services.scenarios.invariants.policy import Call, is_allowed, may_change_node_name
 
 N1 = node_identity("n1")
 IDENTITIES = [
