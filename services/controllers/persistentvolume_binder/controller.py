@@ -282,11 +282,13 @@ def _phase(volume: PersistentVolume, phase: str, reason: str = "", message: str 
 def _reclaim(volume: PersistentVolume) -> Result:
     meta = volume.metadata
     policy = volume.spec.persistent_volume_reclaim_policy
-    if volume.status.phase == FAILED or meta.deletion_timestamp is not None:
+    if volume.status.phase == FAILED:
         return NOTHING
+    released = _phase(volume, RELEASED)
+    if meta.deletion_timestamp is not None:
+        return Result(tuple(released))  # all that its protection waits for: no longer Bound, it may go
     if policy == "Recycle":
         return Result(tuple(_phase(volume, FAILED, "VolumeFailedRecycle", "No recycler plugin found for the volume!")))
-    released = _phase(volume, RELEASED)
     if policy == "Delete":
         return Result((*released, Delete(VOLUMES, meta.key, uid=meta.uid)))
     return Result(tuple(released))
