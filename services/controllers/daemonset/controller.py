@@ -40,7 +40,7 @@ class DaemonSets:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
+        self.expectations = Expectations()
         self._pods = OwnedPods(DaemonSet, self.expectations)
         self._history_orphans = Orphans()
         self._fits = Fits()

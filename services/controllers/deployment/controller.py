@@ -40,8 +40,7 @@ NO_DEADLINE_S = 2147483647
 class Deployments:
     """One controller's memory, which is little, and its reconcile."""
 
-    def __init__(self, switches: Switches) -> None:
-        self._deadline_override_s = switches.number("deploy.progress_deadline_s")
+    def __init__(self) -> None:
         self._orphans = Orphans()
 
     # --- what changes tell ---
@@ -124,9 +123,7 @@ class Deployments:
                 numbers.max_surge, numbers.max_unavailable, deployment.spec.replicas
             )
         deadline_s = float(deployment.spec.progress_deadline_seconds)
-        if self._deadline_override_s > 0:
-            step.deadline_s = self._deadline_override_s
-        elif deadline_s < NO_DEADLINE_S:
+        if deadline_s < NO_DEADLINE_S:
             step.deadline_s = deadline_s
         return step
 
@@ -208,7 +205,7 @@ class Deployments:
 
 def controller(switches: Switches) -> Controller:
     """Return the Deployment controller."""
-    memory = Deployments(switches)
+    memory = Deployments()
     return Controller(
         name="deployment",
         reconciles=Deployment,

@@ -34,6 +34,8 @@ from services.reconcile.expectations import Expectations
 
 RESOURCE = "jobs.batch"
 MANAGER = "kubernetes.io/job-controller"
+BACKOFF_BASE_S, BACKOFF_MAX_S = 10.0, 600.0
+"""How long a Job waits after its first failed pod, doubled with each further one, and at most (as upstream)."""
 BATCH_S = 1.0
 """Changes of pods are looked at together, so long after the first."""
 REJECTED_AGAIN_S = 10.0
@@ -73,9 +75,7 @@ class Jobs:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
-        self._base_s = switches.number("job.backoff_base_s")
-        self._cap_s = switches.number("job.backoff_cap_s")
+        self.expectations = Expectations()
         self._counts_rejections = switches.flag("job.count_rejections")
         self._orphans = Orphans()
         self._memories: dict[Key, _Memory] = {}
@@ -275,7 +275,7 @@ class Jobs:
             del backoff.seen[uid]
 
     def _delay_s(self, failures: int) -> float:
-        return min(self._base_s * 2.0 ** min(failures - 1, 30), self._cap_s) if failures > 0 else 0.0
+        return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
 
     def _manage(
         self, job: Job, pods: list[Pod], found: Survey, memory: _Memory, listers: Listers, moment: Moment

@@ -28,6 +28,8 @@ from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEven
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
+MONITOR_PERIOD_S = 5.0
+"""How often nodes are looked at (upstream's --node-monitor-period)."""
 STARTUP_GRACE_S = 60.0
 """For a node that has no Ready condition yet; never shorter than `node.grace_s`."""
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -367,7 +369,7 @@ def controller(switches: Switches) -> Controller:
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
         reads=(Lease,),
-        period_s=switches.number("node.monitor_period_s"),
+        period_s=MONITOR_PERIOD_S,
         workers=8,
     )
 

@@ -32,6 +32,8 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "replicasets.apps"
+BURST = 500
+"""Pods created or deleted in one sync at most (upstream BurstReplicas)."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 BACKOFF_BASE_S = 10.0
 BACKOFF_MAX_S = 600.0
@@ -54,8 +56,7 @@ class ReplicaSets:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
-        self._burst = switches.integer("rs.burst")
+        self.expectations = Expectations()
         self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
         self._pods = OwnedPods(ReplicaSet, self.expectations)
         self._unfinished = Unfinished()
@@ -154,7 +155,7 @@ class ReplicaSets:
         if missing > 0:
             if wait_s := self._wait_s(key, moment.now_s):
                 return [], wait_s
-            count = min(missing, self._burst)
+            count = min(missing, BURST)
             document = _pod_of(replica_set, listers)
             if document is None:
                 return [], None
@@ -163,7 +164,7 @@ class ReplicaSets:
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
-            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, self._burst)]
+            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, BURST)]
             uids = [pod.metadata.uid for pod in victims]
             self.expectations.expect(key, deletions=uids, now_s=moment.now_s)
             units: list[Action] = []
