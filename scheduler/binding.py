@@ -7,20 +7,19 @@ up by a timer (K2). Source: section 4.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
 
 from scheduler.binding_cycle import BindResult, Outcome, read_back, refused
 from scheduler.cache import Assumption
-from scheduler.configuration.document import Extender
 from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.failing import FailureHandler
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import BindCall, Code, Status
 from scheduler.framework.watching import status_of
 from scheduler.node_info import PodInfo
-from scheduler.preemption.extending import ExtenderError
 from scheduler.queue import QueuedPod
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
@@ -30,6 +29,8 @@ from services.api.meta import Document
 from services.api.seams import Seams, Span
 from services.client.client import Backoff
 
+ExtenderBind = Callable[[str], Awaitable[None]]
+"""Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
 log = structlog.get_logger()
 
 
@@ -37,13 +38,15 @@ class Binder:
     """Makes choices true. `in_flight`: binding cycles under way; `wake` is set when one ends."""
 
     def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
-                 waiting: WaitingPods, wake: asyncio.Event) -> None:  # fmt: skip
+                 waiting: WaitingPods, wake: asyncio.Event,
+                 extender_bind: Callable[[PodInfo], ExtenderBind | None]) -> None:  # fmt: skip
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
         self._telling = telling
         self._failures = failures
         self._wake = wake
+        self._extender_bind = extender_bind
         self.in_flight = 0
         self.waiting = waiting
 
@@ -71,7 +74,7 @@ class Binder:
                 return
             self._hearts.queue.done(info.uid)
             answer: BindCall | Status = BindCall(node)
-            if self._extender_of(info) is None:
+            if self._extender_bind(info) is None:
                 answer = self._hearts.profiles.runner_of(info).bind(assumption.state, info, node)
             if not isinstance(answer, BindCall):
                 await self._undo(queued, assumption, answer.message, answer, span)
@@ -111,11 +114,10 @@ class Binder:
         """Send the Binding and return what became of it, however long that takes (K2: never by a timer)."""
         info = assumption.pod
         self._telling.line("sched.bind_call", info, call.node_name, span, {"unbind_count": info.unbind_count})
-        extender = self._extender_of(info)
+        extender_bind = self._extender_bind(info)
         try:
-            if extender is not None:
-                assert self._wires.extenders is not None, "one of them is to bind"
-                await self._wires.extenders.bind(extender, info, call.node_name)
+            if extender_bind is not None:
+                await extender_bind(call.node_name)
                 result = BindResult(Outcome.OK)
             else:
                 binding = PodBinding(key=info.key, uid=info.uid, node=call.node_name, causes=(span.traceparent,),
@@ -123,12 +125,11 @@ class Binder:
                 result = BindResult(Outcome.OK, rv=await self._wires.dispatcher.bind(binding))
         except ApiError as error:
             result = refused(error)
-        except (UnknownOutcome, ExtenderError) as error:
-            # An extender that fails may have bound the pod all the same: only a read is definite (K2).
+        except UnknownOutcome as error:
             unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
             self._telling.line("sched.bind_result", info, call.node_name, span, unknown)
             result = await self._resolve(assumption, call.node_name)
-            if extender is not None and result.outcome is Outcome.ERROR:
+            if extender_bind is not None and result.outcome is Outcome.ERROR:
                 result = msgspec.structs.replace(result, message=str(error))
         data = {"outcome": result.outcome.value, "resolved_how": result.resolved_how,
                 "unbind_count": info.unbind_count}  # fmt: skip
@@ -136,9 +137,6 @@ class Binder:
             data["message"] = result.message
         self._telling.line("sched.bind_result", info, call.node_name, span, data, rv=result.rv)
         return result
-
-    def _extender_of(self, info: PodInfo) -> Extender | None:
-        return self._wires.extenders.binder_of(info) if self._wires.extenders is not None else None
 
     async def _resolve(self, assumption: Assumption, node: str) -> BindResult:
         """Return what became of a bind nobody answered: the watch tells, or a read that we repeat."""

@@ -10,12 +10,12 @@ Invariant: every pod is on at most one node here; `columns` and `index` equal th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.columns import Columns
-from scheduler.framework.cycle_state import CycleState
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.node_tree import NodeTree
 from scheduler.pod_index import PodIndex
@@ -29,11 +29,13 @@ class Assumption:
     """One belief that a pod will be bound. `is_obsolete`: the world went on without it, and whatever
     its binding cycle still learns must touch neither cache nor queue (kubelet-unbinding 7.1).
 
-    `state` is the cycle's, for Unreserve. `is_confirmed`: the watch showed the pod bound there."""
+    `state` is the cycle's `CycleState`, for Unreserve; the cache does not look into it. `is_confirmed`: the
+    watch showed the pod bound there.
+    """
 
     pod: PodInfo
     node_name: str
-    state: CycleState
+    state: Any
     is_obsolete: bool = False
     is_confirmed: bool = False
 
@@ -111,7 +113,7 @@ class Cache:
         state = self.pods.get(uid)
         return state.node_name if state is not None else ""
 
-    def assume(self, pod: PodInfo, node_name: str, state: CycleState) -> Assumption:
+    def assume(self, pod: PodInfo, node_name: str, state: Any) -> Assumption:
         """Charge the pod to the node before the bind is even sent."""
         assert pod.uid not in self.pods, f"{pod.key} is on {self.node_of(pod.uid)} already, cannot assume {node_name}"
         assumption = Assumption(pod, node_name, state)

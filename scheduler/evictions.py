@@ -7,7 +7,7 @@ is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -15,13 +15,12 @@ import structlog
 
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
-from scheduler.metrics import Histogram
+from scheduler.histogram import Histogram
+from scheduler.metrics import RESIZE
 from scheduler.node_info import PodInfo
 from scheduler.preemption.marking import disruption_patch
 from scheduler.preemption.progress import Eviction, Preempting
 from scheduler.queue import SchedulingQueue
-from scheduler.resize.deferral import waits
-from scheduler.resize.metrics import RESIZE
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
 from scheduler.waiting import WaitingPods
@@ -50,10 +49,14 @@ class _Fate(Enum):
 
 
 class Evictions:
-    """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on."""
+    """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on.
+
+    `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics tell resizes apart.
+    """
 
     def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, preempting: Preempting,
-                 waiting: WaitingPods, wake: asyncio.Event) -> None:  # fmt: skip
+                 waiting: WaitingPods, wake: asyncio.Event, waits_for_resize: Callable[[Pod], bool], *,
+                 has_resize_labels: bool) -> None:  # fmt: skip
         switches = seams.switches
         self._seams = seams
         self._hearts = hearts
@@ -71,8 +74,8 @@ class Evictions:
         """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
         self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
-        resizes = hearts.resizes
-        self._tells_resizes = resizes is not None and resizes.rules.has_own_labels
+        self._waits_for_resize = waits_for_resize
+        self._tells_resizes = has_resize_labels
 
     @property
     def _queue(self) -> SchedulingQueue:
@@ -239,7 +242,7 @@ class Evictions:
         for pod in eviction.preemptor.pods:
             live: Pod | None = self._wires.pods.lister.get(pod.key)
             if eviction.preemptor.is_bound:
-                return live is not None and live.metadata.uid == pod.uid and waits(live)
+                return live is not None and live.metadata.uid == pod.uid and self._waits_for_resize(live)
             if (
                 live is not None
                 and live.metadata.uid == pod.uid

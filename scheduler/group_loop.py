@@ -17,8 +17,8 @@ from scheduler.evictions import Evictions
 from scheduler.failing import FAILED, FailureHandler
 from scheduler.group_status import GroupStatusWriter
 from scheduler.handle import Handle
-from scheduler.metrics import Histogram
-from scheduler.pod_groups.cycle import GroupResult, Outcome, Rejected
+from scheduler.histogram import Histogram
+from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome, Rejected
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed
 from scheduler.pod_groups.queue import GroupedQueue
@@ -40,10 +40,10 @@ Bind = Callable[[QueuedPod, Assumption, ScheduleResult, float, float, Span, asyn
 
 
 class GroupLoop:
-    """Schedules groups. `bind` starts a placed member's binding cycle."""
+    """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
 
     def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
-                 evictions: Evictions, bind: Bind, handle: Handle) -> None:  # fmt: skip
+                 evictions: Evictions, bind: Bind, handle: Handle, cycle: GroupCycle | None) -> None:  # fmt: skip
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
@@ -51,6 +51,7 @@ class GroupLoop:
         self._failures = failures
         self._evictions = evictions
         self._bind = bind
+        self._cycle = cycle
         self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
         self._writer = GroupStatusWriter(wires.client)
         self._profile = hearts.profiles.names[0]
@@ -62,7 +63,7 @@ class GroupLoop:
 
     async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one group cycle and do what it says."""
-        queue, cycle, info = self._hearts.queue, self._hearts.group_cycle, entity.info
+        queue, cycle, info = self._hearts.queue, self._cycle, entity.info
         assert isinstance(queue, GroupedQueue)
         assert isinstance(info, GroupInfo)
         assert cycle is not None
@@ -148,7 +149,7 @@ class GroupLoop:
 
     def tell_disrupted(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
-        if self._hearts.group_cycle is None:
+        if self._cycle is None:
             return
         preemptor = eviction.preemptor
         if eviction.pending:

@@ -1,6 +1,7 @@
 """Which plugins exist, and which run in which order with which weight: the default profile of section 5.1.
 
-The plugins folder is the register of what exists, a file a plugin; the list here turns them on.
+The plugins folder is the register of what exists: a file a plugin, or a folder whose `plugin.py` offers it. The list
+here turns them on.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload"}
 
 @cache
 def plugins() -> dict[str, PluginEntry]:
-    """Return every plugin of the folder by name, sorted by file name."""
+    """Return every plugin of the folder by name, sorted by the names of files and folders."""
     # By name, not by import statement: the register finds its entries.
     folder = importlib.import_module("scheduler.plugins")
     found: dict[str, PluginEntry] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
-        entry: PluginEntry = importlib.import_module(f"{folder.__name__}.{module}").PLUGIN
+    for name, is_folder in sorted((info.name, info.ispkg) for info in pkgutil.iter_modules(folder.__path__)):
+        module = f"{folder.__name__}.{name}.plugin" if is_folder else f"{folder.__name__}.{name}"
+        entry: PluginEntry = importlib.import_module(module).PLUGIN
         if entry.name in found:
-            raise ValueError(f"two files in plugins/ offer {entry.name}")
+            raise ValueError(f"two modules in plugins/ offer {entry.name}")
         found[entry.name] = entry
     return found
 

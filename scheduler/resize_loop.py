@@ -15,11 +15,13 @@ from scheduler.decisions import Decision
 from scheduler.dispatcher.calls import ClearCondition, SetCondition, Wish, status_patch
 from scheduler.evictions import Evictions
 from scheduler.failing import FAILED
-from scheduler.metrics import Histogram
+from scheduler.histogram import Histogram
+from scheduler.metrics import RESIZE
 from scheduler.node_info import PodInfo
 from scheduler.queued_pod import QueuedPod
 from scheduler.resize.deferral import CONDITION
-from scheduler.resize.metrics import RESIZE, by_queue
+from scheduler.resize.metrics import by_queue
+from scheduler.resize.queueing import ResizeQueueing
 from scheduler.resize.verdict import Verdict
 from scheduler.room import Hearts, Wires
 from scheduler.telling import Telling
@@ -33,21 +35,23 @@ VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 
 
 class ResizeLoop:
-    """Does what `hearts.resizes` decides; nothing while there is none."""
+    """Does what `resizes` decides; nothing while there is none."""
 
-    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, evictions: Evictions) -> None:
+    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, evictions: Evictions,
+                 resizes: ResizeQueueing | None) -> None:  # fmt: skip
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
         self._telling = telling
         self._evictions = evictions
+        self._resizes = resizes
         self._seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(VICTIM_BOUNDS)
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
     def metrics(self) -> Iterator[tuple[str, float]]:
         """Yield the metrics of resizes under the names that the beta plans (kep-5836 12)."""
-        resizes = self._hearts.resizes
+        resizes = self._resizes
         if resizes is None:
             return
         for queue, count in sorted(by_queue(resizes.pending()).items()):
@@ -64,7 +68,7 @@ class ResizeLoop:
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
-        resizes, info, cause = self._hearts.resizes, queued.info, queued.traceparent
+        resizes, info, cause = self._resizes, queued.info, queued.traceparent
         assert resizes is not None, f"{info.key} has a node and is queued, although nobody follows resizes"
         span = self._seams.tracer.start("make room to grow", parent=cause, links=(cause,) if cause else (),
                                         pod=info.key.name, namespace=info.key.namespace, uid=info.uid,
@@ -80,7 +84,7 @@ class ResizeLoop:
 
     def _count(self, info: PodInfo, verdict: Verdict | None, took_s: float) -> None:
         """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
-        resizes = self._hearts.resizes
+        resizes = self._resizes
         assert resizes is not None
         self._seconds.observe(took_s)
         if verdict is not None and verdict.has_tried:
@@ -121,7 +125,7 @@ class ResizeLoop:
 
     async def _write(self, verdict: Verdict, error: str, span: Span) -> None:
         """Write on the pod what its generation writes there; nothing, in most."""
-        resizes = self._hearts.resizes
+        resizes = self._resizes
         assert resizes is not None
         wish = _wish(verdict, error, resizes.rules.conditions)
         nomination = _nomination(verdict, error) if resizes.rules.double_preemption == "nnn" else None
@@ -132,13 +136,13 @@ class ResizeLoop:
 
     def begin(self) -> None:
         """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
-        if self._hearts.resizes is not None:
-            for pod in self._hearts.resizes.left_over():
+        if self._resizes is not None:
+            for pod in self._resizes.left_over():
                 self.ended(pod, "")
 
     def ended(self, pod: PodInfo, traceparent: str) -> None:
         """Take back what was written of the wait: the pod waits no more."""
-        resizes = self._hearts.resizes
+        resizes = self._resizes
         if resizes is None:
             return
         tells = resizes.rules.conditions == "resize_unschedulable_g1"

@@ -9,13 +9,9 @@ from typing import Any
 from scheduler.cache import Cache
 from scheduler.decisions import Decisions
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.event_handlers import EventHandlers
 from scheduler.exclusions import Exclusions
-from scheduler.extenders.asking import Extenders
 from scheduler.metrics import Metrics
-from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.queue import SchedulingQueue
-from scheduler.resize.queueing import ResizeQueueing
 from scheduler.runners import Profiles
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -28,19 +24,14 @@ from services.client.recorder import Recorder
 
 @dataclass(frozen=True)
 class Hearts:
-    """The pure machines."""
+    """The pure machines that every loop works with."""
 
     cache: Cache
     queue: SchedulingQueue
     exclusions: Exclusions
     profiles: Profiles
-    handlers: EventHandlers
     decisions: Decisions
     metrics: Metrics
-    group_cycle: GroupCycle | None = None
-    """Schedules groups; None while pods are scheduled one by one."""
-    resizes: ResizeQueueing | None = None
-    """Follows deferred resizes; None while the scheduler leaves them to their nodes."""
 
 
 @dataclass(frozen=True)
@@ -57,4 +48,3 @@ class Wires:
     recorder: Recorder
     dispatcher: Dispatcher
     elector: Elector | None = None
-    extenders: Extenders | None = None

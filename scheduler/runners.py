@@ -80,9 +80,11 @@ class Profiles:
         """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
         return self._current[pod.spec.scheduler_name].runner
 
-    def lineup(self, name: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """Return who runs where in the profile of that name, as KubeSchedulerConfiguration writes it."""
-        profile = self._by_name[name]
+    def lineups(self) -> list[dict[str, Any]]:
+        """Return which plugins run where in each profile, as KubeSchedulerConfiguration writes it."""
+        return [self._lineup(profile) for profile in self.all()]
+
+    def _lineup(self, profile: Profile) -> dict[str, dict[str, list[dict[str, Any]]]]:
         weights = profile.runner.weights
         return {
             point: {"enabled": [{"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})}

@@ -28,6 +28,7 @@ from scheduler.framework.runner import Runner
 from scheduler.group_membership import PodGroups
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler
+from scheduler.machines import AllHearts
 from scheduler.metrics import Metrics
 from scheduler.node_info import PodInfo
 from scheduler.nominator import Nominator
@@ -42,7 +43,7 @@ from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.outsiders import RELEVANCE, Outsiders
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
-from scheduler.room import Hearts, Wires
+from scheduler.room import Wires
 from scheduler.runners import Profile, Profiles
 from scheduler.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
 from scheduler.waiting import WaitingPods
@@ -115,9 +116,9 @@ def build(
             parallelism=switches.integer("async_api.parallelism"),
         ),
         elector=config.elector(seams, LEASE),
-        extenders=_extenders(configured, cache, pods, nodes, to_extenders),
     )
-    return Scheduler(config, seams, hearts, wires, handle, waiting, configured)
+    extenders = _extenders(configured, cache, pods, nodes, to_extenders)
+    return Scheduler(config, seams, hearts, wires, handle, waiting, configured, extenders)
 
 
 def _client(config: SchedulerConfig, seams: Seams) -> Client:
@@ -145,7 +146,7 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
 
 
 def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = (),
-              now: Callable[[], float] | None = None) -> Hearts:  # fmt: skip
+              now: Callable[[], float] | None = None) -> AllHearts:  # fmt: skip
     """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them.
 
     Without profiles that were made there is one, the default profile, called `handle.profile`. `now`: monotonic
@@ -194,7 +195,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     if now is not None:
         profiles.watch(metrics)
         queue.watch(metrics)
-    return Hearts(
+    return AllHearts(
         cache=handle.cache,
         queue=queue,
         exclusions=handle.exclusions,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import structlog
 
+from scheduler.binding import ExtenderBind
 from scheduler.cache import Cache
 from scheduler.configuration.document import Extender
 from scheduler.extenders import documents
@@ -27,6 +29,7 @@ from scheduler.preemption.extending import ASKING, LEFT, ExtenderError, ask_exte
 from scheduler.preemption.victims import Victims
 from scheduler.runners import Profile
 from scheduler.scheduling_cycle import Filtered, ScheduleResult, Unschedulable
+from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
 
 TIMEOUT_S: Final = 5.0
@@ -195,14 +198,18 @@ class Extenders:
 
     # -- binding -------------------------------------------------------------------------------------------
 
-    def binder_of(self, pod: PodInfo) -> Extender | None:
-        """Return the extender that binds this pod, if one does."""
-        return next((each for each in self._extenders if each.bind_verb and is_interested(each, pod)), None)
+    def binding_of(self, pod: PodInfo) -> ExtenderBind | None:
+        """Return what binds this pod to a node if an extender does; it raises UnknownOutcome when it fails."""
+        extender = next((each for each in self._extenders if each.bind_verb and is_interested(each, pod)), None)
+        return partial(self._bind, extender, pod) if extender is not None else None
 
-    async def bind(self, extender: Extender, pod: PodInfo, node: str) -> None:
-        """Have the extender bind the pod. Raises: ExtenderError; then nothing is known of the pod."""
+    async def _bind(self, extender: Extender, pod: PodInfo, node: str) -> None:
         question = documents.bind_args(pod.key.namespace, pod.key.name, pod.uid, node)
-        documents.read_binding(await self._ask(extender, extender.bind_verb, question), url=extender.url_prefix)
+        try:
+            documents.read_binding(await self._ask(extender, extender.bind_verb, question), url=extender.url_prefix)
+        except ExtenderError as error:
+            # It may have bound the pod all the same: only a read is definite (K2).
+            raise UnknownOutcome(str(error)) from error
 
     # -- asking --------------------------------------------------------------------------------------------
 

@@ -379,7 +379,7 @@ def test_configz_shows_who_runs_where():
     handle = new_handle()
     made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
 
-    shown = configured(TWO).document(hearts_of(handle, configured(TWO), made).profiles)
+    shown = configured(TWO).document(hearts_of(handle, configured(TWO), made).profiles.lineups())
 
     plain, gold = shown["profiles"]
     assert (100, 5) == (plain["percentageOfNodesToScore"], gold["percentageOfNodesToScore"])
