@@ -13,41 +13,41 @@ from typing import Any, Final
 import structlog
 
 from scheduler import capability
-from scheduler.binding import Binder
-from scheduler.cache import Assumption
-from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.cache.cache import Assumption
+from scheduler.cache.node_info import PodInfo
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
-from scheduler.decisions import Decision
-from scheduler.devices.giving_back import give_back
-from scheduler.devices.releasing import ClaimReleaser
+from scheduler.core import AllHearts
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.core import Wires
+from scheduler.cycle.decisions import Decision
+from scheduler.cycle.failure_handler import FAILED, FailureHandler
+from scheduler.cycle.gating import Gating
+from scheduler.cycle.held_changes import Holding
+from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
+from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dra.deallocator import ClaimReleaser
+from scheduler.dra.unbound_claims import give_back
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
-from scheduler.evictions import Evictions
-from scheduler.explaining import Explainer
-from scheduler.extenders.asking import Extenders
-from scheduler.failing import FAILED, FailureHandler
+from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_writer import Recording
+from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
-from scheduler.gating import Gating
-from scheduler.group_loop import GroupLoop
+from scheduler.framework.world import world_event
 from scheduler.handle import Handle
-from scheduler.holding import Holding
-from scheduler.leading import Leading, MissingNodes
-from scheduler.machines import AllHearts
-from scheduler.node_info import PodInfo
+from scheduler.leadership import Leading, MissingNodes
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.preenqueue_status import rules_of
-from scheduler.queue import QueuedPod
-from scheduler.recording import Recording
+from scheduler.pod_groups.group_loop import GroupLoop
+from scheduler.preemption.evictions import Evictions
+from scheduler.queue.preenqueue_status import rules_of
+from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.recorder import Telling
 from scheduler.resize.deferral import waits
 from scheduler.resize.metrics import apart
-from scheduler.resize_loop import ResizeLoop
-from scheduler.room import Wires
-from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
-from scheduler.telling import Telling
-from scheduler.waiting import WaitingPods
-from scheduler.world import world_event
+from scheduler.resize.resize_loop import ResizeLoop
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache
 from scheduler.histogram import SLI_BOUNDS, Histogram
-from scheduler.queue import Pool, SchedulingQueue
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 
 PLUGIN_BOUNDS: Final = tuple(0.00001 * 1.5**i for i in range(20))
 POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))

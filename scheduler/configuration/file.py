@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scheduler.configuration.assembly import MadeProfile, make_profiles
+from scheduler.configuration.default_plugins import defaults
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
-from scheduler.configuration.making import MadeProfile, make_profiles
-from scheduler.configuration.reading import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.plugin_sources import PluginSourceError, known_plugins
 from scheduler.handle import Handle
-from scheduler.plugin_sources import PluginSourceError, known_plugins
-from scheduler.profiles import defaults
 from services.api.switches import Switches
 from services.runtime.config import StartError
 

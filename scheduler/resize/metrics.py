@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.metrics import INITIAL, RESIZE
-from scheduler.resize.verdict import NAME
+from scheduler.resize.outcome import NAME
 
 WITH_OPERATION: Final = (
     "scheduler_queued_entities",
