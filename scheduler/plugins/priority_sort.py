@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.entry import PluginEntry
-from scheduler.node_info import PodInfo
 
 
 class PrioritySort:
