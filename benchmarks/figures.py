@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import scheduler
+from benchmarks import scheduler_figures
+from benchmarks.fan_out import bench_fan_out
+from benchmarks.kubelet_host import HOST, bench_kubelet_host
+from benchmarks.mesh import LOAD, BenchResult, bench_mesh
+from benchmarks.result import SchedulerBench
+from benchmarks.start_up import bench_start
 from services.api.switches import Value
-from services.experiments.bench.fan_out import bench_fan_out
-from services.experiments.bench.kubelet_host import HOST, bench_kubelet_host
-from services.experiments.bench.mesh import LOAD, BenchResult, bench_mesh
-from services.experiments.bench.result import SchedulerBench
-from services.experiments.bench.start import bench_start
 from services.scenarios.run import load_story, simulate
 
 Say = Callable[[str], None]
@@ -73,7 +73,7 @@ class Figures:
     load: float
     figures: list[Figure] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
-    scheduler: dict[scheduler.Run, SchedulerBench] = field(default_factory=dict)
+    scheduler: dict[scheduler_figures.Run, SchedulerBench] = field(default_factory=dict)
 
     def add(
         self,
@@ -201,14 +201,19 @@ def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
 
 
 def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:
-    for run in scheduler.QUICK_RUNS if is_quick else scheduler.RUNS:
+    for run in scheduler_figures.QUICK_RUNS if is_quick else scheduler_figures.RUNS:
         say(f"scheduling: {run.title}")
-        result = found.scheduler[run] = scheduler.bench(run)
+        result = found.scheduler[run] = scheduler_figures.bench(run)
         found.runs.append(result.document())
         name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.pods_per_s"
         found.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
-    for name, times in scheduler.growth(found.scheduler).items():
+    for name, times in scheduler_figures.growth(found.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
+        most = scheduler_figures.LARGE / scheduler_figures.SMALL
         found.add(
-            f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=scheduler.LARGE / scheduler.SMALL
+            f"scheduler.algorithm.{name}.growth",
+            title,
+            times,
+            "times",
+            at_most=most,
         )

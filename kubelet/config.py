@@ -26,7 +26,7 @@ from kubelet.static_pods import ManifestError, read_manifest
 from services.api.quantity import amount, format_amount
 from services.api.switches import Switches
 from services.api.taints import Taint
-from services.api.unbinding import nodes_may, spelling
+from services.api.unbind import nodes_may, spelling
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 

@@ -2,7 +2,7 @@
 
 A socket is known by its path, a method by its full name (`/v1beta1.Registration/Register`), and messages are
 bytes that nobody here looks into. Processes have real sockets (`services.runtime.unix_sockets`), the
-simulation has its own (`services.scenarios.simulated_sockets`); whoever serves or calls cannot tell which.
+simulation has its own (`services.scenarios.simulation.sockets`); whoever serves or calls cannot tell which.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.run import RunResult, simulate
-from services.scenarios.script import Story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import Disturb
+from services.scenarios.runner import Disturb
+from services.scenarios.script.scenario import Story
+from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.telemetry.eventlog import Line
 
 HEAL_S = 20.0

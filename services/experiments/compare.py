@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.experiments.arms import Arm
-from services.scenarios.history import PodStory
+from services.scenarios.measures.history import PodStory
 from services.scenarios.run import RunResult
 
 RunOne = Callable[[Arm, int], RunResult]

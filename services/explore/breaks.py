@@ -8,7 +8,7 @@ import msgspec
 
 from services.api.resources import resources
 from services.scenarios.run import RunResult
-from services.scenarios.script import Story
+from services.scenarios.script.scenario import Story
 
 _PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.explore.breaks import Break
 from services.explore.deliveries import REPLY, SERVER, TELLER, Delivery, is_about, pathname, titled
 from services.explore.trial import Recording
-from services.runtime.rooms import room_of
+from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
 
 MESSAGE, SENT, ARRIVED, NOTE, BROKE = "message", "sent", "arrived", "note", "broke"
@@ -85,7 +85,7 @@ def _is_shown(delivery: Delivery, names: frozenset[str]) -> bool:
         return not delivery.text.startswith("2") and delivery.component != TELLER
     if delivery.receiver == SERVER:
         return not delivery.text.startswith(("get ", "list ", "watch "))
-    return room_of(delivery.receiver) in ("scheduler", "kubelet")
+    return component_of(delivery.receiver) in ("scheduler", "kubelet")
 
 
 def _is_told(line: Line, names: frozenset[str]) -> bool:
@@ -142,7 +142,7 @@ def participants(steps: Iterable[Step]) -> list[str]:
     seen = dict.fromkeys(name for step in steps for name in (step.source, step.target) if name)
 
     def place(name: str) -> tuple[int, str]:
-        room = room_of(name)
+        room = component_of(name)
         return (-1 if name == TELLER else _ROOMS.index(room) if room in _ROOMS else len(_ROOMS)), name
 
     return sorted(seen, key=place)

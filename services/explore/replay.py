@@ -8,8 +8,8 @@ import msgspec
 
 from services.api.switches import SwitchError
 from services.explore.deliveries import is_about, titled
-from services.explore.exploring import Found, found_in
 from services.explore.schedules import Hold
+from services.explore.search import Found, found_in
 from services.explore.trial import Recording, Replay, Trial, overrides_of, record
 
 

@@ -12,7 +12,7 @@ from services.explore.deliveries import Delivery
 from services.explore.recorder import Recorder
 from services.explore.schedules import Hold, Schedule
 from services.scenarios.run import RunResult, load_story, simulate
-from services.scenarios.script import ScriptError
+from services.scenarios.script.scenario import ScriptError
 from services.telemetry.eventlog import Line
 
 

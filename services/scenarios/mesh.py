@@ -16,7 +16,7 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.rooms import Schedulers, room_of
+from services.runtime.components import Schedulers, component_of
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
@@ -62,7 +62,9 @@ class MeshPlan:
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""
-        own = [word for name, words in self.own_switches if name in (component, room_of(component)) for word in words]
+        own = [
+            word for name, words in self.own_switches if name in (component, component_of(component)) for word in words
+        ]
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:

@@ -16,7 +16,7 @@ from services.api.seams import Clock, Random
 from services.api.wire import Api
 from services.client.informer import Informer
 from services.reconcile.controller import Change
-from services.scenarios.history import History
+from services.scenarios.measures.history import History
 
 LEASES = "leases.coordination.k8s.io"
 RESOURCES = tuple(name for name in resources() if name != "secrets")

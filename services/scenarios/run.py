@@ -15,19 +15,19 @@ from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
-from services.scenarios.history import PodStory, Sample, Writes, measures
 from services.scenarios.invariants import Auditor, Violation
+from services.scenarios.measures.history import PodStory, Sample, Writes, measures
+from services.scenarios.measures.rejections import Rejections
+from services.scenarios.measures.resizes import Preemptions
+from services.scenarios.measures.scheduling_results import Verdicts
 from services.scenarios.mesh import MeshPlan, identity_named
-from services.scenarios.process_mesh import ProcessMesh
-from services.scenarios.rejections import Rejections
-from services.scenarios.resizes import Preemptions
-from services.scenarios.script import ScriptError, Story, parse_story
-from services.scenarios.simulated import Traffic
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
-from services.scenarios.verbs import VERBS, check
-from services.scenarios.verdicts import Verdicts
-from services.scenarios.workload import node_definition
+from services.scenarios.processes.process_mesh import ProcessMesh
+from services.scenarios.runner import Disturb, Judgement, Progress, Tale, tell
+from services.scenarios.script.scenario import ScriptError, Story, parse_story
+from services.scenarios.script.verbs import VERBS, check
+from services.scenarios.script.workload import node_definition
+from services.scenarios.simulation.network import Traffic
+from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan

@@ -12,7 +12,7 @@ from services.client.client import Client
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.invariants import Auditor
-from services.scenarios.runlog import read_files
+from services.scenarios.processes.event_files import read_files
 
 
 class Proxy:

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.devices.ledger import ClaimLedger
 from services.scenarios.run import load_story, simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]

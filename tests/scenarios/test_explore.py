@@ -11,10 +11,10 @@ import pytest
 from services.api.wire import Request
 from services.cli.__main__ import run
 from services.client.client import Client, encode
-from services.explore.exploring import Task, explore
 from services.explore.moments import parse_event
 from services.explore.replay import read_replay, replay_of, replayed, write_replay
 from services.explore.schedules import Hold
+from services.explore.search import Task, explore
 from services.explore.trial import Trial, record
 from services.scenarios.run import load_story, simulate
 

@@ -9,9 +9,9 @@ from services.client.client import Client
 from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.simulated_mesh import SimMesh
 
 PARTITION = """# A node is cut off for 400 s
 limit 900s

@@ -7,12 +7,14 @@ import asyncio
 
 import pytest
 
-from apiserver_fake import node_authorization, registry, server
-from apiserver_fake.records import DELETED
-from apiserver_fake.store import Store
-from apiserver_fake.subresources import binding, unbind
-from apiserver_fake.watchers import Hub, Watcher
-from apiserver_fake.writer import Writer, refusal
+import apiserver_fake.authorization.node as node_authorization
+import apiserver_fake.registry.registry as registry
+from apiserver_fake import server
+from apiserver_fake.registry.subresources import binding, unbind
+from apiserver_fake.storage.records import DELETED
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_hub import Hub, Watcher
+from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission import Ledger
 from kubelet.pods.worker import PodWorker
 from scheduler.binding import Binder
@@ -29,8 +31,8 @@ from services.client.client import Client, encode
 from services.client.informer import Informer
 from services.client.reflector import Reflector
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
 
 BURST = """
 nodes n1..n2 cpu=16

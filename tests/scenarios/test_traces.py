@@ -6,11 +6,11 @@ import pytest
 
 from services.runtime import simloop
 from services.scenarios.run import load_story, plan_of
-from services.scenarios.script import parse_story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import tell
-from services.scenarios.verbs import VERBS
-from services.scenarios.waterfall import pods_in, waterfall
+from services.scenarios.runner import tell
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.simulated_mesh import SimMesh
+from services.scenarios.traces.waterfall import pods_in, waterfall
 from services.telemetry import logs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

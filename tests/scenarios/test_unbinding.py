@@ -17,9 +17,9 @@ from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
 from services.scenarios.run import load_story, simulate
-from services.scenarios.script import parse_story
-from services.scenarios.simulated import SimClock
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.network import SimClock
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

@@ -12,7 +12,7 @@ from services.chaos.seeds import Job, Outcome, digest_elsewhere, run_jobs
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json
 from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(

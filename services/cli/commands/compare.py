@@ -13,7 +13,7 @@ from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
-from services.scenarios.script import ScriptError
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(

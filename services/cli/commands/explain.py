@@ -14,8 +14,8 @@ from services.api.meta import Key
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
 from services.runtime.mesh_directory import read_state
 from services.scenarios.run import load_story, simulate
-from services.scenarios.script import ScriptError
-from services.scenarios.simulated_mesh import SimMesh
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.simulation.simulated_mesh import SimMesh
 
 TIMEOUT_S = 10.0
 BEST_NODES = 5

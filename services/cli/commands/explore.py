@@ -22,13 +22,13 @@ from services.cli.output import (
     set_option,
 )
 from services.explore.diagram import held, short, steps_of, text_diagram
-from services.explore.exploring import Found, Report, Task, explore
 from services.explore.moments import Event, EventError, nameable, parse_event
 from services.explore.picture import svg_diagram
 from services.explore.replay import ReplayError, overtaken_by, read_replay, replay_of, replayed, write_replay
+from services.explore.search import Found, Report, Task, explore
 from services.explore.trial import Trial, overrides_of, record
 from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError, parse_duration
+from services.scenarios.script.scenario import ScriptError, parse_duration
 
 
 class _Duration(click.ParamType[float]):

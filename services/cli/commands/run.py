@@ -23,7 +23,7 @@ from services.explore.recorder import Recorder
 from services.explore.replay import ReplayError, read_replay
 from services.explore.trial import Replay, overrides_of
 from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
-from services.scenarios.script import ScriptError, Story
+from services.scenarios.script.scenario import ScriptError, Story
 
 
 @click.command(

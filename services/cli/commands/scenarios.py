@@ -8,7 +8,7 @@ import click
 
 from services.cli.output import fail, output_option, print_json, print_table
 from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(

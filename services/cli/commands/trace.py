@@ -12,8 +12,8 @@ from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_story, simulate
-from services.scenarios.script import ScriptError
-from services.scenarios.waterfall import Row, Waterfall, bar, label, waterfall
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.traces.waterfall import Row, Waterfall, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
 

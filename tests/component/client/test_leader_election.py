@@ -17,7 +17,7 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

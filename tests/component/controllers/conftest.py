@@ -17,7 +17,7 @@ from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES, MANAGER
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulation.network import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

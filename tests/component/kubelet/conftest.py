@@ -17,8 +17,8 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
-from services.scenarios.simulated_sockets import SimSockets, SocketFloor
+from services.scenarios.simulation.network import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulation.sockets import SimSockets, SocketFloor
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

@@ -14,8 +14,8 @@ from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.runtime.health import HttpRequest
-from services.scenarios.simulated import Lifetime, Platter
-from services.scenarios.simulated_sockets import SimSockets
+from services.scenarios.simulation.network import Lifetime, Platter
+from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
 ONE = {GPU: "1"}

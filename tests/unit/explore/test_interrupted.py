@@ -1,7 +1,7 @@
 """Whoever cannot wait for the end of an exploration keeps what was found by then."""
 
-from services.explore.exploring import Task, explore
 from services.explore.moments import parse_event
+from services.explore.search import Task, explore
 
 STORY = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
 
