@@ -44,7 +44,7 @@ TITLE_CODE = re.compile(rf"\b({CODE})\b")
 BARE_CODE = re.compile(rf"(?<![\w`/.-]){CODE}(?![\w/-]|\.\w)")
 BARE_PLACE = re.compile(rf"\b[Ss]ections?{GAP}({PLACES})|§ ?({PLACES})|\b({SCENARIO}){GAP}({PLACES})")
 KEP = re.compile(r"\bKEP(?:-\w+|[ _]?\d+)")
-DECISION = re.compile(rf"\bdecisions?{GAP}(\d{{4}})(?:{GAP}and{GAP}(\d{{4}}))?")
+DECISION = re.compile(rf"\bdecisions?{GAP}(\d+)\b(?:{GAP}and{GAP}(\d+)\b)?")
 PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md\b")
 SOURCE = re.compile(r"\bSources?:\s+(.*?)(?=\.(?:\s|\"|$)|\n\s*\n|\"\"\"|\Z)", re.S)
 QUOTED = re.compile(r"`([^`]+)`")
@@ -339,6 +339,7 @@ def test_what_can_be_looked_up_resolves(text):
         ("KEP 1287", "KEP 1287"),
         ("KEP-12870", "KEP-12870"),
         ("decision 9999", "decision 9999"),
+        ("decision 11", "decision 11"),
         ("docs/nothing.md", "docs/nothing.md"),
         ("Source: upstream `lifecycle/predicate.go`.", "upstream `lifecycle/predicate.go`"),
         ("Source: general knowledge.", "Source: general knowledge"),
