@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kubelet.managers.device_words import Device, Preference, Share
+from kubelet.managers.device_calls import Device, Preference, Share
 from kubelet.managers.topology import Hint, bits, masks
 
 

@@ -25,7 +25,7 @@ RESTARTS_BEFORE_READY_MAX = 1
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers",
-            DEVICE_PLUGIN: "kubelet.device_plugin"}  # fmt: skip
+            DEVICE_PLUGIN: "kubelet.deviceplugin.emulated"}  # fmt: skip
 
 _log = logs.get()
 

@@ -141,7 +141,7 @@ class Mesh(Protocol):
         ...
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
-        """Have the emulated node find this file (`kubelet/node_files.py`) from now on; None: not find it any more."""
+        """Have the node find this file (`kubelet/agent/node_files.py`) from now on; None: not find it any more."""
         ...
 
     def exit_codes(self, component: str) -> Sequence[int]:
@@ -149,7 +149,7 @@ class Mesh(Protocol):
         ...
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Tell an emulated device plugin to do something (`kubelet/device_plugin/emulated.py`). Raises: ValueError."""
+        """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
         ...
 
     def components(self) -> Sequence[str]:

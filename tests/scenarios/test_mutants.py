@@ -15,8 +15,8 @@ from apiserver_fake.storage.records import DELETED
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Hub, Watcher
 from apiserver_fake.storage.writer import Writer, refusal
-from kubelet.admission import Ledger
-from kubelet.pods.worker import PodWorker
+from kubelet.admission.predicates import Ledger
+from kubelet.pod.worker import PodWorker
 from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE

@@ -86,7 +86,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
 
 def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
     """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
-    from kubelet.config import NodeDefinition
+    from kubelet.node.definition import NodeDefinition
 
     try:
         found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])

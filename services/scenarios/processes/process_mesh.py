@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.node_files import path_of
-from kubelet.pods.boots import BOOT_FILE
+from kubelet.agent.node_files import path_of
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
 from services.api.seams import EventLog

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubelet.node_files import FAULTS, POWER, STATIC_PODS
-from kubelet.node_health import NodeFaults, parse_node_faults
-from kubelet.start_faults import FORM
+from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
+from kubelet.node.health import NodeFaults, parse_node_faults
+from kubelet.runtime.start_faults import FORM
 from services.scenarios.mesh import Mesh
 from services.scenarios.script.scenario import Step
 
@@ -31,7 +31,7 @@ async def static_pod(telling: Told, step: Step) -> None:
 
 
 async def fault(telling: Told, step: Step) -> None:
-    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node_health.py`)."""
+    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node/health.py`)."""
     node, _, clauses = step.rest.partition(" ")
     await telling.mesh.put_file(node, FAULTS, clauses.encode())
 

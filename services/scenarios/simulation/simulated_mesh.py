@@ -17,12 +17,13 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from kubelet.config import KubeletConfig, NodeDefinition
-from kubelet.device_plugin.config import PluginConfig
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.device_plugin.wiring import build as build_plugin
-from kubelet.node_files import path_of
-from kubelet.pods.boots import BOOT_FILE
+from kubelet.agent.node_files import path_of
+from kubelet.config import KubeletConfig
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.node.definition import NodeDefinition
+from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler

@@ -5,9 +5,9 @@ from random import Random
 import msgspec
 import pytest
 
-from kubelet.config import NodeDefinition
 from kubelet.managers.resource_managers import Allocation, ResourceManagers
-from kubelet.topology_report import topology_document
+from kubelet.node.definition import NodeDefinition
+from kubelet.node.topology_report import topology_document
 from scheduler.framework.interface import SUCCESS
 from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.plugins.node_resource_topology_match import NodeResourceTopologyMatch
