@@ -1,7 +1,7 @@
 """Every rule that code, tests and documents cite can be looked up.
 
 A citation is a specification with a place in it (`kubelet 5.3`, `guarantees N2`, `preemption, acceptance scenario 7`),
-a code (AS-06, FM-K5, I13), a KEP (KEP-1287), a decision record (decision 0014) or a page below docs. The
+a code (AS-06, FM-K5, I13), a KEP (KEP-1287), a decision record (decision 0014) or a file of this repository. The
 specifications are in docs/spec; a place is a heading, a numbered item or a numbered row of a table below one.
 What follows `Source:`, and the source of a switch, may besides name upstream's code, by path or identifier.
 """
@@ -45,13 +45,16 @@ BARE_CODE = re.compile(rf"(?<![\w`/.-]){CODE}(?![\w/-]|\.\w)")
 BARE_PLACE = re.compile(rf"\b[Ss]ections?{GAP}({PLACES})|§ ?({PLACES})|\b({SCENARIO}){GAP}({PLACES})")
 KEP = re.compile(r"\bKEP(?:-\w+|[ _]?\d+)")
 DECISION = re.compile(rf"\bdecisions?{GAP}(\d+)\b(?:{GAP}and{GAP}(\d+)\b)?")
-PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md\b")
+FILE = re.compile(
+    r"(?<![\w/.(-])(?:apiserver_fake|benchmarks|docs|examples|experiments|kubelet|protos|scheduler|services|tests)"
+    r"/(?:[a-z0-9_.-]+/)*[a-z0-9_.-]+\.(?:json|md|proto|py|txt|yaml)\b"
+)
 SOURCE = re.compile(r"\bSources?:\s+(.*?)(?=\.(?:[\s\"`]|$)|\n\s*\n|\"\"\"|\Z)", re.S)
 QUOTED = re.compile(r"`([^`]+)`")
 UPSTREAM_PATH = re.compile(r"(?:api|cmd|pkg|plugin|staging|test)/[\w./*-]+")
 IDENTIFIER = re.compile(r"(?!.*\.go$)[A-Za-z]\w*(?:\.\w+)*(?:=\w+)?")
 PROSE = re.compile(r'("""|\'\'\').*?\1|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*(?:\n[ \t]*#[^\n]*)*', re.S)
-HINT = re.compile(r"\d|Source|docs/")
+HINT = re.compile(r"\d|Source|/")
 TEST_NAME = re.compile(r"\bdef test_(\w+)")
 CODES_IN_NAME = re.compile(r"(?:(?:as|fm|x)_[a-z]{0,2}\d+|[swckndjivm]\d{1,2})(?=_)")
 
@@ -186,8 +189,8 @@ def _without_a_name(
     for found in DECISION.finditer(text, start, end):
         for number in filter(None, found.groups()):
             yield Citation(found.start(), f"decision {number}", "decision" if number in _decisions() else None)
-    for found in PAGE.finditer(text, start, end):
-        yield Citation(found.start(), found[0], "page" if (ROOT / found[0]).exists() else None)
+    for found in FILE.finditer(text, start, end):
+        yield Citation(found.start(), found[0], "file" if (ROOT / found[0]).exists() else None)
     for found in SOURCE.finditer(text, start, end):
         for clause in found[1].split(";"):
             yield from _source(found.start(), " ".join(clause.replace("\n#", "\n").split()), library)
@@ -315,7 +318,7 @@ LIBRARY = Library(
         "acceptance scenarios 9 of kubelet",
         "kep-1287 3.2, kep-1287-in-place-resize 3, kep-1287, scenario 1",
         "dense (S3), by X-NR",
-        "KEP-4381 and KEP-753; decision 0001; docs/spec/README.md",
+        "KEP-4381 and KEP-753; decision 0001; docs/spec/kubelet.md",
         "a kubelet 3 s late, controllers 0.6 ms late",
         "Source: upstream `pkg/kubelet/cm` (`state.go`), `PodRequests`.",
     ],
