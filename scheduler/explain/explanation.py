@@ -49,7 +49,7 @@ class Explainer:
         self._recording = recording
 
     def pod(self, key: Key) -> dict[str, Any] | None:
-        """Return the document of `keplab explain pod/NAME` (walls 10), or None for a pod unknown here."""
+        """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
         hearts, now = self._hearts, self._now()
         decision, queued, live = hearts.decisions.of(key), hearts.queue.get(key), self._pod_of(key)
         if decision is None and queued is None and live is None:

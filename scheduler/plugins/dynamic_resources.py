@@ -4,7 +4,7 @@ PreEnqueue: the claims must exist. PreFilter: they must not be on their way to s
 devices must be usable on the node, one without must find some there. Reserve promises them, PreBind writes that down,
 and PostFilter frees a claim whose devices keep the pod from every node. All its noes are final for preemption: no
 devices are freed by evicting pods.
-Source: dra-core 6; upstream `plugins/dynamicresources`; texts of v1.36.
+Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
 from __future__ import annotations
