@@ -3,7 +3,8 @@
 Each stage takes its time (`latency`) and may fail (`start_faults`, of the pod or of its node). A failure is told, and
 the pod is synced again 10 s later, up to half as much more by chance. Volumes are waited for 2 min 3 s a try. What a
 node may give a pod back for is counted; whether it does is the kubelet's affair, and all is torn down before.
-A pure machine. Source: kubelet 1, 3.2, 3.3, 8; kubelet-unbinding 6.1; upstream events and reasons.
+A pure machine. Source: kubelet 1, 3.2, 3.3, 8; kubelet-unbinding 6.1. Events and reasons are
+upstream's.
 """
 
 from __future__ import annotations

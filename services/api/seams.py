@@ -121,7 +121,7 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Starts spans. `parent` and `links` are traceparents; without a parent a new trace begins.
 
-    A reader of a watch starts its own span *linked* to the writer's (walls 8); when it has exactly one
+    A reader of a watch starts its own span *linked* to the writer's (decision 0007); when it has exactly one
     cause it may instead continue the writer's trace by passing it as `parent`.
     """
 

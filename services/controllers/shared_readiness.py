@@ -2,6 +2,7 @@
 
 The time of the transition stands in the object, so availability compares it with the wall clock, as
 upstream does: a controller that has just started knows no other.
+Source: controllers 2; upstream `pkg/api/v1/pod`.
 """
 
 from __future__ import annotations

@@ -318,7 +318,7 @@ class ControllerLoop:
         return lambda action, reason: failed(key, action, reason)
 
     def _start_span(self, key: Key, causes: list[str]) -> Span:
-        # One cause continues its writer's trace; several begin a new one that links to them (walls 8).
+        # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
         return self._seams.tracer.start(
             f"reconcile {self._controller.name}",
             parent=causes[0] if len(causes) == 1 else "",

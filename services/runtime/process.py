@@ -276,7 +276,7 @@ class _Process:
         if self._config.health_port >= 0:
             ports["health"] = health.port
         gc.collect()
-        # What start-up made lives as long as the process: no collection need look at it again (walls 2).
+        # What start-up made lives as long as the process: no collection need look at it again.
         gc.freeze()
         self._events.write("proc.ready", data={"ports": ports})
         took_ms = round((self._clock.wall() - self._started_wall) * 1000)

@@ -1,7 +1,7 @@
 """Which nodes a DaemonSet's pod belongs on, which node a pod was made for, and how the pod of a node looks. Pure.
 
 A node that is not ready, cordoned or short of something still gets its pod: the pods tolerate that by themselves.
-Source: controllers 6; upstream `NodeShouldRunDaemonPod`, `daemonset_util.go`.
+Source: controllers 6; upstream `NodeShouldRunDaemonPod`, `pkg/controller/daemon/util/daemonset_util.go`.
 """
 
 from __future__ import annotations

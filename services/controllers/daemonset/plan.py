@@ -1,6 +1,7 @@
 """What a DaemonSet's nodes lack and have too much, looked at once: one pass over the pods, one over the nodes. Pure.
 
-Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of `daemon_controller.go`.
+Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of
+`pkg/controller/daemon/daemon_controller.go`.
 """
 
 from __future__ import annotations

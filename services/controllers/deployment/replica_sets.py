@@ -1,7 +1,7 @@
 """A Deployment's ReplicaSets: which one is the current template's, what a new one looks like, and how they change.
 
 Every change is written down as an action of the step; the sizes themselves are `rollout`'s.
-Source: controllers 3; upstream `deployment/sync.go`, `util/deployment_util.go`.
+Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/deployment_util.go`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The arithmetic of a rolling update: how many pods of which set, as plain numbers.
 
-Source: controllers 3; upstream `deployment/util/deployment_util.go`, `rolling.go`, `sync.go`.
+Source: controllers 3; upstream `pkg/controller/deployment` (`util/deployment_util.go`, `rolling.go`, `sync.go`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a Deployment says of itself: the counters, whether it is available, and whether its rollout moves on.
 
-Source: controllers 3; upstream `deployment/progress.go`.
+Source: controllers 3; upstream `pkg/controller/deployment/progress.go`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Count for each disruption budget how many of its pods may be away, for the eviction API to spend.
 
 A key with `pods/` before the name is a pod whose announced disruption may have come to nothing.
-Source: controllers 10; upstream `disruption.go`.
+Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 """
 
 from __future__ import annotations

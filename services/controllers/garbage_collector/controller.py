@@ -2,7 +2,7 @@
 
 Looks at all kinds but events and secrets. A key names its kind too: `pods/web-1` in a namespace. An owner that the
 caches do not show is looked up live before anything is deleted for its sake.
-Source: controllers 7; upstream `garbagecollector.go`, `graph_builder.go`.
+Source: controllers 7; upstream `pkg/controller/garbagecollector` (`garbagecollector.go`, `graph_builder.go`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Empty a namespace that is being deleted, pods first, and let it go.
 
 Reads live, kind by kind: the caches may not yet show what was created just before the deletion.
-Source: controllers 11, KEP-5080; upstream `namespaced_resources_deleter.go`.
+Source: controllers 11, KEP-5080; upstream `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Silence is counted on this controller's own clock, from what it sees change; the
 compared with it. Before a node is declared silent its Lease is read live, so that a controller that was
 itself cut off blames nobody; after such an outage everyone has a full grace period again (FM-W4).
 The key `("", "")` is the scan, `("", node)` keeps one node's NoSchedule taints as its conditions ask.
-Source: kubelet 2.3, kubelet-unbinding 8; upstream `node_lifecycle_controller.go`.
+Source: kubelet 2.3, kubelet-unbinding 8; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How fast nodes of a zone may be tainted NoExecute: by how many of them are well, and a bucket a zone.
 
-Source: kubelet 2.3; upstream `node_lifecycle_controller.go` (`handleDisruption`, `ComputeZoneState`).
+Source: kubelet 2.3; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`
+(`handleDisruption`, `ComputeZoneState`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a provisioner makes for a claim: the volume's document, and from where it can be reached.
 
-Source: sig-storage-lib-external-provisioner, csi-provisioner `topology.go`.
+Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner, `topology.go`.
 """
 
 from __future__ import annotations

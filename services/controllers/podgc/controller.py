@@ -1,6 +1,6 @@
 """Remove pods nobody else will: too many ended ones, and those whose node is out of service or gone.
 
-Every 20 s, from the cache. Source: controllers 8; upstream `gc_controller.go`.
+Every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Failed pods are not active and are replaced at once: against a node that always rejects, this is the
 runaway that unbinding is about. With `rs.failed_backoff=on` replacing waits, longer each time.
-Source: controllers 1.2 to 1.4 and 2; upstream `replica_set.go`, `controller_utils.go`.
+Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replica_set.go`,
+`pkg/controller/controller_utils.go`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The writes that a StatefulSet's steps are, in the order in which one needs the other.
 
 Whose the claims are comes first, then missing claims, then pods.
-Source: controllers 4; upstream `stateful_pod_control.go`.
+Source: controllers 4; upstream `pkg/controller/statefulset/stateful_pod_control.go`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 OrderedReady: one step a look, upwards when pods are made, downwards when they are ended, and none before the pods
 below are healthy. Parallel: everything at once, but a rolling update still goes from the highest number down.
 A pod is replaced only when its old object is gone, so that no two of one name are ever there.
-Source: controllers 4; upstream `stateful_set_control.go` (k/k #67250 is true of it).
+Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it).
 """
 
 from __future__ import annotations

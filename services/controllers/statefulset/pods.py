@@ -1,6 +1,6 @@
 """A StatefulSet's pods and claims: how they are called, what they are made from, and whose the claims are.
 
-Source: controllers 4; upstream `stateful_set_utils.go`, `stateful_pod_control.go`.
+Source: controllers 4; upstream `pkg/controller/statefulset` (`stateful_set_utils.go`, `stateful_pod_control.go`).
 """
 
 from __future__ import annotations

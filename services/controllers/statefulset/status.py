@@ -1,6 +1,6 @@
 """What a StatefulSet says of itself: how many pods, of which revision, and when an update is complete.
 
-Source: controllers 4; upstream `stateful_set_control.go`, `stateful_set_utils.go`.
+Source: controllers 4; upstream `pkg/controller/statefulset` (`stateful_set_control.go`, `stateful_set_utils.go`).
 """
 
 from __future__ import annotations

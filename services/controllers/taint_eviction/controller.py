@@ -2,7 +2,8 @@
 
 A timer belongs to a pod on a node: an unbind, or landing elsewhere, makes it void. Upstream's timers
 do not know that; `tainteviction.faithful=true` brings those defects back.
-Source: controllers 9, kubelet-unbinding 8; upstream `taint_eviction.go`, `timed_workers.go`.
+Source: controllers 9, kubelet-unbinding 8; upstream `pkg/controller/tainteviction` (`taint_eviction.go`,
+`timed_workers.go`).
 """
 
 from __future__ import annotations

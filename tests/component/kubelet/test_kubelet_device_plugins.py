@@ -107,7 +107,7 @@ def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate
     assert simulate(story, nodes=(NODE,)) < 2
 
 
-# --- acceptance scenario 13, part by part ---
+# --- kubelet, acceptance scenario 13, part by part ---
 
 
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):
