@@ -73,7 +73,7 @@ class Related(msgspec.Struct, frozen=True):
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder.
+    """Record an Event about an object. `type`: Normal or Warning. Aggregated by the recorder.
 
     `action`: what was done; `related`: for or with which other object; `reporter`: who says it, if not the
     component that the recorder is for.

@@ -47,7 +47,7 @@ class DaemonSets:
         self._backoff = FailureBackoff()
         self._refusals: dict[Key, tuple[str, str]] = {}
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the sets concerned; most of what a kubelet reports concerns none."""
@@ -75,7 +75,7 @@ class DaemonSets:
         return list(found)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a call that failed; people are told the first failure."""
+        """Lower the expectation of a call that failed; the first failure is reported by an Event."""
         match action:
             case Create() if action.resource == "pods":
                 self.expectations.creation_observed(key)
@@ -113,7 +113,7 @@ class DaemonSets:
         fits = {node.metadata.name: self._fits.of(daemon_set, node) for node in listers.of(Node).all()}
         sight = Sight(daemon_set, text, fits, by_node(pods.kept), moment.wall_s)
         actions: list[Action | Batch] = [
-            *self._told(daemon_set),
+            *self._failure_events(daemon_set),
             *changes_of("pods", pods, daemon_set),
             *changes_of(revisions.RESOURCE, held, daemon_set),
             *([found.write] if found.write is not None else []),
@@ -138,7 +138,7 @@ class DaemonSets:
         self._fits.forget(key)
         self._refusals.pop(key, None)
 
-    def _told(self, daemon_set: DaemonSet) -> list[RecordEvent]:
+    def _failure_events(self, daemon_set: DaemonSet) -> list[RecordEvent]:
         key = daemon_set.metadata.key
         names = self._pods.take_created(key)
         events = [_event(daemon_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
@@ -172,15 +172,15 @@ class DaemonSets:
             return []
         uids = [pod.metadata.uid for pod in deletes]
         self.expectations.expect(key, creations=len(creates), deletions=uids, now_s=now_s)
-        told = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
-        told += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
+        events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
+        events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         units: list[Action] = []
         for pod in deletes:
             units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
             units.append(_event(daemon_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         template = pod_template(daemon_set, document, sight.text)
         made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
-        return [*told, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
+        return [*events, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
 
 
 def _is_same(old: Pod, new: Pod) -> bool:

@@ -42,7 +42,7 @@ class Sight:
 
 @dataclass
 class Plan:
-    """What to do. `failed` and `succeeded` are among `deletes`; people are told of them."""
+    """What to do. `failed` and `succeeded` are among `deletes` and are reported by Events."""
 
     creates: list[str] = field(default_factory=list)
     """Nodes, each of which gets a pod."""

@@ -57,8 +57,8 @@ def new_size(replicas: int, surge: int, new: Set, every: Sequence[Set]) -> int:
     """Return how many replicas the new set may have now: never above `replicas + surge` over all sets."""
     if new.replicas >= replicas:
         return replicas
-    room = replicas + surge - sum(each.replicas for each in every)
-    return new.replicas + max(0, min(room, replicas - new.replicas))
+    free = replicas + surge - sum(each.replicas for each in every)
+    return new.replicas + max(0, min(free, replicas - new.replicas))
 
 
 def old_sizes(replicas: int, unavailable: int, new: Set, olds: Sequence[Set]) -> dict[str, int]:
@@ -68,16 +68,16 @@ def old_sizes(replicas: int, unavailable: int, new: Set, olds: Sequence[Set]) ->
     `replicas - unavailable` stay available.
     """
     ordered = sorted((old for old in olds if old.replicas > 0), key=lambda old: (old.created, old.name))
-    floor = replicas - unavailable
-    room = sum(old.replicas for old in ordered) + new.replicas - floor - (new.replicas - new.available)
-    if not ordered or room <= 0:
+    min_available = replicas - unavailable
+    free = sum(old.replicas for old in ordered) + new.replicas - min_available - (new.replicas - new.available)
+    if not ordered or free <= 0:
         return {}
     sizes = {old.name: old.replicas for old in ordered}
     for old in ordered:
-        step = min(room, max(0, old.replicas - old.available))
+        step = min(free, max(0, old.replicas - old.available))
         sizes[old.name] -= step
-        room -= step
-    spare = sum(old.available for old in ordered) + new.available - floor
+        free -= step
+    spare = sum(old.available for old in ordered) + new.available - min_available
     for old in ordered:
         step = max(0, min(spare, sizes[old.name]))
         sizes[old.name] -= step

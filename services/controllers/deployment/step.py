@@ -40,7 +40,7 @@ class Step:
 
     @property
     def replicas(self) -> int:
-        """How many pods are wished for."""
+        """How many pods are desired."""
         return self.deployment.spec.replicas
 
     @property
@@ -59,7 +59,7 @@ class Step:
 
 
 def counters_of(step: Step) -> Document:
-    """Return the numbers of the status, over all sets as their last status tells them."""
+    """Return the numbers of the status, over all sets as their last status has them."""
     available = sum(each.status.available_replicas for each in step.sets)
     asked = sum(step.size(each) for each in step.sets) + (step.created_size or 0)
     return {
@@ -74,7 +74,7 @@ def counters_of(step: Step) -> Document:
 
 
 def is_complete(step: Step, counters: Document) -> bool:
-    """Whether every wished pod is there, up to date and available, and no other."""
+    """Whether every desired pod is there, up to date and available, and no other."""
     return bool(
         counters["updatedReplicas"] == step.replicas
         and counters["replicas"] == step.replicas

@@ -221,7 +221,7 @@ def _patch(budget: PodDisruptionBudget, status: Document) -> Patch:
 
 
 def _awaits_disruption(pod: Pod) -> bool:
-    """Whether somebody but the kubelet announced the pod's end, and it has not begun."""
+    """Whether a component other than the kubelet announced the pod's end, and it has not begun."""
     if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
         return False
     target = find_condition(pod.status.conditions, "DisruptionTarget")

@@ -31,11 +31,11 @@ def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
         if claim is None:
             actions.append(Create("persistentvolumeclaims", _claim(pod, name, template)))
         elif claim.metadata.controller is None or claim.metadata.controller.uid != pod.metadata.uid:
-            words = (
+            message = (
                 f'ephemeral volume "{volume["name"]}": PVC {key.namespace}/{name} was not created for pod {key} '
                 "(pod is not owner)"
             )
-            actions.append(RecordEvent("Pod", "v1", key, pod.metadata.uid, "FailedBinding", words, "Warning"))
+            actions.append(RecordEvent("Pod", "v1", key, pod.metadata.uid, "FailedBinding", message, "Warning"))
     return Result(tuple(actions))
 
 

@@ -65,7 +65,7 @@ class ReplicaSets:
         self._refusals: dict[Key, tuple[str, str]] = {}
         """What the last attempt met: reason and message, until it has been shown in the status."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the ReplicaSets concerned."""
@@ -125,7 +125,7 @@ class ReplicaSets:
         owned = [p for k in self._unfinished.keys(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
         found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
         active = [pod for pod in found.kept if pod.is_active]
-        actions: list[Action | Batch] = [*self._told(replica_set), *changes_of("pods", found, replica_set)]
+        actions: list[Action | Batch] = [*self._failure_events(replica_set), *changes_of("pods", found, replica_set)]
         refusal = self._refusals.pop(key, None)
         status, again_s = _status(replica_set, active, found.kept, listers, refusal, moment.wall_s)
         actions += status
@@ -141,7 +141,7 @@ class ReplicaSets:
         self._backoffs.pop(key, None)
         self._refusals.pop(key, None)
 
-    def _told(self, replica_set: ReplicaSet) -> list[RecordEvent]:
+    def _failure_events(self, replica_set: ReplicaSet) -> list[RecordEvent]:
         names = self._pods.take_created(replica_set.metadata.key)
         refusal = self._refusals.get(replica_set.metadata.key)
         events = [_event(replica_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]

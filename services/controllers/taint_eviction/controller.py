@@ -58,7 +58,7 @@ class TaintEviction:
         self._placement = PodsByNode()
         self._timers: dict[Key, Timer] = {}
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
