@@ -54,7 +54,7 @@ def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     return Key(metadata.namespace, reference.name)
 
 
-def controller_reference(owner: Workload) -> Document:
+def controller_reference(owner: Workload | Pod) -> Document:
     """Return the owner reference that makes `owner` an object's controller."""
     resource = resource_of_view(type(owner))
     return {
@@ -65,6 +65,15 @@ def controller_reference(owner: Workload) -> Document:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def is_alive(live: View | None, owner: Workload) -> bool:
+    """Whether the live read shows the same owner, not being deleted; only then may it adopt."""
+    return (
+        isinstance(live, type(owner))
+        and live.metadata.uid == owner.metadata.uid
+        and live.metadata.deletion_timestamp is None
+    )
 
 
 def selector_of(owner: Workload) -> Selector | None:

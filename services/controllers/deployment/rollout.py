@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.controllers.shared_int_or_percent import resolve
+
 
 @dataclass(frozen=True)
 class Set:
@@ -23,22 +25,6 @@ class Set:
     available: int = 0
     max_replicas: int | None = None
     created: str = ""
-
-
-def resolve(value: int | str | None, total: int, *, is_up: bool) -> int:
-    """Return a number or a percentage of `total` as a number, rounded up or down.
-
-    Raises: ValueError naming a text that is neither.
-    """
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    text = value.strip()
-    if not text.endswith("%") or not text[:-1].isdigit():
-        raise ValueError(f"{value!r}: want a number or a percentage such as 25%")
-    share = int(text[:-1]) * total
-    return -(-share // 100) if is_up else share // 100
 
 
 def fenceposts(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
-from services.reconcile.actions import Action, RecordEvent
+from services.reconcile.actions import Action, event
 from services.reconcile.controller import Moment
 
 RESOURCE = "deployments.apps"
@@ -54,8 +54,7 @@ class Step:
 
     def event(self, reason: str, message: str, kind: str = "Normal") -> None:
         """Append an event about the Deployment."""
-        meta = self.deployment.metadata
-        self.actions.append(RecordEvent("Deployment", "apps/v1", meta.key, meta.uid, reason, message, kind))
+        self.actions.append(event(self.deployment, reason, message, warns=kind == "Warning"))
 
 
 def counters_of(step: Step) -> Document:

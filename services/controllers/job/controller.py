@@ -27,8 +27,27 @@ from services.controllers.job.decision import (
 from services.controllers.job.pods import missing, pod_of, surplus
 from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
 from services.controllers.job.survey import Survey, survey
-from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_ownership import (
+    Orphans,
+    changes_of,
+    claim,
+    is_adoptable,
+    is_alive,
+    owner_key,
+    selector_of,
+)
+from services.reconcile.actions import (
+    NOTHING,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    Query,
+    Result,
+    earliest,
+    event,
+)
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
@@ -184,7 +203,7 @@ class Jobs:
         orphans = [p for p in orphans if is_adoptable(p, selector)] if not job.metadata.deletion_timestamp else []
         if orphans and (query := Query(Job, key)) not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans) and _is_alive(moment.live[Query(Job, key)], job)
+        can_adopt = bool(orphans) and is_alive(moment.live[Query(Job, key)], job)
         found = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
         memory.has_news = memory.has_batch = False
         memory.batch_due_s = None
@@ -193,7 +212,7 @@ class Jobs:
         actions, again_s = self._decide(job, list(found.kept), memory, listers, moment)
         foreign = self._release_foreign(key, job, listers, moment.now_s)
         if memory.released:
-            again_s = _earliest(again_s, STALE_MAX_S)
+            again_s = earliest(again_s, STALE_MAX_S)
         return Result((*self._events(job, memory), *claims, *foreign, *actions), again_s)
 
     @staticmethod
@@ -255,7 +274,7 @@ class Jobs:
         elif self.expectations.are_satisfied(job.metadata.key, moment.now_s):
             managed, later_s = self._manage(job, pods, found, memory, listers, moment)
             is_managed = True
-            again_s = _earliest(again_s, later_s)
+            again_s = earliest(again_s, later_s)
             if is_complete(job, found, len(found.active)):
                 outcome = COMPLETED
         status = self._status(job, found, outcome, memory, moment, is_managed=is_managed)
@@ -306,14 +325,14 @@ class Jobs:
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
             creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
         self.expectations.expect(key, creations=wanted.count, now_s=moment.now_s)
-        return [Batch(tuple(creates))], _earliest(REJECTED_AGAIN_S, wanted.again_s)
+        return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
 
     def _remove(self, job: Job, victims: list[Pod], memory: _Memory, now_s: float) -> list[Action | Batch]:
         """Delete pods that are too many; released first, they count neither way."""
         units: list[Action] = []
         for pod in victims:
             units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(job.metadata.key)))
-            units.append(_event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+            units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         return [*self._release(victims, memory, now_s), Batch(tuple(units))]
 
     def _status(
@@ -331,17 +350,17 @@ class Jobs:
         for news in news_of(job, wanted):
             match news.type, news.status:
                 case "Complete", _:
-                    events.append(_event(job, "Completed", "Job completed"))
+                    events.append(event(job, "Completed", "Job completed"))
                 case "Failed", _:
-                    events.append(_event(job, news.reason, news.message, warns=True))
+                    events.append(event(job, news.reason, news.message, warns=True))
                 case "Suspended", status:
-                    events.append(_event(job, "Suspended" if status == "True" else "Resumed", news.message))
+                    events.append(event(job, "Suspended" if status == "True" else "Resumed", news.message))
         return [write, *events]
 
     def _events(self, job: Job, memory: _Memory) -> list[Action]:
-        events: list[Action] = [_event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
+        events: list[Action] = [event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
         if memory.refusal:
-            events.append(_event(job, "FailedCreate", memory.refusal, warns=True))
+            events.append(event(job, "FailedCreate", memory.refusal, warns=True))
         memory.created, memory.refusal = [], ""
         return events
 
@@ -351,7 +370,7 @@ def _delete_active(job: Job, active: list[Pod]) -> list[Action | Batch]:
     units: list[Action] = []
     for pod in active:
         units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
-        units.append(_event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+        units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
     return [Batch(tuple(units))] if units else []
 
 
@@ -370,19 +389,6 @@ def _tracked(patch: Patch) -> Patch:
 
 def _is_released(old: Pod, new: Pod) -> bool:
     return TRACKING_FINALIZER in old.metadata.finalizers and TRACKING_FINALIZER not in new.metadata.finalizers
-
-
-def _is_alive(live: object, job: Job) -> bool:
-    return isinstance(live, Job) and live.metadata.uid == job.metadata.uid and live.metadata.deletion_timestamp is None
-
-
-def _event(job: Job, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    kind = "Warning" if warns else "Normal"
-    return RecordEvent("Job", "batch/v1", job.metadata.key, job.metadata.uid, reason, message, kind)
-
-
-def _earliest(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else min(a, b)
 
 
 def controller(switches: Switches) -> Controller:

@@ -24,7 +24,7 @@ from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.controllers.shared_readiness import is_ready
-from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -187,7 +187,7 @@ class NodeLifecycle:
             health = self._health[name]
             ready = node.is_ready and name not in declared
             if health.was_ready and not ready:
-                actions.append(_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady"))
+                actions.append(event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady"))
                 health.owes_pods = True
             health.was_ready = ready
             if ready:
@@ -354,10 +354,6 @@ def _taints(node: Node, taints: list[Taint]) -> Patch:
         uid=node.metadata.uid,
         resource_version=node.metadata.resource_version,
     )
-
-
-def _event(node: Node, reason: str, message: str) -> RecordEvent:
-    return RecordEvent("Node", "v1", node.metadata.key, node.metadata.uid, reason, message)
 
 
 def controller(switches: Switches) -> Controller:

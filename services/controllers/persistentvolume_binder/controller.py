@@ -29,25 +29,13 @@ from services.api.kinds.persistentvolumeclaim import (
     PersistentVolumeClaim,
 )
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import Document, Key, ObjectMeta
+from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_volume_keys import CLAIM, CLAIMS, VOLUME, VOLUMES, claim_key, volume_key
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
-
-CLAIM, VOLUME = "claim", "volume"
-CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
-
-
-def claim_key(meta: ObjectMeta) -> Key:
-    """Return the key under which a claim is reconciled."""
-    return Key(meta.namespace, f"{CLAIM}/{meta.name}")
-
-
-def volume_key(name: str) -> Key:
-    """Return the key under which a volume is reconciled."""
-    return Key("", f"{VOLUME}/{name}")
 
 
 class VolumeBinder:
@@ -167,7 +155,7 @@ class VolumeBinder:
     def _event(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> RecordEvent:
         meta = claim.metadata
         self._last_message[claim_key(meta)] = message
-        return RecordEvent("PersistentVolumeClaim", "v1", meta.key, meta.uid, reason, message, kind)
+        return event(claim, reason, message, warns=kind == "Warning")
 
     # -- volumes
 

@@ -25,7 +25,8 @@ from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 POD, CLAIM = "pod", "claim"
@@ -101,15 +102,13 @@ class ClaimController:
         template = listers.of(ResourceClaimTemplate).document(Key(key.namespace, template_name))
         if template is None:
             message = f'PodResourceClaim {entry}: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
-            return RecordEvent("Pod", "v1", key, meta.uid, "FailedResourceClaimCreation", message, "Warning")
+            return event(pod, "FailedResourceClaimCreation", message, warns=True)
         spec = template["spec"]
         given = spec.get("metadata") or {}
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True,
-                 "blockOwnerDeletion": True}  # fmt: skip
         metadata: Document = {
             "generateName": generate_name(meta.name, entry),
             "namespace": key.namespace,
-            "ownerReferences": [owner],
+            "ownerReferences": [controller_reference(pod)],
             "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry},
         }
         if given.get("labels"):

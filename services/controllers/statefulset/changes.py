@@ -26,7 +26,7 @@ from services.controllers.statefulset.pods import (
     pod_name,
     pod_of,
 )
-from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent
+from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, event
 from services.reconcile.controller import Listers
 
 KIND, VERSION = "StatefulSet", "apps/v1"
@@ -126,9 +126,3 @@ def _ended(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
 def _pod_event(stateful_set: StatefulSet, verb: str, pod: str) -> RecordEvent:
     text = f"{verb.lower()} Pod {pod} in StatefulSet {stateful_set.metadata.name} successful"
     return event(stateful_set, f"Successful{verb}", text)
-
-
-def event(stateful_set: StatefulSet, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    """Return an event about the set."""
-    meta = stateful_set.metadata
-    return RecordEvent(KIND, VERSION, meta.key, meta.uid, reason, message, "Warning" if warns else "Normal")

@@ -14,25 +14,26 @@ from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import PARALLEL, ROLLING, StatefulSet
-from services.api.meta import Document, Key, View
+from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
-from services.controllers.deployment.rollout import resolve
+from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import (
     Claim,
     Orphans,
     changes_of,
     claim,
     is_adoptable,
+    is_alive,
     owner_key,
     selector_of,
 )
-from services.controllers.statefulset.changes import Known, changes_of_steps, event, is_blocked
+from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
 from services.controllers.statefulset.order import Desired, revision_of, steps_of
 from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
 from services.controllers.statefulset.status import RESOURCE, status_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
@@ -113,7 +114,7 @@ class StatefulSets:
         query = Query(StatefulSet, key)
         if (orphans or history) and query not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans or history) and _is_alive(moment.live[query], stateful_set)
+        can_adopt = bool(orphans or history) and is_alive(moment.live[query], stateful_set)
         pods = _claim_pods(stateful_set, orphans, selector, listers, can_adopt=can_adopt)
         owned = listers.of(ControllerRevision).owned_by(stateful_set.metadata.uid)
         held = claim(owned, history, stateful_set, selector, can_adopt=can_adopt)
@@ -218,11 +219,6 @@ def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]
     meta, current, update = known.stateful_set.metadata, known.current.metadata.name, known.update.metadata.name
     status = status_of(known.stateful_set, known.pods.values(), current, update, collision_count, wall_s)
     return [Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid)] if status else []
-
-
-def _is_alive(live: View | None, stateful_set: StatefulSet) -> bool:
-    meta = live.metadata if isinstance(live, StatefulSet) else None
-    return meta is not None and meta.uid == stateful_set.metadata.uid and meta.deletion_timestamp is None
 
 
 def controller(switches: Switches) -> Controller:

@@ -18,7 +18,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.taints import NO_SCHEDULE, Taint
-from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 WINDOW_S = 300.0
@@ -136,7 +136,7 @@ def _is_tainted(node: Node) -> bool:
 
 def _alarm(node: Node, counted: _Counted) -> RecordEvent:
     text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were given back"
-    return RecordEvent("Node", "v1", node.metadata.key, node.metadata.uid, "NodeUnbindRateHigh", text, "Warning")
+    return event(node, "NodeUnbindRateHigh", text, warns=True)
 
 
 def _taint(node: Node, is_storm: bool) -> Patch:

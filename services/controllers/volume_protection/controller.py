@@ -13,7 +13,7 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
 from services.api.switches import Switches
-from services.controllers.persistentvolume_binder.controller import (
+from services.controllers.shared_volume_keys import (
     CLAIM,
     CLAIMS,
     VOLUME,

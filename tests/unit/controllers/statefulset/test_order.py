@@ -20,10 +20,10 @@ def a_pod(ordinal, phase="Running", *, ready=True, leaving=False, revision=NEW, 
     return msgspec.convert({"metadata": meta, "status": {"phase": phase, "conditions": [condition]}}, Pod)
 
 
-def look(*pods, replicas=3, blocked=(), **wish):
+def look(*pods, replicas=3, blocked=(), **desired):
     """Return the steps as texts; pods are given in order of their numbers, None for a missing one."""
-    first = wish.pop("start", 0)
-    asked = Desired(range(first, first + replicas), update_revision=NEW, current_revision=OLD, **wish)
+    first = desired.pop("start", 0)
+    asked = Desired(range(first, first + replicas), update_revision=NEW, current_revision=OLD, **desired)
     by_number = {int(p.metadata.name.rpartition("-")[2]): p for p in pods if p is not None}
     steps = steps_of(asked, by_number, blocked, WALL_S)
     names = {"made": [f"web-{n}" for n in steps.made]}
