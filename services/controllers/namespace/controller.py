@@ -76,26 +76,68 @@ class Namespaces:
             for each in objects:
                 for finalizer in each.metadata.finalizers:
                     finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-        _set(now, "NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered",
-             "All resources successfully discovered", wall_s)  # fmt: skip
-        _set(now, "NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions",
-             "All legacy kube types successfully parsed", wall_s)  # fmt: skip
+        _set(
+            now,
+            "NamespaceDeletionDiscoveryFailure",
+            False,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+            wall_s,
+        )
+        _set(
+            now,
+            "NamespaceDeletionGroupVersionParsingFailure",
+            False,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+            wall_s,
+        )
         if failures:
-            _set(now, "NamespaceDeletionContentFailure", True, "ContentDeletionFailed",
-                 "Failed to delete all resource types: " + "; ".join(failures), wall_s)  # fmt: skip
+            _set(
+                now,
+                "NamespaceDeletionContentFailure",
+                True,
+                "ContentDeletionFailed",
+                "Failed to delete all resource types: " + "; ".join(failures),
+                wall_s,
+            )
         else:
-            _set(now, "NamespaceDeletionContentFailure", False, "ContentDeleted",
-                 "All content successfully deleted, may be waiting on finalization", wall_s)  # fmt: skip
+            _set(
+                now,
+                "NamespaceDeletionContentFailure",
+                False,
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+                wall_s,
+            )
         remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
-        _set(now, "NamespaceContentRemaining", True, "SomeResourcesRemain",
-             f"Some resources are remaining: {remaining}", wall_s)  # fmt: skip
+        _set(
+            now,
+            "NamespaceContentRemaining",
+            True,
+            "SomeResourcesRemain",
+            f"Some resources are remaining: {remaining}",
+            wall_s,
+        )
         if finalizers:
             text = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-            _set(now, "NamespaceFinalizersRemaining", True, "SomeFinalizersRemain",
-                 f"Some content in the namespace has finalizers remaining: {text}", wall_s)  # fmt: skip
+            _set(
+                now,
+                "NamespaceFinalizersRemaining",
+                True,
+                "SomeFinalizersRemain",
+                f"Some content in the namespace has finalizers remaining: {text}",
+                wall_s,
+            )
         else:
-            _set(now, "NamespaceFinalizersRemaining", False, "ContentHasNoFinalizers",
-                 "All content-preserving finalizers finished", wall_s)  # fmt: skip
+            _set(
+                now,
+                "NamespaceFinalizersRemaining",
+                False,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+                wall_s,
+            )
         if now == before:
             return []
         patch: Document = {"status": {"conditions": now}}
