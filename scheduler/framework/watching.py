@@ -17,10 +17,10 @@ from scheduler.framework.runner import Enabled, Feasible, Runner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.columns import Columns
+    from scheduler.cache.columns import Columns
+    from scheduler.cache.node_info import PodInfo
+    from scheduler.cache.nominator import Nominator
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.node_info import PodInfo
-    from scheduler.nominator import Nominator
 
 EVERY: Final = 10
 """One attempt, hint or event of so many is timed: a count decides, so that a run can be repeated."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
@@ -23,9 +25,7 @@ from scheduler.framework.interface import (
     unresolvable,
     unschedulable,
 )
-from scheduler.group_membership import group_of
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.columns import Columns, Floats
+from scheduler.cache.columns import Columns, Floats
+from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
@@ -30,7 +31,6 @@ from scheduler.framework.interface import (
     unschedulable,
 )
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim

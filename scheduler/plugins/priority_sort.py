@@ -5,8 +5,8 @@ Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/
 
 from __future__ import annotations
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.entry import PluginEntry
-from scheduler.node_info import PodInfo
 
 
 class PrioritySort:

@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache import Cache
-from scheduler.columns import Columns
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
@@ -28,7 +29,6 @@ from scheduler.framework.interface import (
     unschedulable,
 )
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume
 from services.api.meta import Key, View

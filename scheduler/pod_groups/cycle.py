@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.framework.interface import Code, Status, failed, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
 from scheduler.pod_groups.units import GroupUnits
-from scheduler.queued_pod import QueuedPod
-from scheduler.runners import Profile, Profiles
+from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.node_info import PodInfo
-from scheduler.queued_pod import QueuedPod
+from scheduler.cache.node_info import PodInfo
+from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod, PodSpec
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key, ObjectMeta

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.cache import Cache
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
 from scheduler.framework.interface import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.runner import Runner
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
 from scheduler.pod_groups.placement import Placed, Placement, Placer
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility

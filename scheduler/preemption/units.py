@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 from services.api.times import parse_time
 
 NEVER: Final = math.inf

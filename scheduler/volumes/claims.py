@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.interface import Status, unresolvable
-from scheduler.node_info import PodInfo
+from scheduler.framework.world import World
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.volumes.index import VolumeIndex
-from scheduler.world import World
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.persistentvolume import PersistentVolume

@@ -17,13 +17,13 @@ from apiserver_fake.storage.watch_hub import Hub, Watcher
 from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
 from kubelet.pod.worker import PodWorker
-from scheduler.binding import Binder
-from scheduler.binding_cycle import BindResult, Outcome
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.leading import MissingNodes
-from scheduler.node_info import PodInfo
-from scheduler.queue import SchedulingQueue
-from scheduler.telling import Telling
+from scheduler.leadership import MissingNodes
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.recorder import Telling
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
