@@ -70,9 +70,9 @@ def test_what_no_room_takes_is_one_line(tmp_path, arguments, code, said):
 def test_a_busy_health_port_is_one_line(tmp_path, room, taken):
     tokens = [] if room == "apiserver" else {"system:node-host:h": "t"}
     if room == "controllers":
-        from services.runtime.credentials import controllers
+        from services.api.roles import controller_identities
 
-        tokens = {f"{identity.user}": "t" for identity in controllers()}
+        tokens = {f"{identity.user}": "t" for identity in controller_identities()}
     (tmp_path / "tokens.json").write_text(json.dumps(tokens))
     more = ["--engine", "memory"] if room == "apiserver" else []
 
