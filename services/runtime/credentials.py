@@ -117,9 +117,9 @@ def token_of(made: Credentials, user: str) -> str:
 
 
 def kubeconfig(rest_url: str, token: str) -> bytes:
-    """Return the administrator's kubeconfig for the REST door at `rest_url`, http://HOST:PORT."""
+    """Return the administrator's kubeconfig for the REST server at `rest_url`, http://HOST:PORT."""
     # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
-    # the REST door reads that password as the token. Other clients send the token itself.
+    # the REST server reads that password as the token. Other clients send the token itself.
     document = {
         "apiVersion": "v1",
         "kind": "Config",

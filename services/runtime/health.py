@@ -37,7 +37,7 @@ class HttpRequest:
 
 
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
-"""Status, content type, body; a body in pieces is sent as they come, and ends when nobody listens any more."""
+"""Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
@@ -101,7 +101,7 @@ class HealthServer:
             if method != "HEAD" and not isinstance(body, bytes):
                 await _send_pieces(body, reader, writer)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the other side is slow, gone or no HTTP client; nobody is left to tell
+            pass  # the other side is slow, gone or no HTTP client; there is no one left to answer
         finally:
             writer.close()
 

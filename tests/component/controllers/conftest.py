@@ -1,4 +1,4 @@
-"""A world of two rooms: the API server and the controller manager, and puppet kubelets, in virtual time."""
+"""A world of two components: the API server and the controller manager, and puppet kubelets, in virtual time."""
 
 import asyncio
 import random
@@ -82,12 +82,12 @@ class World:
         self.incarnations += 1
         self.life = Lifetime("controllers", self.incarnations)
         config = ControllersConfig(name="controllers", controllers=self.controllers, health_port=-1)
-        self.room = build_controllers(
+        self.manager = build_controllers(
             config, self.seams("controllers", self.life, CONTROLLER_MANAGER, controller_identities())
         )
-        self.task = asyncio.create_task(self.room.run())
+        self.task = asyncio.create_task(self.manager.run())
         self.life.adopt(self.task)
-        await self.until(lambda: self.room.is_ready)
+        await self.until(lambda: self.manager.is_ready)
 
     def kill(self):
         self.life.end()
