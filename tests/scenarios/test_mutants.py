@@ -29,7 +29,7 @@ from services.client.client import Client, encode
 from services.client.informer import Informer
 from services.client.reflector import Reflector
 from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 
 BURST = """
@@ -409,23 +409,23 @@ MUTANTS = [
     (m36_evicts_without_saying_for_whom, PREEMPTION, "I18"),
     (m35_goes_back_in_time_after_a_lost_stream, BURST, "I15"),
 ]
-STORIES = {story: None for _, story, _ in MUTANTS}
+SCENARIOS = {scenario: None for _, scenario, _ in MUTANTS}
 SEEDS = (1, 2, 3)
 
 
-def _found(story, seed):
-    result = simulate(parse_story(story, "mutant.txt", frozenset(VERBS)), seed=seed)
+def _found(scenario, seed):
+    result = simulate(parse_scenario(scenario, "mutant.txt", frozenset(VERBS)), seed=seed)
     return result, {violation.invariant for violation in result.violations}
 
 
-@pytest.mark.parametrize(("plant", "story", "invariant"), MUTANTS, ids=[plant.__name__ for plant, _, _ in MUTANTS])
-def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monkeypatch):
+@pytest.mark.parametrize(("plant", "scenario", "invariant"), MUTANTS, ids=[plant.__name__ for plant, _, _ in MUTANTS])
+def test_a_planted_bug_is_caught_by_its_invariant(plant, scenario, invariant, monkeypatch):
     plant(monkeypatch)
 
     seen = set()
     for seed in SEEDS:
         try:
-            seen |= _found(story, seed)[1]
+            seen |= _found(scenario, seed)[1]
         except RuntimeError as error:  # a mutant may keep the mesh from becoming ready
             seen.add(str(error))
         if invariant in seen:
@@ -433,10 +433,10 @@ def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monke
     pytest.fail(f"{invariant} did not notice; raised were: {sorted(seen) or 'none'}")
 
 
-@pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
-def test_the_clean_build_raises_nothing_on_the_same_stories(story):
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=range(len(SCENARIOS)))
+def test_the_clean_build_raises_nothing_on_the_same_scenarios(scenario):
     for seed in SEEDS:
-        result, _ = _found(story, seed)
+        result, _ = _found(scenario, seed)
 
         assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
         assert result.failures == []

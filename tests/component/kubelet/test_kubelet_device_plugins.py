@@ -14,7 +14,7 @@ from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.runtime.health import HttpRequest
-from services.scenarios.simulation.network import Lifetime, Platter
+from services.scenarios.simulation.network import DiskImage, Lifetime
 from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
@@ -47,7 +47,7 @@ class Plugin:
         name = f"device-plugin/{self.node}"
         self.life = Lifetime(name, self.lives)
         config = PluginConfig(name=name, node=self.node, definition=msgspec.json.encode(self.definition).decode())
-        self.room = build_plugin(config, self.world.seams(name, self.life, Platter(), Identity("plugin")))
+        self.room = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
         task = asyncio.create_task(self.room.run())
         self.life.adopt(task)
         self.world.tasks.append(task)
