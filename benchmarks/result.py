@@ -16,7 +16,7 @@ CYCLE: Final = "cycle"
 
 @dataclass
 class SchedulerBench:
-    """One workload in one form (walls 10). Times a pod in microseconds of the measured pods.
+    """One workload in one form. Times a pod in microseconds of the measured pods.
 
     `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
     were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles

@@ -13,14 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.workloads.documents import NewObject
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
 from scheduler.handle import Handle
-from scheduler.nominator import Nominator
-from scheduler.queue import QueuedPod
-from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.wiring import hearts_of
-from scheduler.world import WORLD_KINDS, FixedWorld, world_event
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, View

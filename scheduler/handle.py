@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.cache import Cache
-from scheduler.devices.ledger import ClaimLedger
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.interface import WaitingRoom
-from scheduler.group_membership import PodGroups
-from scheduler.nominator import Nominator
+from scheduler.framework.world import World
 from scheduler.preemption.progress import Preempting
+from scheduler.queue.exclusions import Exclusions
 from scheduler.volumes.assumed import AssumedVolumes
-from scheduler.world import World
 from services.api.seams import Random
 from services.api.switches import Switches
 

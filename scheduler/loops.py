@@ -13,39 +13,41 @@ from typing import Any, Final
 import structlog
 
 from scheduler import capability
-from scheduler.binding import Binder
-from scheduler.cache import Assumption
-from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.cache.cache import Assumption
+from scheduler.cache.node_info import PodInfo
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
-from scheduler.decisions import Decision
-from scheduler.devices.giving_back import give_back
-from scheduler.devices.releasing import ClaimReleaser
+from scheduler.core import AllHearts
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.core import Wires
+from scheduler.cycle.decisions import Decision
+from scheduler.cycle.failure_handler import FAILED, FailureHandler
+from scheduler.cycle.gating import Gating
+from scheduler.cycle.held_changes import Holding
+from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
+from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dra.deallocator import ClaimReleaser
+from scheduler.dra.unbound_claims import give_back
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
-from scheduler.evictions import Evictions
-from scheduler.explaining import Explainer
-from scheduler.failing import FAILED, FailureHandler
+from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_writer import Recording
+from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
-from scheduler.gating import Gating
-from scheduler.group_loop import GroupLoop
+from scheduler.framework.world import world_event
 from scheduler.handle import Handle
-from scheduler.holding import Holding
-from scheduler.leading import Leading, MissingNodes
-from scheduler.node_info import PodInfo
+from scheduler.leadership import Leading, MissingNodes
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.preenqueue_status import rules_of
-from scheduler.queue import QueuedPod
-from scheduler.recording import Recording
+from scheduler.pod_groups.group_loop import GroupLoop
+from scheduler.preemption.evictions import Evictions
+from scheduler.queue.preenqueue_status import rules_of
+from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.recorder import Telling
 from scheduler.resize.deferral import waits
 from scheduler.resize.metrics import apart
-from scheduler.resize_loop import ResizeLoop
-from scheduler.room import Hearts, Wires
-from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
-from scheduler.telling import Telling
-from scheduler.waiting import WaitingPods
-from scheduler.world import world_event
+from scheduler.resize.resize_loop import ResizeLoop
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -74,14 +76,15 @@ class Scheduler:
     """The room."""
 
     def __init__(
-        self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires, handle: Handle,
-        waiting: WaitingPods, configured: Configured,
+        self, config: SchedulerConfig, seams: Seams, hearts: AllHearts, wires: Wires, handle: Handle,
+        waiting: WaitingPods, configured: Configured, extenders: Extenders | None,
     ) -> None:  # fmt: skip
         self._config = config
         self._configured = configured
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
+        self._extenders = extenders
         self._unbinding = seams.switches.flag("PodUnbinding")
         self._attempts_max = seams.switches.integer("unbind.max_attempts")
         self._wake = asyncio.Event()
@@ -91,11 +94,14 @@ class Scheduler:
         rules = rules_of(seams.switches)
         self._gating = Gating(rules, hearts.profiles, hearts.queue, wires.dispatcher, self._telling)
         self._failures = FailureHandler(hearts, wires, self._telling)
-        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake)
-        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake)
+        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake,
+                              extenders.binding_of if extenders is not None else lambda _: None)  # fmt: skip
+        resizes = hearts.resizes
+        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake, waits,
+                                    has_resize_labels=resizes is not None and resizes.rules.has_own_labels)  # fmt: skip
         self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
-                                 self._permit_and_bind, handle)  # fmt: skip
-        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions)
+                                 self._permit_and_bind, handle, hearts.group_cycle)  # fmt: skip
+        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, wires.client)
         self._releases_claims = seams.switches.choice("unbind.claim_release") == "scheduler"
@@ -132,8 +138,8 @@ class Scheduler:
             found.update(self._groups.metrics())
         found.update(self._resizes.metrics())
         found.update(wires.dispatcher.metrics())
-        if wires.extenders is not None:
-            found.update(wires.extenders.metrics())
+        if self._extenders is not None:
+            found.update(self._extenders.metrics())
         resizes = hearts.resizes
         if resizes is not None and resizes.rules.has_own_labels:
             found = apart(found, resizes.pending())
@@ -141,7 +147,7 @@ class Scheduler:
 
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
-        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles)}
+        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles.lineups())}
 
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
@@ -156,8 +162,8 @@ class Scheduler:
         try:
             await self._run()
         finally:
-            if self._wires.extenders is not None:
-                await self._wires.extenders.close()
+            if self._extenders is not None:
+                await self._extenders.close()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -368,7 +374,7 @@ class Scheduler:
 
     async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
-        profile, extenders = self._hearts.profiles.of(info), self._wires.extenders
+        profile, extenders = self._hearts.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._holding.hold()

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from apiserver_fake import pod_defaults
+from apiserver_fake.validation.pod import defaults as pod_defaults
 from benchmarks.workloads import templates
 from benchmarks.workloads.ops import CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
 from services.api.meta import Document

@@ -9,7 +9,7 @@ from scheduler.framework.interface import SKIP, SUCCESS, PostFilterResult, unsch
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import pod_unit
 from scheduler.resize.deferral import desired
-from scheduler.resize.room import NodeRoom
+from scheduler.resize.fit import NodeRoom
 
 
 class ConsentingVictimsArgs(Args, frozen=True):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Code, Mask, Scores, Status, VectorFilterPlugin, VectorScorePlugin
-from scheduler.node_info import NodeInfo, PodInfo
 
 
 class Forms:

@@ -23,10 +23,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Registration
-from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.podgroup import PodGroup
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.interface import (
@@ -23,7 +24,6 @@ from scheduler.framework.interface import (
     Status,
     unschedulable,
 )
-from scheduler.node_info import PodInfo
 
 
 def ask_relevance(plugins: Sequence[Any], state: CycleState, pod: PodInfo) -> Status:

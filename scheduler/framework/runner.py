@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns import Columns
-from scheduler.framework.crowding import Crowd, Crowding
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
@@ -40,11 +41,10 @@ from scheduler.framework.interface import (
     Status,
     UsesFilters,
 )
+from scheduler.framework.nominated_pods import Crowd, Crowding
 from scheduler.framework.points import REJECTING, serves
 from scheduler.framework.relevance import IfRelevant, ask_relevance
 from scheduler.framework.templates import Remembered, Templates
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.nominator import Nominator
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
@@ -544,7 +544,7 @@ def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:
-    """Return raw scores scaled so that the best feasible one has 100 (section 6, DefaultNormalize)."""
+    """Return raw scores scaled to 100 for the best feasible one (DefaultNormalize, scheduler-queue-and-cycles 6)."""
     best = raw if isinstance(raw, int) else int(raw[feasible].max(initial=0))
     if best == 0:
         return 100 if reverse else 0

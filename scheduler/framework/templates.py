@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.forms import Forms
 from scheduler.framework.interface import Mask, Scores
-from scheduler.node_info import PodInfo
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536

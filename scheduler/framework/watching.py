@@ -1,7 +1,7 @@
 """How long plugins take, known from one attempt in ten: a runner with the same memory whose calls are timed.
 
 The other nine attempts go through the plain runner and pay nothing. What is remembered of a template is not asked
-and so not timed. Source: scheduler-queue-and-cycles 10; upstream samples plugins at 10 %, too.
+and so not timed. Upstream samples plugins at 10 %, too. Source: scheduler-queue-and-cycles 1, 10.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from scheduler.framework.runner import Enabled, Feasible, Runner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.columns import Columns
+    from scheduler.cache.columns import Columns
+    from scheduler.cache.node_info import PodInfo
+    from scheduler.cache.nominator import Nominator
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.node_info import PodInfo
-    from scheduler.nominator import Nominator
 
 EVERY: Final = 10
 """One attempt, hint or event of so many is timed: a count decides, so that a run can be repeated."""

@@ -1,7 +1,7 @@
 """PostFilter: make room by evicting pods of lower priority; PreEnqueue: wait while that is under way.
 
-The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.evictions`.
-Source: preemption 2 to 4; upstream `plugins/defaultpreemption`.
+The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.preemption.evictions`.
+Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
@@ -24,13 +25,12 @@ from scheduler.framework.interface import (
     unschedulable,
 )
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import candidates, choice, eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.candidates import Candidate, Search
 from scheduler.preemption.dry_run import NodeWhatIf, nowhere
-from scheduler.preemption.extending import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
+from scheduler.preemption.extender_consent import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
 from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit

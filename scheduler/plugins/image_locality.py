@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache import Cache
-from scheduler.columns import Columns
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Scores
-from scheduler.node_info import NodeInfo, PodInfo
 
 MIB: Final = 2**20
 LEAST_BYTES: Final = 23 * MIB

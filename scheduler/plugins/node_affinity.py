@@ -1,4 +1,7 @@
-"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values."""
+"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values.
+
+Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import NAME_FIELD, Columns
+from scheduler.cache.columns import NAME_FIELD, Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_selection import (
+    affinity_of,
+    matches_required,
+    required_mask,
+    term_mask,
+    term_matches,
+    terms_mask,
+)
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
@@ -25,15 +37,6 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.runner import default_normalize
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.node_selection import (
-    affinity_of,
-    matches_required,
-    required_mask,
-    term_mask,
-    term_matches,
-    terms_mask,
-)
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorTerm

@@ -1,15 +1,18 @@
-"""Filter: two pods cannot hold the same host port of a node."""
+"""Filter: two pods cannot hold the same host port of a node.
+
+Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Refusal, Status, unschedulable
-from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
 from services.api.kinds.pod import Pod
 
 REASON = "node(s) didn't have free ports for the requested pod ports"

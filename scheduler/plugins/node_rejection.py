@@ -1,6 +1,6 @@
 """Filter and Score: keep an unbound pod away from the node that gave it back, for a while.
 
-Ours. The exclusions themselves (who, where, until when) live in `scheduler.exclusions`.
+Ours. The exclusions themselves (who, where, until when) live in `scheduler.queue.exclusions`.
 Source: kubelet-unbinding 7.3.
 """
 
@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
-from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
 from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import SKIP, SUCCESS, Mask, Scores, Status
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 

@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.requests import requests_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import (
@@ -24,10 +26,8 @@ from scheduler.framework.events import (
     Registration,
 )
 from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
+from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.requests import requests_of
-from scheduler.utilization_shape import ShapePoint, broken_line
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount

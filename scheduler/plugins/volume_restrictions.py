@@ -1,7 +1,7 @@
 """PreFilter, Filter: disks that only one pod of a node may mount, and claims that only one pod may use at all.
 
 Both noes end when the other pod goes, so preemption may help.
-Source: upstream `plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
+Source: upstream `pkg/scheduler/framework/plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache import Cache
-from scheduler.columns import Columns
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
@@ -28,7 +29,6 @@ from scheduler.framework.interface import (
     unschedulable,
 )
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume
 from services.api.meta import Key, View

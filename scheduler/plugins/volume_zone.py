@@ -1,7 +1,7 @@
 """PreFilter, Filter: volumes that say by label in which zone or region they are keep their pods there.
 
 Labels are how volumes said it before they had node affinity; both spellings of the keys count.
-Source: upstream `plugins/volumezone`.
+Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
@@ -25,7 +26,6 @@ from scheduler.framework.interface import (
     unresolvable,
 )
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.storageclass import StorageClass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Status, WhatIfFilters
-from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.preemption.units import Unit
 
 Whereabouts = Callable[[PodInfo], NodeInfo | None]

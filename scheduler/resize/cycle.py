@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.interface import SUCCESS, Code, Status
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility
 from scheduler.preemption.budgets import Budgets
@@ -22,10 +22,10 @@ from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
 from scheduler.resize.deferral import allocated, desired, opts_out, waits
-from scheduler.resize.outsiders import Hearing, Outsiders
-from scheduler.resize.room import Count, NodeRoom, RoomAndFilters, counted
+from scheduler.resize.fit import Count, NodeRoom, RoomAndFilters, counted
+from scheduler.resize.out_of_tree import Hearing, Outsiders
+from scheduler.resize.outcome import FIT, NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.verdict import FIT, NAME, PREEMPTION, Verdict, Waits
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.podresources import Amounts
 

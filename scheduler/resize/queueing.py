@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from scheduler.cache import Cache
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.requests import most
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
 from scheduler.framework.interface import Code, Status
-from scheduler.node_info import PodInfo
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import Preempting
-from scheduler.queue import QueuedPod, SchedulingQueue
-from scheduler.requests import most
+from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_told_off, waits
-from scheduler.resize.outsiders import Outsiders
+from scheduler.resize.out_of_tree import Outsiders
+from scheduler.resize.outcome import NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.verdict import NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.waking import Deferred, Waking
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from services.api.cel.evaluating import EvaluationError, Quantity, Version, compiled, type_name
-from services.api.cel.parsing import Call, Literal, Node, ParseError, parse
+from services.api.cel.evaluator import EvaluationError, Quantity, Version, compiled, type_name
+from services.api.cel.parser import Call, Literal, Node, ParseError, parse
 from services.api.kinds.resourceslice import Device
 from services.api.quantity import milli
 

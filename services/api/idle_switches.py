@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from services.api.switches import Switches
-from services.api.unbinding import is_reason
+from services.api.unbind import is_reason
 
 GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
 

@@ -1,7 +1,7 @@
 """Which volume suits which claim: the rules that the scheduler and the volume binder must agree on.
 
 Whether a node can reach the volume is asked of the caller, because only the scheduler knows of nodes.
-Source: upstream `component-helpers/storage/volume`.
+Source: upstream `staging/src/k8s.io/component-helpers/storage/volume`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of
 batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory door all
-carry exactly these, so a room cannot tell which one it speaks through.
+carry exactly these, so a component cannot tell which one it speaks through.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from services.api.seams import Random
 from services.client.link_faults import CUTS, SORTS
-from services.runtime.rooms import room_of
+from services.runtime.components import component_of
 from services.scenarios.corruption import DAMAGES
 
 KINDS = (
@@ -91,7 +91,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(_OFFSETS_S) if kind == "clock" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
         elif kind in ("disk", "boot"):
-            kubelets = [c for c in components if room_of(c) == "kubelet"]
+            kubelets = [c for c in components if component_of(c) == "kubelet"]
             if kubelets:
                 detail = random.choice(("ENOSPC", "EIO")) if kind == "disk" else ""
                 faults.append(Fault(at_s, kind, random.choice(kubelets), duration, detail))
@@ -101,7 +101,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
     # Drawn last, so that the other seeds are what they were before there was this.
-    kubelets = [c for c in components if room_of(c) == "kubelet"]
+    kubelets = [c for c in components if component_of(c) == "kubelet"]
     if kubelets and random.random() < SPOILED:
         what = random.choice(("checkpoint", "checkpoint", "runtime"))
         detail = f"{what} {random.choice(DAMAGES)}"
@@ -124,7 +124,7 @@ def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault
     down_s = duration * random.choice((0.0, 0.0, 1.0))
     if random.random() >= AIMED:
         return Fault(at_s, "kill", component, down_s)
-    site = random.choice(_SITES[room_of(component)])
+    site = random.choice(_SITES[component_of(component)])
     count = random.choice((1, 1, 2, 3, 5, 8, 13))
     after_s = random.choice((0.0, random.uniform(0.0, 0.003)))
     # Most of what a scenario does, it does early.

@@ -1,4 +1,4 @@
-"""Reflector, store and handlers for one kind: the cache a room reads and the changes it hears.
+"""Reflector, store and handlers for one kind: the cache a component reads and the changes it hears.
 
 Handlers are plain functions called in the order of the changes; they enqueue keys or feed a machine.
 """
@@ -102,9 +102,9 @@ class Informer(Generic[V]):
         return self.lister.reached_rv
 
     @property
-    def heard_s(self) -> float:
+    def received_s(self) -> float:
         """When the server last sent anything, monotonic seconds; heartbeats come every 10 s (W13)."""
-        return self._reflector.heard_s
+        return self._reflector.received_s
 
     async def wait_until_synced(self) -> None:
         """Return once the state has been taken."""

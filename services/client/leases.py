@@ -52,7 +52,7 @@ class Terms:
 
 
 @dataclass
-class Seat:
+class LeaseRecord:
     """What a candidate has seen of the lease, and whether it may take it. Pure.
 
     Invariant: `seen_s` moves only when holder, renewal or transitions changed.
@@ -108,7 +108,7 @@ class Elector:
         self.lease = lease
         self.holder = holder
         self._events = events
-        self._seat = Seat(holder)
+        self._record = LeaseRecord(holder)
         self._document: Document = {}
         self._deposed = asyncio.Event()
         self.transitions = 0
@@ -184,7 +184,7 @@ class Elector:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
             # Somebody deleted it; whoever led before must not outrank us, so the count goes on.
-            self.transitions = self._seat.seen[2] + 1 if self._seat.seen is not None else 0
+            self.transitions = self._record.seen[2] + 1 if self._record.seen is not None else 0
             document = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
@@ -196,8 +196,8 @@ class Elector:
             except Conflict:
                 return False
             return True
-        self._seat.observe(lease, now)
-        if not self._seat.may_take(now):
+        self._record.observe(lease, now)
+        if not self._record.may_take(now):
             return False
         self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
         lease["spec"] = self._spec(None)

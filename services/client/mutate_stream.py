@@ -1,8 +1,7 @@
 """The stream of calls: every request of this process, of all its identities, numbered and answered in any order.
 
 Requests that pile up are sent together: an idle client sends at once, one with many unanswered
-requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline
-(walls 2).
+requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.explore.breaks import Break
 from services.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, is_about, pathname, titled
 from services.explore.trial import Recording
-from services.runtime.rooms import room_of
+from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
 
 MESSAGE, SENT, ARRIVED, NOTE, BROKE = "message", "sent", "arrived", "note", "broke"
@@ -85,7 +85,7 @@ def _is_shown(delivery: Delivery, names: frozenset[str]) -> bool:
         return not delivery.text.startswith("2") and delivery.component != RUNNER
     if delivery.receiver == SERVER:
         return not delivery.text.startswith(("get ", "list ", "watch "))
-    return room_of(delivery.receiver) in ("scheduler", "kubelet")
+    return component_of(delivery.receiver) in ("scheduler", "kubelet")
 
 
 def _is_noted(line: Line, names: frozenset[str]) -> bool:
@@ -142,7 +142,7 @@ def participants(steps: Iterable[Step]) -> list[str]:
     seen = dict.fromkeys(name for step in steps for name in (step.source, step.target) if name)
 
     def place(name: str) -> tuple[int, str]:
-        component = room_of(name)
+        component = component_of(name)
         return (
             -1 if name == RUNNER else _COMPONENTS.index(component) if component in _COMPONENTS else len(_COMPONENTS)
         ), name

@@ -70,7 +70,7 @@ class Caches(Listers):
 
     def silence_s(self, now: float) -> float:
         """Return for how long the quietest cache has heard nothing from the server."""
-        return now - min((informer.heard_s for informer in self.informers), default=now)
+        return now - min((informer.received_s for informer in self.informers), default=now)
 
     @property
     def newest_rv(self) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from services.api.seams import Clock
+from services.runtime.components import DEVICE_PLUGIN, component_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
 from services.runtime.process import PARENT_VARIABLE
-from services.runtime.rooms import DEVICE_PLUGIN, room_of
 from services.telemetry import logs
 
 STOP_MAX_S = 12.0
@@ -25,7 +25,7 @@ RESTARTS_BEFORE_READY_MAX = 1
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers",
-            DEVICE_PLUGIN: "kubelet.device_plugin"}  # fmt: skip
+            DEVICE_PLUGIN: "kubelet.deviceplugin.emulated"}  # fmt: skip
 
 _log = logs.get()
 
@@ -58,8 +58,8 @@ class Child:
     async def spawn(self, clock: Clock) -> None:
         """Begin a new life of the process, which is not ready yet."""
         self.ready_file.unlink(missing_ok=True)
-        room = room_of(self.name)
-        module = _MODULES.get(room, room)
+        component = component_of(self.name)
+        module = _MODULES.get(component, component)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.

@@ -1,8 +1,8 @@
 """Flags and environment become one frozen dataclass, once, at the door of a process.
 
-A room subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
+A component subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
 `health_port` is the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag
-wins. Simulated rooms construct the dataclass directly and never come here.
+wins. Simulated components construct the dataclass directly and never come here.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from services.api.meta import AnyObject, Key, OwnerReference, View
 from services.api.resources import Resource, resource_of_view
 from services.api.seams import Seams, Span
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Report, Verdict
+from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Outcome, Report
 from services.client.recorder import Recorder
 from services.client.store import meta_of
 from services.reconcile.actions import Action, Batch, Delete, Query, Result
@@ -25,7 +25,7 @@ from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
-from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
+from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 
 CAUSES_MAX = 8
 """Traceparents kept for one key; further ones only make the span say that there were more."""
@@ -231,18 +231,18 @@ class ControllerLoop:
                     rv_seen=rv_seen,
                 )
         except (Unavailable, UnknownOutcome) as error:  # no live read, or no cache that is in touch
-            report.verdict, report.wait_s = Verdict.WAIT, OUTAGE_WAIT_S
+            report.outcome, report.wait_s = Outcome.WAIT, OUTAGE_WAIT_S
             report.reason = f"{type(error).__name__}: {error}"
         except ApiError as error:  # a live read was refused
-            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+            report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
         except Exception as error:  # one poisonous object must not stop the others (V11)
             self._fault(key, error)
-            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+            report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
         if self._has_gate and report.written:
             self._gate.wrote(key, report.written, self._clock.now())
         again_s = self._requeue(key, result, report)
         if span is not None:
-            span.end(report.reason if report.verdict is not Verdict.DONE else "")
+            span.end(report.reason if report.outcome is not Outcome.DONE else "")
         self._log(key, result, report, started, again_s, span)
 
     async def _decide(self, key: Key) -> Result:
@@ -288,27 +288,27 @@ class ControllerLoop:
             raise Unavailable(f"will not delete: the caches have heard nothing for {silence_s:.0f} s")
 
     def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
-        """Put the key back as the verdict asks; return in how many seconds, None when it is not."""
+        """Put the key back as the outcome asks; return in how many seconds, None when it is not."""
         now = self._clock.now()
         again_s: float | None = result.requeue_after_s
-        match report.verdict:
-            case Verdict.DONE:
+        match report.outcome:
+            case Outcome.DONE:
                 self._queue.forget(key)
                 self._outcomes["done" if result.actions else "unchanged"] += 1
-            case Verdict.TERMINAL:
+            case Outcome.TERMINAL:
                 self._queue.forget(key)
                 self._outcomes["terminal"] += 1
-            case Verdict.WAIT:
+            case Outcome.WAIT:
                 again_s = report.wait_s
                 self._outcomes["requeued"] += 1
-            case Verdict.REQUEUE_NOW:
+            case Outcome.REQUEUE_NOW:
                 # The first retries come within milliseconds; a conflict that lasts backs off (C5).
                 again_s = None
                 self._outcomes["requeued"] += 1
-            case Verdict.BACK_OFF:
+            case Outcome.BACK_OFF:
                 again_s = None
                 self._outcomes["failed"] += 1
-        if report.verdict in (Verdict.REQUEUE_NOW, Verdict.BACK_OFF):
+        if report.outcome in (Outcome.REQUEUE_NOW, Outcome.BACK_OFF):
             again_s = self._queue.retry(key, now)
         elif again_s is not None:
             self._queue.add_after(key, again_s, now)
@@ -324,7 +324,7 @@ class ControllerLoop:
         return lambda action, reason: failed(key, action, reason)
 
     def _start_span(self, key: Key, causes: list[str]) -> Span:
-        # One cause continues its writer's trace; several begin a new one that links to them (walls 8).
+        # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
         return self._seams.tracer.start(
             f"reconcile {self._controller.name}",
             parent=causes[0] if len(causes) == 1 else "",
@@ -354,12 +354,12 @@ class ControllerLoop:
             fields["reason"] = report.reason
         if self._clock.now() - started > SLOW_S:
             log.warning("reconcile.slow", **fields)
-        match report.verdict:
-            case Verdict.DONE if result.actions:
+        match report.outcome:
+            case Outcome.DONE if result.actions:
                 log.info("reconcile.done", **fields)
-            case Verdict.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
+            case Outcome.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
                 log.warning("reconcile.failed", **fields)
-            case Verdict.DONE | Verdict.REQUEUE_NOW:
+            case Outcome.DONE | Outcome.REQUEUE_NOW:
                 log.debug("reconcile.done", **fields)
             case _:
                 log.warning("reconcile.failed", **fields)

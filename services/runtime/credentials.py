@@ -140,7 +140,7 @@ def controllers() -> list[Identity]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write a folder for every room below `--out`, each with only what that room may know, and `admin/kubeconfig`.
+    """Write a folder for every component below `--out`, each with only what it may know, and `admin/kubeconfig`.
 
     The API server's folder has everything, as it must know every token; a second run changes nothing.
     Raises: OSError; SystemExit for wrong usage.
@@ -152,13 +152,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     made = make(out / "apiserver", hosts=[arguments.host], controllers=controllers(), random=seeded_random(None))
-    for room, process in (
+    for component, process in (
         ("scheduler", "scheduler"),
         ("controllers", "controllers"),
         ("kubelet", "kubelet/" + arguments.host),
     ):
-        (out / room).mkdir(exist_ok=True, mode=0o700)
-        _put(out / room / "token.json", made.of(process).read_bytes())
+        (out / component).mkdir(exist_ok=True, mode=0o700)
+        _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token))
 

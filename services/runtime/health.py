@@ -1,4 +1,4 @@
-"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a room's own routes.
+"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a component's own routes.
 
 A small HTTP/1.1 responder over asyncio streams: one request a connection, GET and HEAD only. A web
 framework would cost every process 28 MiB to answer four paths.

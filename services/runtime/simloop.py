@@ -208,16 +208,16 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
     ):
         yield
         return
-    heard = 0
+    interrupts = 0
 
-    def hear(_number: int, _frame: object) -> None:
-        nonlocal heard
-        heard += 1
+    def on_interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
         loop.is_interrupted = True
-        if heard > 1:
+        if interrupts > 1:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, hear)
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:

@@ -22,10 +22,10 @@ from services.api.identity import Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
+from services.runtime.components import Schedulers, component_of, plugin_name, plugins_of
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import Schedulers, plugin_name, plugins_of, room_of
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
@@ -348,7 +348,9 @@ class Supervisor:
             common += ["--seed", str(self._options.seed)]
         for assignment in self._options.switches:
             common += ["--set", assignment]
-        extra = [flag for key in dict.fromkeys((room_of(name), name)) for flag in self._options.arguments.get(key, ())]
+        extra = [
+            flag for key in dict.fromkeys((component_of(name), name)) for flag in self._options.arguments.get(key, ())
+        ]
         child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
             self._children[name] = child

@@ -16,7 +16,7 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.rooms import Schedulers, room_of
+from services.runtime.components import Schedulers, component_of
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
@@ -62,7 +62,9 @@ class MeshPlan:
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""
-        own = [word for name, words in self.own_switches if name in (component, room_of(component)) for word in words]
+        own = [
+            word for name, words in self.own_switches if name in (component, component_of(component)) for word in words
+        ]
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:
@@ -139,7 +141,7 @@ class Mesh(Protocol):
         ...
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
-        """Have the emulated node find this file (`kubelet/node_files.py`) from now on; None: not find it any more."""
+        """Have the node find this file (`kubelet/agent/node_files.py`) from now on; None: not find it any more."""
         ...
 
     def exit_codes(self, component: str) -> Sequence[int]:
@@ -147,7 +149,7 @@ class Mesh(Protocol):
         ...
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Have an emulated device plugin do something (`kubelet/device_plugin/emulated.py`). Raises: ValueError."""
+        """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
         ...
 
     def components(self) -> Sequence[str]:

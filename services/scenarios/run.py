@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kubelet.config import NodeDefinition
-from kubelet.pods.latency import LatencyModel
+from kubelet.node.definition import NodeDefinition
+from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value

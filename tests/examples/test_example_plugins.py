@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.file import Configured
-from scheduler.node_info import PodInfo
-from scheduler.plugin_sources import GROUP, PluginSourceError, known_plugins
-from scheduler.scheduling_cycle import ScheduleResult
+from scheduler.configuration.plugin_sources import GROUP, PluginSourceError, known_plugins
+from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.wiring import hearts_of
 from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.configuration.default_plugins import DEFAULT, plugins
+from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.forms import filter_one
@@ -27,12 +30,9 @@ from scheduler.framework.interface import (
     VectorScorePlugin,
 )
 from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
-from scheduler.profiles import DEFAULT, plugins
-from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
-from scheduler.world import FixedWorld
+from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devices.ledger import ClaimLedger
+from scheduler.dra.ledger import ClaimLedger
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS

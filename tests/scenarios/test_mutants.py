@@ -7,21 +7,23 @@ import asyncio
 
 import pytest
 
-from apiserver_fake import node_authorization, registry, server
-from apiserver_fake.records import DELETED
-from apiserver_fake.store import Store
-from apiserver_fake.subresources import binding, unbind
-from apiserver_fake.watchers import Hub, Watcher
-from apiserver_fake.writer import Writer, refusal
-from kubelet.admission import Ledger
-from kubelet.pods.worker import PodWorker
-from scheduler.binding import Binder
-from scheduler.binding_cycle import BindResult, Outcome
+import apiserver_fake.authorization.node as node_authorization
+import apiserver_fake.registry.registry as registry
+from apiserver_fake import server
+from apiserver_fake.registry.subresources import binding, unbind
+from apiserver_fake.storage.records import DELETED
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_hub import Hub, Watcher
+from apiserver_fake.storage.writer import Writer, refusal
+from kubelet.admission.predicates import Ledger
+from kubelet.pod.worker import PodWorker
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.leading import MissingNodes
-from scheduler.node_info import PodInfo
-from scheduler.queue import SchedulingQueue
-from scheduler.telling import Telling
+from scheduler.leadership import MissingNodes
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.recorder import Telling
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request

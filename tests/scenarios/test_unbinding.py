@@ -272,7 +272,7 @@ def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come
     assert oracle.measures["unbinds"] == oracle.measures["pods_failed"] == 0
 
 
-# --- sections 7.3, 8, 10 and 11 ---
+# --- kubelet-unbinding 7.3, 8, 10 and 11 ---
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_kubelet_unbinding_section_10_every_event_is_told_by_its_name_and_alike_
     assert [(j.text, j.seen) for j in seen.expectations[-2:] if not j.passed] == []
 
 
-# --- section 12: what may go wrong meanwhile ---
+# --- kubelet-unbinding 12: what may go wrong meanwhile ---
 
 
 @pytest.mark.parametrize("name", ["deadline", "crash-points", "clocks", "rate-limited", "binding-delete"])

@@ -16,7 +16,7 @@ import msgspec
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
 from services.api.wire import Api
-from services.runtime.machine import STRAY_SUFFIX, Stray
+from services.runtime.machine import LATE_SUFFIX, LateRequest
 
 LOOK_S = 0.05
 
@@ -31,13 +31,13 @@ class OrphanedRequests:
         """Deliver until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                for path in sorted(self._folder.glob(f"*{STRAY_SUFFIX}")):
-                    stray = msgspec.json.decode(path.read_bytes(), type=Stray)
+                for path in sorted(self._folder.glob(f"*{LATE_SUFFIX}")):
+                    late = msgspec.json.decode(path.read_bytes(), type=LateRequest)
                     path.unlink()
-                    group.create_task(self._deliver(stray))
+                    group.create_task(self._deliver(late))
                 await asyncio.sleep(LOOK_S)
 
-    async def _deliver(self, stray: Stray) -> None:
-        await asyncio.sleep(stray.late_s)
+    async def _deliver(self, late: LateRequest) -> None:
+        await asyncio.sleep(late.late_s)
         with suppress(ApiError, UnknownOutcome):  # nobody waits for this answer
-            await self._api(node_identity(stray.node)).call(stray.request)
+            await self._api(node_identity(late.node)).call(late.request)

@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.node_files import path_of
-from kubelet.pods.boots import BOOT_FILE
+from kubelet.agent.node_files import path_of
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
 from services.api.seams import EventLog
@@ -23,9 +23,9 @@ from services.api.wire import Api
 from services.client.informer import Informer
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
+from services.runtime.components import component_of
 from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import room_of
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
@@ -221,7 +221,7 @@ class ProcessMesh:
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync of a kubelet's disk fail, or take so much longer. Raises: NotPossible for others."""
         name = self._name(component)
-        if room_of(name) != "kubelet":
+        if component_of(name) != "kubelet":
             raise NotPossible(f"as processes only kubelets' disks can fail, not that of {name}; use the simulation")
         disk_error(error)
         self._tell(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubelet.node_files import FAULTS, POWER, STATIC_PODS
-from kubelet.node_health import NodeFaults, parse_node_faults
-from kubelet.start_faults import FORM
+from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
+from kubelet.node.health import NodeFaults, parse_node_faults
+from kubelet.runtime.start_faults import FORM
 from services.scenarios.script.context import ScenarioContext, Verb
 from services.scenarios.script.scenario import Step
 
@@ -22,7 +22,7 @@ async def static_pod(context: ScenarioContext, step: Step) -> None:
 
 
 async def fault(context: ScenarioContext, step: Step) -> None:
-    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node_health.py`)."""
+    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node/health.py`)."""
     node, _, clauses = step.rest.partition(" ")
     await context.mesh.put_file(node, FAULTS, clauses.encode())
 

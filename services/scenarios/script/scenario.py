@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from services.runtime.rooms import Schedulers
+from services.runtime.components import Schedulers
 from services.scenarios.script.expectation import Expectation, parse_expectation
 
 SETUP = frozenset(

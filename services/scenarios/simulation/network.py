@@ -25,7 +25,7 @@ from services.api.identity import Identity
 from services.api.seams import EventLog, Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.client import ATTEMPT_MAX_S
-from services.client.gate import Gate, GatedApi, Gates, HeardApi
+from services.client.gate import Gate, GatedApi, Gates, ObservedApi
 from services.client.link_faults import LinkFaults, sort_of
 
 REQUEST_DEADLINE_S = 30.0
@@ -283,8 +283,8 @@ class SimTransport:
         """Return the server as the main or a named identity reaches it."""
         if not identity:
             assert self.main is not None
-            return HeardApi(SimApi(self, self.main), self.gates)
-        return HeardApi(SimApi(self, self.identities[identity]), self.gates)
+            return ObservedApi(SimApi(self, self.main), self.gates)
+        return ObservedApi(SimApi(self, self.identities[identity]), self.gates)
 
     async def node_api(self, node: str) -> Api:
         """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
@@ -292,7 +292,7 @@ class SimTransport:
         gate = self.gates.of(node)
         request = Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S)
         (await SimApi(self, self.main, gate).call(request)).unwrap()
-        return HeardApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
+        return ObservedApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
 
 
 class SimApi:

@@ -17,17 +17,18 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from kubelet.config import KubeletConfig, NodeDefinition
-from kubelet.device_plugin.config import PluginConfig
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.device_plugin.wiring import build as build_plugin
-from kubelet.node_files import path_of
-from kubelet.pods.boots import BOOT_FILE
+from kubelet.agent.node_files import path_of
+from kubelet.config import KubeletConfig
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.node.definition import NodeDefinition
+from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity, node_identity
-from services.api.seams import Room, Seams
+from services.api.seams import Component, Seams
 from services.api.wire import Api, Request
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
@@ -35,9 +36,9 @@ from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
+from services.runtime.components import component_of, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
 from services.runtime.machine import disk_error
-from services.runtime.rooms import plugin_name, plugins_of, room_of
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
@@ -64,7 +65,7 @@ RESTART_BACKOFF_MIN_S, RESTART_BACKOFF_MAX_S = 0.2, 5.0
 READY_POLL_S = 0.05
 READY_LIMIT_S = 60.0
 
-Build = Callable[[Seams], Room]
+Build = Callable[[Seams], Component]
 
 
 class _Process:
@@ -77,7 +78,7 @@ class _Process:
         self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
-        self.room: Room | None = None
+        self.room: Component | None = None
         self.task: asyncio.Task[None] | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.down_until = 0.0
@@ -156,7 +157,7 @@ class SimMesh:
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
-            self._processes[f"kubelet/{host}"].gates.on_stray = self._stray
+            self._processes[f"kubelet/{host}"].gates.on_late_request = self._stray
             for node in nodes:
                 self._add_plugins(node)
 
@@ -184,7 +185,7 @@ class SimMesh:
         """Return the names of all nodes, in the order of their hosts."""
         return list(self._host_of)
 
-    def room(self, component: str) -> Room | None:
+    def room(self, component: str) -> Component | None:
         """Return the component's living incarnation, to look at; None when it is down."""
         return self._process(component).room
 
@@ -251,7 +252,7 @@ class SimMesh:
             transport=transport,
             events=events,
             tracer=Tracer(
-                room_of(process.name),
+                component_of(process.name),
                 clock=process.clock,
                 random=random.Random(f"trace/{seed}"),
                 instance=f"{process.name}-{incarnation}",

@@ -20,7 +20,7 @@ from services.api.errors import (
 from services.api.meta import Key
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, Executor, Verdict
+from services.client.executor import NOT_PERFORMED, Executor, Outcome
 from services.client.leases import Elector, LeadershipLost
 from services.client.recorder import QUEUE_MAX, Recorder
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent, Update
@@ -95,26 +95,26 @@ def perform(api, *actions):
 
 
 REFUSALS = [
-    (Delete("pods", KEY), NotFound("gone"), Verdict.DONE),
-    (pod("web-0"), AlreadyExists("it is there"), Verdict.DONE),
-    (Create("pods", {"metadata": {"generateName": "w-"}}), AlreadyExists("five letters"), Verdict.BACK_OFF),
-    (Patch("pods", KEY, {}), Conflict("someone wrote first"), Verdict.REQUEUE_NOW),
-    (Delete("pods", KEY, uid="u"), Conflict("other uid"), Verdict.REQUEUE_NOW),
-    (Update("pods", KEY, {}), Expired("too old"), Verdict.REQUEUE_NOW),
-    (Patch("pods", KEY, {}), NotFound("gone"), Verdict.REQUEUE_NOW),
-    (Patch("pods", KEY, {}), TooManyRequests("later"), Verdict.WAIT),
-    (pod("web-0"), Forbidden("quota"), Verdict.BACK_OFF),
-    (pod("web-0"), Invalid("never"), Verdict.TERMINAL),
-    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Verdict.WAIT),
-    (Patch("pods", KEY, {}), Unavailable("read-only"), Verdict.WAIT),
+    (Delete("pods", KEY), NotFound("gone"), Outcome.DONE),
+    (pod("web-0"), AlreadyExists("it is there"), Outcome.DONE),
+    (Create("pods", {"metadata": {"generateName": "w-"}}), AlreadyExists("five letters"), Outcome.BACK_OFF),
+    (Patch("pods", KEY, {}), Conflict("someone wrote first"), Outcome.REQUEUE_NOW),
+    (Delete("pods", KEY, uid="u"), Conflict("other uid"), Outcome.REQUEUE_NOW),
+    (Update("pods", KEY, {}), Expired("too old"), Outcome.REQUEUE_NOW),
+    (Patch("pods", KEY, {}), NotFound("gone"), Outcome.REQUEUE_NOW),
+    (Patch("pods", KEY, {}), TooManyRequests("later"), Outcome.WAIT),
+    (pod("web-0"), Forbidden("quota"), Outcome.BACK_OFF),
+    (pod("web-0"), Invalid("never"), Outcome.TERMINAL),
+    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Outcome.WAIT),
+    (Patch("pods", KEY, {}), Unavailable("read-only"), Outcome.WAIT),
 ]
 
 
-@pytest.mark.parametrize(("action", "error", "verdict"), REFUSALS, ids=lambda v: type(v).__name__)
-def test_each_refusal_has_one_consequence(action, error, verdict):
+@pytest.mark.parametrize(("action", "error", "outcome"), REFUSALS, ids=lambda v: type(v).__name__)
+def test_each_refusal_has_one_consequence(action, error, outcome):
     report, _, _ = perform(RuledApi(lambda request: error), action)
 
-    assert report.verdict is verdict
+    assert report.outcome is outcome
 
 
 def test_controllers_1_a_hundred_creations_against_a_quota_of_ten_stop_after_fifteen_calls():
@@ -132,7 +132,7 @@ def test_controllers_1_a_hundred_creations_against_a_quota_of_ten_stop_after_fif
     report, _, failed = perform(api, batch)
 
     assert (len(created), len(api.requests)) == (10, 15)
-    assert report.verdict is Verdict.BACK_OFF
+    assert report.outcome is Outcome.BACK_OFF
     assert len(failed) == 90
     assert sum(reason == NOT_PERFORMED for _, reason in failed) == 85
 
@@ -173,7 +173,7 @@ def test_a_creation_whose_outcome_is_unknown_keeps_its_expectation():
 def test_a_name_that_is_taken_lowers_the_expectation_although_it_is_done():
     report, _, failed = perform(RuledApi(lambda request: AlreadyExists("it is there")), pod("web-0"))
 
-    assert report.verdict is Verdict.DONE
+    assert report.outcome is Outcome.DONE
     assert len(failed) == 1
 
 

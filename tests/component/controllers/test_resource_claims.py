@@ -4,7 +4,7 @@ import pytest
 
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
-from services.controllers.resourceclaim import generate_name
+from services.controllers.resourceclaim.controller import generate_name
 from services.runtime import simloop
 from tests.component.controllers.conftest import World
 

@@ -7,7 +7,8 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from kubelet.config import KubeletConfig, NodeDefinition
+from kubelet.config import KubeletConfig
+from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
 from services.api.identity import ADMIN, SCHEDULER, Identity

@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from kubelet.device_plugin.config import PluginConfig
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.device_plugin.wiring import build as build_plugin
-from kubelet.devices import wire as wire
-from kubelet.managers.device_words import Device, Given, Options, Registration
+from kubelet.deviceplugin import wire
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
@@ -107,7 +107,7 @@ def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate
     assert simulate(story, nodes=(NODE,)) < 2
 
 
-# --- acceptance scenario 13, part by part ---
+# --- kubelet, acceptance scenario 13, part by part ---
 
 
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):

@@ -18,9 +18,9 @@ from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Qu
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
+from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 from services.runtime.election import ElectingConfig
 from services.runtime.manager import run_controllers
-from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")

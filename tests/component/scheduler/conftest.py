@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.subresources.unbind import request_id
+from apiserver_fake.registry.subresources.unbind import request_id
 from apiserver_fake.wiring import build as build_apiserver
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler

@@ -4,7 +4,7 @@ import pytest
 
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbinding import counted_unbinds, spelling
+from services.api.unbind import counted_unbinds, spelling
 
 DECAYS = Switches({"unbind.attempt_decay": True})
 

@@ -73,7 +73,7 @@ def test_only_calls_of_the_dropped_sort_are_lost():
 def test_a_late_call_is_handed_over_and_its_caller_learns_nothing():
     async def main():
         server, gates, strays = Server(), Gates(random.Random(1)), []
-        gates.on_stray = lambda node, request, late_s: strays.append((node, request.resource, late_s))
+        gates.on_late_request = lambda node, request, late_s: strays.append((node, request.resource, late_s))
         gate = gates.of("n1")
         gate.set(LinkFaults(late={"node-status": 15.0}))
         api = GatedApi(server, gate)

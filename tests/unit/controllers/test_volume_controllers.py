@@ -5,8 +5,9 @@ from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
-from services.controllers import ephemeral_volume, volume_protection
-from services.controllers.persistentvolume_binder import controller as binder
+from services.controllers.ephemeral_volume.controller import controller as ephemeral_volume
+from services.controllers.persistentvolume_binder.controller import controller as binder
+from services.controllers.volume_protection.controller import controller as volume_protection
 from services.reconcile.actions import Create, Delete, Patch, Query, RecordEvent
 
 ZONE = "topology.kubernetes.io/zone"
@@ -204,7 +205,7 @@ def test_of_two_volumes_for_one_claim_the_other_is_given_back(world_of):
 
 
 def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod):
-    world = world_of(volume_protection.controller)
+    world = world_of(volume_protection)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}
     spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     world.put(a_claim(**ending))
@@ -220,7 +221,7 @@ def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod)
 
 
 def test_a_volume_is_held_while_it_is_bound(world_of):
-    world = world_of(volume_protection.controller)
+    world = world_of(volume_protection)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pv-protection"]}
     world.put(a_volume(phase="Bound", claim="data", **ending))
     assert world.reconcile("volume/pv", namespace="").actions == ()
@@ -230,7 +231,7 @@ def test_a_volume_is_held_while_it_is_bound(world_of):
 
 
 def test_an_ephemeral_volume_gets_a_claim_of_its_pods_own_and_no_other(world_of, a_pod):
-    world = world_of(ephemeral_volume.controller)
+    world = world_of(ephemeral_volume)
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}}
     volumes = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}, {"name": "e", "emptyDir": {}}]
     assert world.put(a_pod("p", phase="Pending", spec={"volumes": volumes})) == [Key("default", "p")]
