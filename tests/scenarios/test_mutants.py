@@ -33,8 +33,8 @@ from services.chaos.run import run_chaos
 from services.client.client import Client, encode
 from services.client.informer import Informer
 from services.client.reflector import Reflector
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script.scenario import parse_story
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 from tests.scenarios.plants import claims, pods, records, workloads
 
@@ -423,18 +423,18 @@ AT_REST = {"I20", "I28"}
 """Judged when a mesh must be at rest, by chaos runs and by `settle`: `test_a_mesh_that_finds_no_rest_is_reported`."""
 BY_GAUGES = {"I31"}
 """No line of the event log tells what a gauge shows: `test_gauges.py` holds them against what is stored."""
-STORIES = {story: None for _, story, _ in MUTANTS}
+SCENARIOS = {scenario: None for _, scenario, _ in MUTANTS}
 SEEDS = (1, 2, 3)
 BESIDE = str(claims.CLAIMS / "mutant.txt")
-"""Where a story of a few lines is taken to be: beside the files it applies."""
+"""Where a scenario of a few lines is taken to be: beside the files it applies."""
 
 
-def _read(story):
-    return load_story(story) if isinstance(story, Path) else parse_story(story, BESIDE, frozenset(VERBS))
+def _read(scenario):
+    return load_scenario(scenario) if isinstance(scenario, Path) else parse_scenario(scenario, BESIDE, frozenset(VERBS))
 
 
-def _found(story, seed):
-    result = simulate(_read(story), seed=seed)
+def _found(scenario, seed):
+    result = simulate(_read(scenario), seed=seed)
     return result, {violation.invariant for violation in result.violations}
 
 
@@ -443,15 +443,17 @@ def test_every_invariant_has_a_planted_bug():
 
 
 @pytest.mark.parametrize(
-    ("plant", "story", "invariant"), MUTANTS, ids=[f"{plant.__name__}-{invariant}" for plant, _, invariant in MUTANTS]
+    ("plant", "scenario", "invariant"),
+    MUTANTS,
+    ids=[f"{plant.__name__}-{invariant}" for plant, _, invariant in MUTANTS],
 )
-def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monkeypatch):
+def test_a_planted_bug_is_caught_by_its_invariant(plant, scenario, invariant, monkeypatch):
     plant(monkeypatch)
 
     seen = set()
     for seed in SEEDS:
         try:
-            seen |= _found(story, seed)[1]
+            seen |= _found(scenario, seed)[1]
         except RuntimeError as error:  # a mutant may keep the mesh from becoming ready
             seen.add(str(error))
         if invariant in seen:
@@ -459,10 +461,10 @@ def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monke
     pytest.fail(f"{invariant} did not notice; raised were: {sorted(seen) or 'none'}")
 
 
-@pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
-def test_the_clean_build_raises_nothing_on_the_same_stories(story):
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=range(len(SCENARIOS)))
+def test_the_clean_build_raises_nothing_on_the_same_scenarios(scenario):
     for seed in SEEDS:
-        result, _ = _found(story, seed)
+        result, _ = _found(scenario, seed)
 
         assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
         assert result.failures == []

@@ -15,7 +15,7 @@ from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
-from services.scenarios.simulation.network import Lifetime, Platter
+from services.scenarios.simulation.network import DiskImage, Lifetime
 from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
@@ -48,7 +48,7 @@ class Plugin:
         name = f"device-plugin/{self.node}"
         self.life = Lifetime(name, self.lives)
         config = PluginConfig(name=name, node=self.node, definition=msgspec.json.encode(self.definition).decode())
-        self.room = build_plugin(config, self.world.seams(name, self.life, Platter(), Identity("plugin")))
+        self.room = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
         task = asyncio.create_task(self.room.run())
         self.life.adopt(task)
         self.world.tasks.append(task)
