@@ -17,7 +17,7 @@ from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime import simloop
-from services.scenarios.simulation.network import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -31,7 +31,7 @@ class Cluster:
         self.clock = SimClock(asyncio.get_running_loop(), WALL_BASE_S)
         self.network = Network(random.Random(f"network/{seed}"))
         self.events = MemoryEvents()
-        self.platter = Platter()
+        self.platter = DiskImage()
         self.incarnation = 0
         self.seed = seed
 

@@ -17,7 +17,7 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
 from services.runtime import simloop
-from services.scenarios.simulation.network import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -38,7 +38,7 @@ class Cluster:
         life = Lifetime("apiserver", 1)
         seams = Seams(
             component="apiserver", clock=self.clock, random=random.Random("apiserver"),
-            disk=SimDisk(Platter(), random.Random("disk"), life), transport=SimTransport(self.network, life),
+            disk=SimDisk(DiskImage(), random.Random("disk"), life), transport=SimTransport(self.network, life),
             events=MemoryEventLog("apiserver", self.clock, "1", self.events),
             tracer=Tracer("apiserver", clock=self.clock, random=random.Random("t"), sinks=()), switches=Switches(),
         )  # fmt: skip

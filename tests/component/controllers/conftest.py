@@ -17,7 +17,7 @@ from services.client.client import Client
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
-from services.scenarios.simulation.network import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -48,7 +48,7 @@ class World:
         transport.identities = {identity.user: identity for identity in others}
         log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
         return Seams(
-            component=name, clock=self.clock, random=chance, disk=SimDisk(Platter(), random.Random(0), life),
+            component=name, clock=self.clock, random=chance, disk=SimDisk(DiskImage(), random.Random(0), life),
             transport=transport, events=LivingLog(log, life), switches=self.switches,
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
