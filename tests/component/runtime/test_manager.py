@@ -20,7 +20,7 @@ from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 from services.runtime.election import ElectingConfig
-from services.runtime.manager import run_controllers
+from services.runtime.manager import Manager
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")
@@ -210,7 +210,7 @@ def play(controllers, act, *, prepare=lambda api: None, elector=lambda seams: No
         api = DictApi()
         prepare(api)
         seams = seams_over(api, **switches)
-        manager = run_controllers(controllers, seams, elector=elector(seams))
+        manager = Manager(controllers, seams, elector=elector(seams))
         task = asyncio.create_task(manager.run())
         answer = await act(api, manager)
         assert not task.done(), task.exception()
@@ -628,7 +628,7 @@ def test_an_identity_without_credential_is_refused_at_wiring():
             return DictApi()
 
         seams.transport.api = api
-        run_controllers([controller(patch_once())], seams)
+        Manager([controller(patch_once())], seams)
 
     with pytest.raises(StartError, match="system:controller:replicaset"):
         simloop.run(main())
