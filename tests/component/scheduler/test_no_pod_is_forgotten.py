@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from tests.component.scheduler.test_volumes_room import start_controllers
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import ScheduleResult
@@ -22,6 +21,7 @@ from scheduler.queue.scheduling_queue import UNSCHEDULABLE_STAY_S, Pool
 from services.api.errors import ApiError, NotFound
 from services.api.meta import Key
 from services.api.wire import Response
+from tests.component.scheduler.test_volumes import start_controllers
 
 ZONE: Final = "topology.kubernetes.io/zone"
 APP: Final = "app"
