@@ -4,10 +4,10 @@ from pathlib import Path
 
 from kubelet.dra.manager import ClaimDesk
 from scheduler.dra.ledger import ClaimLedger
-from scheduler.framework.interface import SUCCESS
+from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
+from services.controllers.resourceclaim import controller as resourceclaim
 from services.controllers.resourceclaim.controller import ClaimController
-from services.controllers.resourceclaim.controller import controller as resourceclaim
 
 CLAIMS = Path(__file__).parents[3] / "experiments" / "claims"
 ENDS_SLOWLY = """

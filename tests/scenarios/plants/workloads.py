@@ -1,12 +1,12 @@
 """Planted bugs in what controllers make of many pods (I11, I19, I20, I26, I28)."""
 
-from scheduler.framework.interface import SUCCESS
+from scheduler.framework.status import SUCCESS
 from scheduler.plugins.gang_scheduling import GangScheduling
 from services.controllers.garbage_collector.controller import GarbageCollector
-from services.controllers.job.controller import controller as job
-from services.controllers.job.controller import survey as job_survey
+from services.controllers.job import controller as job
+from services.controllers.job import survey as job_survey
 from services.controllers.podgc.controller import PodGC
-from services.controllers.replicaset.controller import controller as replicaset
+from services.controllers.replicaset import controller as replicaset
 from services.reconcile.actions import NOTHING
 
 NO_SUCH_NODE = """
