@@ -19,7 +19,7 @@ from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
-from services.runtime.election import ElectingConfig
+from services.runtime.election import LeaderElectionConfig
 from services.runtime.manager import Manager
 
 IDENTITY = "system:controller:replicaset"
@@ -526,7 +526,7 @@ def test_with_a_lease_every_write_carries_the_epoch_and_work_begins_at_once():
         [controller(up_to_three())],
         act,
         prepare=lambda api: api.put("replicasets.apps", replica_set()),
-        elector=lambda seams: ElectingConfig(name="manager", leader_elect=True).elector(seams, "controllers"),
+        elector=lambda seams: LeaderElectionConfig(name="manager", leader_elect=True).elector(seams, "controllers"),
     )
 
     epochs = {r.lease_epoch for r in api.requests if r.resource == "pods"}
