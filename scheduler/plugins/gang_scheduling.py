@@ -86,7 +86,7 @@ class GangScheduling:
     # -- Permit ----------------------------------------------------------------------------------------
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
-        """Let the member wait until enough of its gang have a node; whoever completes it lets all go on."""
+        """Let the member wait until enough of its gang have a node; the member that completes it allows all."""
         key = group_of(pod.pod)
         group = self._handle.world.get(PodGroup, key) if key is not None else None
         if key is None or group is None or not group.spec.is_gang or self._generation in ("W3", "off"):
@@ -136,8 +136,9 @@ def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) ->
 
 def _make(args: Args, handle: Handle) -> GangScheduling:
     switches = handle.switches
-    return GangScheduling(handle, generation=switches.choice("gang.generation"),
-                          timeout_s=switches.number("gang.permit_timeout_s"))  # fmt: skip
+    return GangScheduling(
+        handle, generation=switches.choice("gang.generation"), timeout_s=switches.number("gang.permit_timeout_s")
+    )
 
 
 PLUGIN = PluginEntry(NAME, _make)
