@@ -1,4 +1,4 @@
-"""Groups in the hearts alone: the queue's entities, the cycle's decisions, preemption's rules, the condition."""
+"""Groups without any loop: the queue's entities, the cycle's decisions, preemption's rules, the condition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import PodGroups
-from scheduler.pod_groups.cycle import GroupResult, Outcome
+from scheduler.framework.status import Code, Status
+from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
+from scheduler.pod_groups.placement import Placement, Refused
 from scheduler.pod_groups.status import scheduling_condition
 from scheduler.pod_groups.units import GroupUnits
+from scheduler.preemption.eligibility import GROUP_IN_PROGRESS, GUARDED
 from scheduler.preemption.units import UnitKind
 from scheduler.queue.queued_pod import Pool, QueuedPod
 from scheduler.wiring import core_of
@@ -61,7 +64,7 @@ def member(name: str, of: str = "g", **pod: Any) -> Any:
 
 
 class Scene:
-    """Hearts with groups; `attempt` pops and runs one group cycle, and does to the queue what the loop does."""
+    """The scheduler's core with groups; `attempt` pops and runs one group cycle, and does to the queue what the loop does."""
 
     def __init__(self, *objects: Any, **switches: Any) -> None:
         values = {"GenericWorkload": True, "gang.group_preemption": "cluster"}
@@ -387,6 +390,66 @@ def test_equal_priority_is_no_victim():
 
     assert victims_of(result) == []
     assert result.message.endswith("pod group preemption: No preemption victims found for incoming preemptor")
+
+
+def test_a_group_whose_victims_are_being_evicted_evicts_no_others():
+    scene = _full(victims=(a.pod("v", cpu="3", node="n1", priority=1),))
+    entity = scene.pop()
+    scene.handle.preempting.begin("uid-g")
+
+    result = scene.core.group_cycle.run(entity.info, 0.0)
+
+    assert victims_of(result) == []
+    assert result.message.endswith(f"pod group preemption: {GROUP_IN_PROGRESS}")
+
+
+@pytest.mark.parametrize(("priority", "is_guarded"), [(99, True), (100, False)])
+def test_only_a_leaving_victim_of_lower_priority_on_the_nominated_node_holds_a_group_back(priority, is_guarded):
+    scene = _full(victims=(_leaving("gone", priority), a.pod("v", cpu="3", node="n1", priority=1)))
+    scene.queue.nominator.set(PodInfo(member("p", priority=100)), "n1")
+
+    result = scene.attempt()
+
+    assert victims_of(result) == ([] if is_guarded else ["v"])
+    assert result.message.endswith(GUARDED) is is_guarded
+
+
+def _leaving(name: str, priority: int) -> Any:
+    """A victim of an earlier preemption that has not gone yet."""
+    pod = a.pod(name, cpu="500m", node="n1", priority=priority)
+    marked = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T10:00:00Z"),
+        status=replace(pod.status, conditions=(marked,)),
+    )
+
+
+def _reasons(result: GroupResult) -> dict[str, str]:
+    return {each.member.key.name: each.status.message for each in result.rejected}
+
+
+def test_members_that_wait_for_victims_say_so_and_others_keep_their_own_reason():
+    scene = Scene(group(count=2, priority=100)).nodes("n1", "n2")
+    scene.see(a.pod("v1", cpu="3", node="n1", priority=1), a.pod("v2", cpu="3", node="n2", priority=1))
+    scene.see(*(member(name, cpu=cpu, priority=100) for name, cpu in (("p0", "8"), ("p1", "3"), ("p2", "3"))))
+
+    reasons = _reasons(scene.attempt())
+
+    assert (reasons["p1"], reasons["p2"]) == (WAITING, WAITING)
+    assert reasons["p0"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+@pytest.mark.parametrize(("code", "own"), [(Code.ERROR, "it broke"), (Code.UNSCHEDULABLE, "the group's error")])
+def test_after_an_error_members_that_were_merely_rejected_have_the_groups_reason(code, own):
+    refused = Refused(_queued(member("p1")), Status(code, ("it broke",)))
+    found = Placement(
+        status=Status(Code.ERROR, ("the group's error",)), refused=[refused], untried=[_queued(member("p2"))]
+    )
+
+    result = GroupCycle._reject(Outcome.ERROR, found.status, found)
+
+    assert _reasons(result) == {"p1": own, "p2": "the group's error"}
 
 
 def test_a_group_of_mode_all_stays_or_goes_as_a_whole():

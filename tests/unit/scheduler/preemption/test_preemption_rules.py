@@ -10,6 +10,7 @@ from scheduler.framework.status import Code
 from scheduler.plugins.default_preemption import DefaultPreemptionArgs
 from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick
+from scheduler.preemption.eligibility import GUARDED, refusal
 from scheduler.preemption.extender_consent import ExtenderError, ask_extenders
 from scheduler.preemption.progress import Preempting
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
@@ -392,3 +393,17 @@ def test_preemption_4_while_the_last_victim_is_evicted_its_own_state_opens_the_g
 
     assert seen == [False, True, True, False]
     assert not preempting.is_running("p")
+
+
+@pytest.mark.parametrize(("priority", "reason"), [(9, GUARDED), (10, "")])
+def test_only_a_leaving_victim_of_lower_priority_makes_a_pod_wait_on_its_nominated_node(cluster, a, priority, reason):
+    marked = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    victim = a.pod("v", node="n1", priority=priority)
+    victim = replace(
+        victim,
+        metadata=replace(victim.metadata, deletion_timestamp="2026-01-01T10:00:00Z"),
+        status=replace(victim.status, conditions=(marked,)),
+    )
+    world = cluster().nodes(a.node("n1")).pods(victim)
+
+    assert refusal(PodInfo(a.pod("p", priority=10)), world.cache.nodes["n1"], is_hopeless=False) == reason

@@ -216,3 +216,19 @@ def test_a_pod_bound_elsewhere_than_nominated_leaves_its_capacity_to_lesser_ones
     world.handlers.on_pod(high, elsewhere, 30.0)
 
     assert world.attempt(60.0) == "low->n1"
+
+
+def test_every_pod_that_comes_in_is_counted_once_by_queue_and_event(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p1", cpu="2"), a.pod("p2", cpu="2"))
+    assert world.queue.incoming == {("active", "UnscheduledPodAdd"): 2}
+
+    world.attempt(0.0)
+    world.attempt(0.0)
+    world.handlers.on_node(None, a.node("n2", cpu="4"), 0.5)
+
+    incoming = dict(world.queue.incoming)
+    assert incoming == {
+        ("active", "UnscheduledPodAdd"): 2,
+        ("unschedulable", "ScheduleAttemptFailure"): 2,
+        ("backoff", "NodeAdd"): 2,
+    }
