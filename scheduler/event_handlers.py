@@ -1,8 +1,9 @@
-"""What each change seen by watch does to cache, queue and exclusions (sections 2.4; kubelet-unbinding 7.1).
+"""What each change seen by watch does to cache, queue and exclusions.
 
 Level-triggered where it matters: what a pod's change means is decided by comparing the pod with what the
 cache believes, not with the event before, so that compacted, repeated or relisted changes come out right.
 What has to be written is returned as effects.
+Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
 from __future__ import annotations

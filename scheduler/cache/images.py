@@ -1,4 +1,7 @@
-"""Which container images are on which nodes, and how large they are."""
+"""Which container images are on which nodes, and how large they are.
+
+Source: scheduler-queue-and-cycles 6 (ImageLocality).
+"""
 
 from __future__ import annotations
 

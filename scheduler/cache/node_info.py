@@ -107,7 +107,7 @@ class PodInfo:
 class NodeInfo:
     """A node with what runs, or is assumed to run, on it.
 
-    `requested` counts real requests by resource, `nonzero_*` those with the defaults of section 6
+    `requested` counts real requests by resource, `nonzero_*` those with the defaults of scheduler-queue-and-cycles 6
     (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
     not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
     another number, of no order in particular, after each change of the node or of a pod on it. `claims`: volume

@@ -2,6 +2,7 @@
 
 Not only NodeAffinity asks: topology spreading counts eligible nodes, volumes and storage classes have node
 selectors of their own, and `explain` wants to know what is missing.
+Source: upstream `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 """
 
 from __future__ import annotations

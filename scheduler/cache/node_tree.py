@@ -1,6 +1,7 @@
-"""The order in which nodes are visited: round-robin over zones, so that sampling spreads (section 3).
+"""The order in which nodes are visited: round-robin over zones, so that sampling spreads.
 
 Zones come in the order they were first seen, nodes inside a zone likewise: z1n1, z2n1, z3n1, z1n2, …
+Source: scheduler-queue-and-cycles 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Pods that are expected to land on a node: preemptors, and pods whose binding takes long (section 7)."""
+"""Pods that are expected to land on a node: preemptors, and pods whose binding takes long.
+
+Source: scheduler-queue-and-cycles 7.
+"""
 
 from __future__ import annotations
 

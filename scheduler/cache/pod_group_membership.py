@@ -1,4 +1,7 @@
-"""Which pods belong to which group: known as soon as a pod names the group, whether or not the group exists."""
+"""Which pods belong to which group: known as soon as a pod names the group, whether or not the group exists.
+
+Source: preemption 6.3.
+"""
 
 from __future__ import annotations
 

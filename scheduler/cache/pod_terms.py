@@ -2,6 +2,7 @@
 
 A selector that is missing selects nothing, an empty one everything; so does one that the API server would
 have refused: it selects nothing, because one odd pod must not stop all others.
+Source: scheduler-queue-and-cycles 6, 12.4.
 """
 
 from __future__ import annotations

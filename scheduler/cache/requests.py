@@ -1,7 +1,7 @@
 """What a pod costs, parsed once for each distinct template: real requests and those scoring assumes.
 
 Scoring pretends that a container without a request still needs 100 m CPU and 200 MiB, or best-effort
-pods would all pile up on one node (section 6). An explicit `0` stays 0.
+pods would all pile up on one node (scheduler-queue-and-cycles 6). An explicit `0` stays 0.
 """
 
 from __future__ import annotations

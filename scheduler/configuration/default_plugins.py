@@ -1,7 +1,8 @@
-"""Which plugins exist, and which run in which order with which weight: the default profile of section 5.1.
+"""Which plugins exist, and which run in which order with which weight: the default profile.
 
 The plugins folder is the register of what exists: a file a plugin, or a folder whose `plugin.py` offers it. The list
 here turns them on.
+Source: scheduler-queue-and-cycles 5.1.
 """
 
 from __future__ import annotations

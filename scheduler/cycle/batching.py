@@ -8,7 +8,7 @@ ties included. With "age" only its age counts, as upstream.
 A pod is signed by the row-pure plugins (its template), by its namespace and labels, and by the `sign` of every other
 filter and score that does not skip; one that can do neither makes the pod not batchable. (Upstream disables
 batching for the whole profile then.) Nothing is kept, for a while, of a kind that leaves capacity free on its nodes.
-Source: scheduler-queue-and-cycles 8; upstream `runtime/batch.go`.
+Source: scheduler-queue-and-cycles 8; upstream `pkg/scheduler/framework/runtime/batch.go`.
 """
 
 from __future__ import annotations

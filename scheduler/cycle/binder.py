@@ -1,7 +1,7 @@
 """The binding cycle's shell: wait for permission, prepare, send the Binding, and find out what became of it.
 
 What an answer means is decided in `binding_cycle`. Many run at once, each on its own way; none is ever given
-up by a timer (K2). Source: section 4.
+up by a timer (K2). Source: scheduler-queue-and-cycles 4.
 """
 
 from __future__ import annotations

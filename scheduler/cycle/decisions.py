@@ -32,7 +32,7 @@ class Decision:
     preempted_by: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return the part of `explain pod/…` that this cycle knows (walls 10)."""
+        """Return the part of `explain pod/…` that this cycle knows."""
         ranking = self.ranking
         return {
             "outcome": self.outcome,

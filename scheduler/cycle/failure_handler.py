@@ -1,4 +1,7 @@
-"""The failure handler (section 4.1): put the pod back where it belongs, and write why it has no node."""
+"""The failure handler: put the pod back where it belongs, and write why it has no node.
+
+Source: scheduler-queue-and-cycles 4.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 11)."""
+"""Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 0011)."""
 
 from __future__ import annotations
 

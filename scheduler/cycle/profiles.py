@@ -1,7 +1,7 @@
 """Several profiles in one scheduler: each has its own plugins and cycle, all share queue, cache and nominations.
 
-A pod belongs to the profile whose name is its `spec.schedulerName`, for life. Source: section 9; upstream
-`pkg/scheduler/profile`.
+A pod belongs to the profile whose name is its `spec.schedulerName`, for life.
+Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 """
 
 from __future__ import annotations

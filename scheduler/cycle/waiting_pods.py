@@ -2,6 +2,7 @@
 
 At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. A preemptor finds
 such a pod turns it back in memory, without any API call.
+Source: scheduler-queue-and-cycles 4; preemption 3.5.
 """
 
 from __future__ import annotations

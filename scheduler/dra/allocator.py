@@ -3,7 +3,7 @@
 Nothing is scored, so order decides: claims as the pod names them, requests as the claim does, pools by driver and
 name, slices by object name, devices as published. For several devices of one request the search goes through
 combinations, not permutations.
-Source: dra-core 3.2 to 3.4; upstream `dynamic-resource-allocation/structured`.
+Source: dra-core 3.2 to 3.4; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A driver changes a pool by publishing slices of a higher generation; until all of them are there nothing may be
 allocated from it, because what is free cannot be known.
-Source: dra-core 3.1; upstream `dynamic-resource-allocation/structured/internal`, `GatherPools`.
+Source: dra-core 3.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured/internal`, `GatherPools`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Explainer:
         self._recording = recording
 
     def pod(self, key: Key) -> dict[str, Any] | None:
-        """Return the document of `keplab explain pod/NAME` (walls 10), or None for a pod unknown here."""
+        """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
         core, now = self._core, self._now()
         decision, queued, live = core.decisions.of(key), core.queue.get(key), self._pod_of(key)
         if decision is None and queued is None and live is None:

@@ -2,6 +2,7 @@
 
 A failed attempt is written at once, a successful one when the watch shows the pod bound: before that it is not
 knows whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
+Source: kubernetes-sigs/kube-scheduler-simulator.
 """
 
 from __future__ import annotations

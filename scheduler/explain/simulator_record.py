@@ -6,7 +6,7 @@ after the cycle and before the pod is assumed, so that nothing has changed in be
 
 The record is kept whole in memory. The API server takes 256 KiB of annotations an object, so what goes there
 gives up its history first, then the answers by node.
-Source: kubernetes-sigs/kube-scheduler-simulator, `docs/how-it-works.md` and README.
+Source: kubernetes-sigs/kube-scheduler-simulator (its README and how-it-works page).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A scheduling cycle that stops to ask extenders, and what else they are asked.
 
-While it waits, nothing in the cache changes: the loop holds back the informers' changes (decision 11).
-Source: section 4; preemption 3.4; upstream `pkg/scheduler/extender.go`, `schedule_one.go`.
+While it waits, nothing in the cache changes: the loop holds back the informers' changes (decision 0011).
+Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/extender.go`,
+`pkg/scheduler/schedule_one.go`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Where a pod fits only without the pods that are nominated there, remembered by template and priority.
 
 Many preemptors wait at once for their victims to leave, each with a node nominated to it, and every cycle has to
-ask for each such node whether the pod fits beside them (section 7). Where filters look at nothing but a node's
+ask for each such node whether the pod fits beside them. Where filters look at nothing but a node's
 row, an answer holds until the node or the nominations to it change; then only those are asked about again.
+Source: scheduler-queue-and-cycles 7.
 """
 
 from __future__ import annotations

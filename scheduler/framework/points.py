@@ -34,7 +34,7 @@ POINTS: Final[dict[str, tuple[Any, ...]]] = {
     "bind": (BindPlugin,),
     "postBind": (PostBindPlugin,),
 }
-"""Any of the protocols serves the point; in the order of section 5."""
+"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
 
 REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 """Points at which a plugin can reject a pod, which then waits for an event."""

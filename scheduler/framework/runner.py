@@ -572,7 +572,7 @@ def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:
-    """Return raw scores scaled so that the best feasible one has 100 (section 6, DefaultNormalize)."""
+    """Return raw scores scaled to 100 for the best feasible one (DefaultNormalize, scheduler-queue-and-cycles 6)."""
     best = raw if isinstance(raw, int) else int(raw[feasible].max(initial=0))
     if best == 0:
         return 100 if reverse else 0

@@ -1,7 +1,7 @@
 """How long plugins take, known from one attempt in ten: the observer of a runner whose calls are timed.
 
 The other nine attempts go through the plain runner and pay nothing. What is remembered of a template is not asked
-and so not timed. Source: scheduler-queue-and-cycles 10; upstream samples plugins at 10 %, too.
+and so not timed. Upstream samples plugins at 10 %, too. Source: scheduler-queue-and-cycles 10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How full is good: a line through points, from utilization to score (RequestedToCapacityRatio and its like)."""
+"""How full is good: a line through points, from utilization to score (RequestedToCapacityRatio and its like).
+
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`.
+"""
 
 from __future__ import annotations
 

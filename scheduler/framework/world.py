@@ -2,7 +2,7 @@
 
 Pods and nodes live in the cache, because the scheduler changes its mind about them before the API server
 does. All else is only read, and what informers hold is good enough. Adding a kind is a line in `WORLD_KINDS`:
-its changes then wake rejected pods by events of that kind's name (section 2.4, last row).
+its changes then wake rejected pods by events of that kind's name (scheduler-queue-and-cycles 2.4, last row).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PostFilter: preempt by evicting pods of lower priority; PreEnqueue: wait while that is under way.
 
 The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.preemption.evictions`.
-Source: preemption 2 to 4; upstream `plugins/defaultpreemption`.
+Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ PreEnqueue: the claims must exist. PreFilter: they must not be on their way to a
 devices must be usable on the node, one without must find some there. Reserve allocates them in memory, PreBind writes,
 and PostFilter frees a claim whose devices keep the pod from every node. All its rejections are final for preemption: no
 devices are freed by evicting pods.
-Source: dra-core 6; upstream `plugins/dynamicresources`; texts of v1.36.
+Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 How the quorum is enforced went through generations (switch `gang.generation`): W0 lets each placed member wait at
 Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit
-as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream `plugins/gangscheduling`.
+as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream
+`pkg/scheduler/framework/plugins/gangscheduling`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values."""
+"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values.
+
+Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`.
+"""
 
 from __future__ import annotations
 

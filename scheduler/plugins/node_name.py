@@ -1,4 +1,7 @@
-"""Filter: a pod that names its node fits no other."""
+"""Filter: a pod that names its node fits no other.
+
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodename`.
+"""
 
 from __future__ import annotations
 

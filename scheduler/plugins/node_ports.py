@@ -1,4 +1,7 @@
-"""Filter: two pods cannot hold the same host port of a node."""
+"""Filter: two pods cannot hold the same host port of a node.
+
+Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`.
+"""
 
 from __future__ import annotations
 

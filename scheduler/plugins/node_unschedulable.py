@@ -1,4 +1,7 @@
-"""Filter: a cordoned node takes only pods that tolerate being cordoned."""
+"""Filter: a cordoned node takes only pods that tolerate being cordoned.
+
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodeunschedulable`.
+"""
 
 from __future__ import annotations
 

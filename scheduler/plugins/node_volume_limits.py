@@ -3,7 +3,7 @@
 What a node can attach is in its CSINode; what it has attached are the volumes of the pods on it, each once. A
 volume that is not made yet counts for the driver of its class. Volumes of drivers that once were part of
 Kubernetes count for the driver that took over, on nodes that say so.
-Source: upstream `plugins/nodevolumelimits/csi.go`.
+Source: upstream `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""QueueSort: higher priority first, then who has waited longer."""
+"""QueueSort: higher priority first, then who has waited longer.
+
+Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/queuesort`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs."""
+"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs.
+
+Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`.
+"""
 
 from __future__ import annotations
 

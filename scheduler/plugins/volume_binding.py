@@ -2,7 +2,7 @@
 
 Claims that wait for their first consumer get their volume here: an existing one is reserved, or the node is
 written into the claim and a provisioner makes a volume that this node can reach. The pod is bound only after that.
-Source: section 6; upstream `plugins/volumebinding`.
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PreFilter, Filter: disks that only one pod of a node may mount, and claims that only one pod may use at all.
 
 Both rejections end when the other pod goes, so preemption may help.
-Source: upstream `plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
+Source: upstream `pkg/scheduler/framework/plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PreFilter, Filter: volumes that say by label in which zone or region they are keep their pods there.
 
 Labels are how volumes said it before they had node affinity; both spellings of the keys count.
-Source: upstream `plugins/volumezone`.
+Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The pod-group scheduling cycle: a group and the nodes as they are, and what becomes of each member.
 
-Source: preemption 6.4, with its table of when to bind and when to preempt; upstream `schedule_one_podgroup.go`.
+Source: preemption 6.4, with its table of when to bind and when to preempt; upstream
+`pkg/scheduler/schedule_one_podgroup.go`.
 """
 
 from __future__ import annotations

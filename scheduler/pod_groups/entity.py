@@ -1,4 +1,7 @@
-"""A group as the queue sees it: one thing that waits, is popped and comes back, holding its waiting members."""
+"""A group as the queue sees it: one thing that waits, is popped and comes back, holding its waiting members.
+
+Source: preemption 6.4.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the fewest
 nor the least important that would do (preemption 7.3, "Consequences").
-Source: KEP-5710; preemption 7.3; upstream `framework/preemption/podgrouppreemption.go`.
+Source: KEP-5710; preemption 7.3; upstream `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ its members: any member's no keeps the group out, any member's hint wakes it. Wi
 members are queued as all pods are, and each arrival is an event for the others.
 
 Invariant: every member is in `_members`; it is in its entity's `members` exactly while it waits, not while it is
-on its way to a bind. Source: preemption 6.4; upstream `backend/queue` 1.37.
+on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
 """
 
 from __future__ import annotations

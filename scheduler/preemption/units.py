@@ -1,4 +1,7 @@
-"""Units: what is evicted together, and which of two matters more."""
+"""Units: what is evicted together, and which of two matters more.
+
+Source: preemption 3.3, 7.1.
+"""
 
 from __future__ import annotations
 

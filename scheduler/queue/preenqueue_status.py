@@ -33,7 +33,7 @@ UserMessage = Callable[[PodInfo, Status], str | None]
 
 
 class Model(StrEnum):
-    """The reporting models of section 7."""
+    """The reporting models of kep-5501 7."""
 
     OFF = "off"
     EXPLICIT_IMMEDIATE = "explicit_immediate"

@@ -9,7 +9,7 @@ A pod popped and not yet done is *in flight* (`in_flight`): events are kept for 
 it was being tried is not missed. All times are the caller's monotonic seconds.
 
 Invariant: a key is in exactly one pool; `pools` counts them.
-Source: scheduler-queue-and-cycles 2; upstream `backend/queue` v1.34.
+Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/backend/queue` v1.34.
 """
 
 from __future__ import annotations

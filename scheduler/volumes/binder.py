@@ -2,7 +2,7 @@
 
 Upstream looks again every second; here the informers' changes of the claims and volumes in question wake the one that
 waits, so that a pod goes on as soon as its volumes are bound.
-Source: upstream `volumebinding/binder.go` (`BindPodVolumes`).
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`BindPodVolumes`).
 """
 
 from __future__ import annotations

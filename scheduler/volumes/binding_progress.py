@@ -1,6 +1,6 @@
 """Whether the volumes of a pod on its way are bound by now, or never will be.
 
-Source: upstream `volumebinding/binder.go` (`checkBindings`).
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`checkBindings`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for a controller.
 
-Source: upstream `volumebinding/binder.go` (`GetPodVolumeClaims`), `component-helpers/storage/ephemeral`.
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`GetPodVolumeClaims`),
+`staging/src/k8s.io/component-helpers/storage/ephemeral`.
 """
 
 from __future__ import annotations

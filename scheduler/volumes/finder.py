@@ -4,7 +4,7 @@ For one node: volumes that are bound must be reached; claims that wait get the s
 must be possible to make there. For all nodes the same is decided once for each *pattern*: the set of offered
 volumes that a node reaches. Zonal volumes have as many patterns as there are zones, local ones as many as there
 are nodes with volumes; how many nodes there are does not matter.
-Source: upstream `volumebinding/binder.go` (`FindPodVolumes`).
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`FindPodVolumes`).
 """
 
 from __future__ import annotations

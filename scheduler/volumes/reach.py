@@ -1,4 +1,7 @@
-"""Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once."""
+"""Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once.
+
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What Reserve keeps for a pod: volumes for its claims, or that one is made for them on its node.
 
-Source: upstream `volumebinding/binder.go` (`AssumePodVolumes`, `RevertAssumedPodVolumes`).
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`,
+`RevertAssumedPodVolumes`).
 """
 
 from __future__ import annotations

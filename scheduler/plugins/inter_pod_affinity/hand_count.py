@@ -2,6 +2,7 @@
 
 Asked about nodes that were changed in thought, where the counts kept for all nodes do not hold, and held
 equal to them by tests.
+Source: scheduler-queue-and-cycles 6, 12.4.
 """
 
 from __future__ import annotations

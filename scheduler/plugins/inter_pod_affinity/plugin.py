@@ -1,7 +1,7 @@
 """Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
 
 Required terms refuse, preferred ones weigh; existing pods' terms count in both. What it is made of, in
-`scheduler.plugins.inter_pod_affinity`.
+`scheduler.plugins.inter_pod_affinity.plugin`.
 
 Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
 """

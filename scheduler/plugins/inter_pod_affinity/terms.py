@@ -1,4 +1,7 @@
-"""The incoming pod's terms with their namespaces filled in, and questions about existing pods made of them."""
+"""The incoming pod's terms with their namespaces filled in, and questions about existing pods made of them.
+
+Source: scheduler-queue-and-cycles 6, 12.4.
+"""
 
 from __future__ import annotations
 

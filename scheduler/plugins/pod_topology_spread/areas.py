@@ -1,4 +1,7 @@
-"""Which nodes form the domains that a pod is spread over."""
+"""Which nodes form the domains that a pod is spread over.
+
+Source: scheduler-queue-and-cycles 6, 12.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod's spread constraints, compiled: its own, or the cluster's defaults with the selector of its owners."""
+"""A pod's spread constraints, compiled: its own, or the cluster's defaults with the selector of its owners.
+
+Source: scheduler-queue-and-cycles 6, 12.5.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Filter and Score: spread pods that match a selector evenly over the values of a node label.
 
 Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
-services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread`.
+services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread.plugin`.
 
 Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
 """

@@ -1,4 +1,7 @@
-"""Soft constraints over all nodes: the fuller a node's domains are, the higher its raw score, the worse it ranks."""
+"""Soft constraints over all nodes: the fuller a node's domains are, the higher its raw score, the worse it ranks.
+
+Source: scheduler-queue-and-cycles 6, 12.5.
+"""
 
 from __future__ import annotations
 

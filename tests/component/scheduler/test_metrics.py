@@ -1,4 +1,4 @@
-"""The names of section 10, as /metrics serves them (scheduler-queue-and-cycles 10)."""
+"""The names of scheduler-queue-and-cycles 10, as /metrics serves them."""
 
 from __future__ import annotations
 

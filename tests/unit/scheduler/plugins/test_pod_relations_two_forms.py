@@ -223,7 +223,7 @@ def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, 
 
 
 def _spread_by_hand(pod, cache, feasible):
-    """Section 6, read aloud: raw scores of the feasible nodes, then normalised."""
+    """scheduler-queue-and-cycles 6, read aloud: raw scores of the feasible nodes, then normalised."""
     soft = [c for c in pod.spec.topology_spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"]
     every = [info for info in cache.nodes.values() if info.node is not None]
 
@@ -271,7 +271,7 @@ def _spread_by_hand(pod, cache, feasible):
 
 
 def _affinity_by_hand(pod, cache, world, feasible):
-    """Section 6, read aloud; None when no term meant any pod."""
+    """scheduler-queue-and-cycles 6, read aloud; None when no term meant any pod."""
     sums, is_any = {info.name: 0 for info in feasible}, False
 
     def spaces(term, owner):

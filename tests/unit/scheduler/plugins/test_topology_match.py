@@ -5,9 +5,9 @@ from random import Random
 import msgspec
 import pytest
 
-from kubelet.config import NodeDefinition
 from kubelet.managers.resource_managers import Allocation, ResourceManagers
-from kubelet.topology_report import topology_document
+from kubelet.node.definition import NodeDefinition
+from kubelet.node.topology_report import topology_document
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SUCCESS
