@@ -49,6 +49,7 @@ from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import waits
 from scheduler.resize.metrics import apart
 from scheduler.resize.resize_loop import ResizeLoop
+from scheduler.switches import SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -93,8 +94,7 @@ class Scheduler:
         self._core = core
         self._clients = clients
         self._extenders = extenders
-        self._unbinding = seams.switches.flag("PodUnbinding")
-        self._attempts_max = seams.switches.integer("unbind.max_attempts")
+        self._switches = seams.switches.of(SchedulerSwitches)
         self._wake = asyncio.Event()
         self._holding = Holding()
         self._leading = Leading(clients.elector, clients.client, clients.recorder)
@@ -139,9 +139,8 @@ class Scheduler:
         self._resizes = ResizeLoop(seams, core, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
-        self._releases_claims = seams.switches.choice("unbind.claim_release") == "scheduler"
-        wants_record = seams.switches.choice("scheduler.record") == "annotations"
-        self._recording = Recording(core, clients.client) if wants_record else None
+        self._releases_claims = self._switches.claim_release == "scheduler"
+        self._recording = Recording(core, clients.client) if self._switches.record == "annotations" else None
         self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._recording)
         self._crash = ""
         self._ready = False
@@ -212,7 +211,7 @@ class Scheduler:
             for informer in (*self._clients.others.values(), self._clients.pods):
                 await informer.wait_until_synced()
             await self._join()
-            if self._unbinding:
+            if self._switches.has_unbinding:
                 for name in self._core.profiles.names:
                     group.create_task(self._advertise(name))
             self._ready = True
@@ -304,7 +303,7 @@ class Scheduler:
                         effect.pod,
                         "Unbound",
                         f"Unbound from {effect.node_name} ({effect.reason}), attempt {effect.attempt} of "
-                        f"{self._attempts_max}, next try in {effect.delay_s:.0f}s",
+                        f"{self._switches.unbinds_max}, next try in {effect.delay_s:.0f}s",
                         traceparent=traceparent,
                     )
                     log.info(

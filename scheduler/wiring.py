@@ -48,6 +48,7 @@ from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
+from scheduler.switches import AsyncCallSwitches, GangSwitches, SchedulerSwitches
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -73,8 +74,9 @@ def build(
         raise StartError(problem)
     configured = Configured.read(config.config, config.scheduler_name, switches)
     config = replace(config, **configured.election())
+    own, calls = switches.of(SchedulerSwitches), switches.of(AsyncCallSwitches)
     cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
-    exclusions = Exclusions(by_kind=switches.choice("exclusion.scope") == "signature")
+    exclusions = Exclusions(by_kind=own.exclusion_scope == "signature")
     nominator = Nominator()
     api = seams.transport.api()
 
@@ -104,11 +106,11 @@ def build(
         wall=clock.wall,
         profile=config.scheduler_name,
         preempting=Preempting(partial(_is_staying, pods)),
-        groups=PodGroups(is_on=switches.flag("GenericWorkload")),
+        groups=PodGroups(is_on=switches.of(GangSwitches).is_on),
         waiting=waiting,
     )
     core = core_of(handle, configured, configured.profiles(config.plugin, handle), clock.now)
-    client = _client(config, seams)
+    client = _client(config, seams, calls)
     clients = Clients(
         client=client,
         pods=pods,
@@ -119,8 +121,8 @@ def build(
             client,
             seams,
             CallQueue(RELEVANCES, ends_running_early=switches.flag("async_api.inflight_overwrite_bug")),
-            is_asynchronous=switches.flag("SchedulerAsyncAPICalls"),
-            parallelism=switches.integer("async_api.parallelism"),
+            is_asynchronous=calls.is_on,
+            parallelism=calls.parallelism,
         ),
         elector=config.elector(seams, LEASE),
     )
@@ -128,12 +130,11 @@ def build(
     return Scheduler(config, seams, core, clients, handle, waiting, configured, extenders)
 
 
-def _client(config: SchedulerConfig, seams: Seams) -> Client:
-    switches, api = seams.switches, seams.transport.api()
-    qps = switches.number("async_api.qps")
-    if not qps:
+def _client(config: SchedulerConfig, seams: Seams, calls: AsyncCallSwitches) -> Client:
+    api = seams.transport.api()
+    if not calls.qps:
         return Client(api, seams.clock, seams.random, field_manager=config.scheduler_name)
-    limits = Limits(qps, switches.integer("async_api.burst"), Sharing(switches.choice("async_api.client")))
+    limits = Limits(calls.qps, calls.burst, Sharing(calls.sharing))
     return LimitedClient(api, seams.clock, seams.random, limits, field_manager=config.scheduler_name)
 
 
@@ -182,7 +183,7 @@ def core_of(
         ],
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
-    generation = switches.choice("gang.generation")
+    own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
     make_queue = SchedulingQueue
     if handle.groups.is_on:
         make_queue = partial(
@@ -190,9 +191,9 @@ def core_of(
             GroupQueueing(  # type: ignore[assignment]
                 handle.groups,
                 handle.world,
-                one_by_one=generation in ("W0", "off"),
-                hints=switches.choice("gang.retry") == "hints",
-                backoff_max_s=switches.number("gang.backoff_max_s"),
+                one_by_one=gangs.is_one_by_one,
+                hints=gangs.retry == "hints",
+                backoff_max_s=gangs.backoff_max_s,
             ),
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
@@ -207,7 +208,7 @@ def core_of(
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
-        pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
+        pop_from_backoff=own.pops_from_backoff,
     )
     metrics = Metrics(profiles.names[0], now)
     resizes = None
@@ -234,7 +235,7 @@ def core_of(
             handle.exclusions,
             profiles,
             handle.random,
-            unbinding=switches.flag("PodUnbinding"),
+            unbinding=own.has_unbinding,
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
@@ -253,13 +254,14 @@ def _profile(
     points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
     runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
     batching = None
-    if handle.switches.flag("OpportunisticBatching"):
+    own = handle.switches.of(SchedulerSwitches)
+    if own.has_batching:
         batching = Batching(
             handle.cache,
             runner,
             handle.nominator,
             handle.random,
-            is_exact=handle.switches.choice("batching.validity") == "unchanged",
+            is_exact=own.batching_validity == "unchanged",
         )
     cycle = SchedulingCycle(
         handle.cache,

@@ -29,6 +29,7 @@ from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.switches import Switches
@@ -62,16 +63,15 @@ class DefaultPreemption:
         switches = handle.switches
         self._args = args
         self._handle = handle
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._draws_node = switches.choice("preemption.node_tie") == "random"
         self._memory = Memory()
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
         # Members preempt for themselves where they are placed by themselves, or are configured to (1.36).
-        is_alone = switches.choice("gang.generation") in ("W0", "off")
-        self._speaks_for_groups = not is_alone and switches.choice("gang.group_preemption") != "per-pod"
+        gangs = switches.of(GangSwitches)
+        self._speaks_for_groups = not gangs.is_one_by_one and gangs.group_preemption != "per-pod"
         self._filters: Runner | None = None
         self.extenders: Sequence[PreemptionExtender] = ()
 
@@ -83,7 +83,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold the pod back while its victims are being evicted."""
-        if not self._is_async:
+        if not self._switches.is_async:
             return SUCCESS
         if self._handle.preempting.is_running(pod.uid):
             return unresolvable(eligibility.IN_PROGRESS)
@@ -98,7 +98,7 @@ class DefaultPreemption:
 
     def events_to_register(self) -> Sequence[Registration]:
         """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
-        if not self._is_async:
+        if not self._switches.is_async:
             return ()
         return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _skip),)
 
@@ -117,7 +117,7 @@ class DefaultPreemption:
 
     def decide(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the same without the prefix and without counting an attempt: what would happen."""
-        if self._is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
             return PostFilterResult(unschedulable(eligibility.IN_PROGRESS))
         why_not = self._refusal(pod, columns, diagnosis)
         if why_not:
@@ -134,7 +134,9 @@ class DefaultPreemption:
         if isinstance(chosen, Status):
             return PostFilterResult(chosen)
         preemptor = Preemptor(pod.uid, pod.priority, (pod,))
-        eviction = Eviction(preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._is_async)
+        eviction = Eviction(
+            preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._switches.is_async
+        )
         return PostFilterResult(SUCCESS, nominated_node=chosen.node, actions=(eviction,))
 
     def _refusal(self, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> str:
@@ -175,7 +177,7 @@ class DefaultPreemption:
             state,
             pod,
             self._tie(),
-            matches_empty=self._matches_empty,
+            matches_empty=self._switches.matches_empty,
             is_strict=self._is_strict,
         )
         return candidates.search(rows, offset, enough, judge)

@@ -20,6 +20,7 @@ from scheduler.framework.plugin import PODS_TO_ACTIVATE
 from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
+from scheduler.switches import GangSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
@@ -136,10 +137,8 @@ def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) ->
 
 
 def _make(args: Args, handle: Handle) -> GangScheduling:
-    switches = handle.switches
-    return GangScheduling(
-        handle, generation=switches.choice("gang.generation"), timeout_s=switches.number("gang.permit_timeout_s")
-    )
+    switches = handle.switches.of(GangSwitches)
+    return GangScheduling(handle, generation=switches.generation, timeout_s=switches.permit_timeout_s)
 
 
 PLUGIN = PluginEntry(NAME, _make)

@@ -19,6 +19,7 @@ from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.queue.queued_pod import QueuedPod
+from scheduler.switches import GangSwitches
 from services.api.kinds.podgroup import PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"
@@ -73,15 +74,12 @@ class GroupResult:
 
 
 class GroupCycle:
-    """Schedules groups for all profiles. `mode`: whether and how a group that does not fit may preempt."""
+    """Schedules groups for all profiles."""
 
     def __init__(self, handle: Handle, profiles: Profiles) -> None:
         self._handle = handle
         self._profiles = profiles
-        self._mode = handle.switches.choice("gang.group_preemption")
-        self._has_policy = handle.switches.flag("PodGroupPreemptionPolicy")
-        # Up to 1.36 members with another priority than their group's were taken as they are.
-        self._checks_priority = handle.switches.choice("gang.generation") not in ("W0", "W1")
+        self._switches = handle.switches.of(GangSwitches)
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
 
     def run(self, info: GroupInfo, now: float) -> GroupResult:
@@ -108,9 +106,9 @@ class GroupCycle:
                     "all pods in a single pod group should have the same .spec.schedulerName set, got: "
                     f'"{first.scheduler_name}" and "{spec.scheduler_name}"'
                 )
-        if not self._checks_priority:
+        if not self._switches.checks_priority:
             return ""
-        policy = group.spec.preemption_policy if self._has_policy else first.preemption_policy
+        policy = group.spec.preemption_policy if self._switches.has_policy else first.preemption_policy
         for member in members:
             spec = member.info.spec
             if spec.priority != group.spec.priority:
@@ -149,7 +147,11 @@ class GroupCycle:
 
     def _placer(self, profile: Profile) -> Placer:
         return Placer(
-            self._handle.cache, profile.runner, profile.cycle, self._handle.nominator, per_pod=self._mode == "per-pod"
+            self._handle.cache,
+            profile.runner,
+            profile.cycle,
+            self._handle.nominator,
+            per_pod=self._switches.group_preemption == "per-pod",
         )
 
     def _bind(self, found: Placement) -> GroupResult:
@@ -165,7 +167,7 @@ class GroupCycle:
         place: Callable[[], Placement],
     ) -> GroupResult | None:
         """Preempt for a gang that grows and does not fit as a whole; None: bind those that do."""
-        if self._mode != "cluster":
+        if self._switches.group_preemption != "cluster":
             return None
         placer.retract(found.placed)
         preemption = self._preempt(profile, placer, group, members, place)
@@ -192,7 +194,7 @@ class GroupCycle:
             nominated = {each.member.uid: each.node_name for each in found.placed}
             return self._reject(Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions)
         status = unschedulable(*found.status.reasons)
-        if self._mode != "cluster":
+        if self._switches.group_preemption != "cluster":
             return self._reject(Outcome.UNSCHEDULABLE, status, found, actions=actions)
         preemption = self._preempt(profile, placer, group, members, place)
         if preemption.status.is_success:

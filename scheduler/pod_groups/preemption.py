@@ -24,6 +24,7 @@ from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid
 from scheduler.preemption.victims import select_victims
+from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.podgroup import PodGroup
 
@@ -59,11 +60,10 @@ class GroupPreemptor:
         self._runner = runner
         self._placer = placer
         self._units = units
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws = switches.choice("preemption.victim_tie") == "random"
-        self._has_policy = switches.flag("PodGroupPreemptionPolicy")
+        self._has_policy = switches.of(GangSwitches).has_policy
         self.attempts = 0
 
     def attempt(self, group: PodGroup, members: Sequence[PodInfo], place: Place) -> GroupPreemption:
@@ -77,7 +77,7 @@ class GroupPreemptor:
         if not potential:
             return _no(unresolvable(NO_VICTIMS))
         what_if = _ClusterWhatIf(self._handle.cache, self._handle.nominator, self._runner, self._placer, place)
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
+        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         try:
             found = select_victims(
                 potential, what_if, budgets, node=CLUSTER, tie=self._tie(), is_strict=self._is_strict
@@ -91,7 +91,7 @@ class GroupPreemptor:
             return GroupPreemption(SUCCESS, placed) if is_free else _no(found)
         preemptor = Preemptor(group.metadata.uid, group.spec.priority, tuple(members), is_group=True)
         nodes = tuple(dict.fromkeys(each.node_name for each in placed))
-        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._is_async)
+        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._switches.is_async)
         return GroupPreemption(SUCCESS, placed, eviction, found.violations)
 
     def _refusal(self, group: PodGroup, members: Sequence[PodInfo]) -> str:

@@ -24,6 +24,7 @@ from scheduler.preemption.disruption_target import disruption_patch
 from scheduler.preemption.progress import Eviction, Preempting
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
+from scheduler.switches import EvictionSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams, Span
@@ -67,7 +68,6 @@ class Evictions:
         *,
         has_resize_labels: bool,
     ) -> None:
-        switches = seams.switches
         self._seams = seams
         self._core = core
         self._clients = clients
@@ -75,10 +75,7 @@ class Evictions:
         self._preempting = preempting
         self._waiting = waiting
         self._wake = wake
-        self._activates = switches.choice("preemption.async_activate")
-        self._reverts = switches.flag("preemption.revert_nomination")
-        self._waiting_victim = switches.choice("preemption.waiting_victim")
-        self._pre_bind_victim = switches.choice("preemption.pre_bind_victim")
+        self._switches = seams.switches.of(EvictionSwitches)
         self._victims = Histogram(VICTIM_BOUNDS)
         self._deleted: dict[str, PodInfo] = {}
         """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
@@ -170,7 +167,7 @@ class Evictions:
         self._seconds[result].observe(took_s)
         if eviction.preemptor.is_bound and self._has_resize_labels:
             self._of_resizes[result].observe(took_s)
-        if has_failed and self._reverts:
+        if has_failed and self._switches.reverts_nomination:
             await self._revert(eviction, span)
         if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
             self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
@@ -179,9 +176,9 @@ class Evictions:
 
     def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
         """Whether the preemptor may have missed the event that should have woken it."""
-        if self._activates == "always" or has_failed:
+        if self._switches.activates == "always" or has_failed:
             return True
-        return self._activates == "on-error-or-in-memory" and is_last_in_memory
+        return self._switches.activates == "on-error-or-in-memory" and is_last_in_memory
 
     async def _revert(self, eviction: Eviction, span: Span) -> None:
         nominator = self._queue.nominator
@@ -291,10 +288,10 @@ class Evictions:
 
     async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
         """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
-        uid, mode = victim.uid, self._waiting_victim
+        uid, mode = victim.uid, self._switches.waiting_victim
         if mode == "delete" and self._waiting.is_waiting(uid):
             return None
-        if self._pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
+        if self._switches.pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
             return None
         left = self._waiting.turn_back(uid, eviction.plugin)
         if left is None:

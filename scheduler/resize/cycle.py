@@ -26,6 +26,7 @@ from scheduler.resize.fit import CapacityAndFilters, Count, NodeCapacity, counte
 from scheduler.resize.out_of_tree import OutOfTreeAttempt, OutOfTreePlugins
 from scheduler.resize.outcome import FIT, NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
+from scheduler.switches import PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.podresources import Amounts
 
@@ -64,8 +65,7 @@ class ResizeCycle:
         self._rules = rules
         self._out_of_tree = out_of_tree
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._evicted_for: dict[str, str] = {}
@@ -177,7 +177,7 @@ class ResizeCycle:
         potential = self._potential(pod, node, priority)
         if not potential:
             return replace(_refused(pod, node.name, no), after=_nowhere(NO_VICTIMS))
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
+        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         found = select_victims(
             potential, self._what_if(attempt), budgets, node=node.name, tie=self._tie(), is_strict=self._is_strict
         )
@@ -186,7 +186,12 @@ class ResizeCycle:
                 return self._fitting(attempt)
             return replace(_refused(pod, node.name, no), after=_nowhere(*found.reasons))
         eviction = Eviction(
-            Preemptor(pod.uid, priority, (pod,)), node.name, found.pods, (node.name,), PREEMPTION, self._is_async
+            Preemptor(pod.uid, priority, (pod,)),
+            node.name,
+            found.pods,
+            (node.name,),
+            PREEMPTION,
+            self._switches.is_async,
         )
         self._evicted_for[pod.uid] = node.name
         self.violations += found.violations
@@ -213,7 +218,7 @@ class ResizeCycle:
         return self._units.priority_of(pod) if self._rules.acts_for_group else pod.priority
 
     def _refusal(self, pod: PodInfo, node: NodeInfo, priority: int) -> str:
-        if self._is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
             return eligibility.IN_PROGRESS
         if self._rules.acts_for_group and self._is_degraded(pod):
             return DEGRADED
