@@ -1,4 +1,4 @@
-"""What the scheduler can be told, besides the switches."""
+"""What is configured, besides the switches."""
 
 from __future__ import annotations
 
