@@ -441,7 +441,12 @@ def test_every_invariant_has_a_planted_bug():
 
 
 @pytest.mark.parametrize(
-    ("plant", "story", "invariant"), MUTANTS, ids=[f"{plant.__name__}-{invariant}" for plant, _, invariant in MUTANTS]
+    ("plant", "story", "invariant"),
+    MUTANTS,
+    ids=[
+        "-".join((plant.__name__, *([story.stem] if isinstance(story, Path) else []), invariant))
+        for plant, story, invariant in MUTANTS
+    ],
 )
 def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monkeypatch):
     plant(monkeypatch)
