@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from services.api.meta import Document, Key, View
 from services.api.resources import resource_of_view, resources
@@ -17,6 +17,7 @@ from services.api.wire import Api, WatchEvent
 from services.client.reflector import Reflector
 from services.client.store import Handler, Item, Store
 from services.telemetry.eventlog import NullEventLog
+from services.telemetry.metrics import Metrics, counter, gauge
 
 V = TypeVar("V", bound=View)
 
@@ -151,16 +152,7 @@ class Informer(Generic[V]):
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges of this informer."""
-        labels = f'{{resource="{self.resource}"}}'
-        return {
-            f"informer_objects{labels}": len(self.lister),
-            f"informer_last_resource_version{labels}": self.last_rv,
-            f"informer_events_total{labels}": self.events_total,
-            f"informer_undecodable_total{labels}": self.lister.undecodable_total + self._reflector.undecodable_total,
-            f"informer_stale_total{labels}": self.lister.stale_total,
-            f"reflector_lists_total{labels}": self._reflector.relists_total,
-            f"reflector_watches_total{labels}": self._reflector.resumes_total + 1,
-        }
+        return METRICS.of(self, self.resource)
 
     # --- what the reflector brings ---
 
@@ -205,6 +197,30 @@ class Informer(Generic[V]):
                     future.set_result(None)
         for callback in self._progress:
             callback()
+
+
+METRICS: Final[Metrics[Informer[Any]]] = Metrics(
+    gauge("informer_objects", "Objects held.", lambda informer: len(informer.lister)),
+    gauge("informer_last_resource_version", "Version up to which all is delivered.", lambda informer: informer.last_rv),
+    counter("informer_events_total", "Changes received by watch.", lambda informer: informer.events_total),
+    counter(
+        "informer_undecodable_total",
+        "Objects that could not be decoded and are not held.",
+        lambda informer: informer.lister.undecodable_total + informer._reflector.undecodable_total,
+    ),
+    counter("informer_stale_total", "Changes older than what was held.", lambda informer: informer.lister.stale_total),
+    counter(
+        "reflector_lists_total",
+        "How often the whole state was taken.",
+        lambda informer: informer._reflector.relists_total,
+    ),
+    counter(
+        "reflector_watches_total",
+        "How often a watch was opened.",
+        lambda informer: informer._reflector.resumes_total + 1,
+    ),
+    labels=("resource",),
+)
 
 
 def _matcher(

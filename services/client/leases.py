@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -18,6 +19,7 @@ from services.api.seams import Clock, EventLog, Random
 from services.api.times import format_micro_time
 from services.api.wire import Api, LeaseEpoch
 from services.client.client import Client
+from services.telemetry.metrics import Metrics, gauge
 
 LEASES = "leases.coordination.k8s.io"
 JITTER = 1.2
@@ -130,7 +132,7 @@ class Elector:
 
     def metrics(self) -> dict[str, float]:
         """Return whether this candidate leads, under upstream's name."""
-        return {f'leader_election_master_status{{name="{self.lease.name}"}}': float(self.is_leader)}
+        return METRICS.of(self, self.lease.name)
 
     async def acquire(self) -> str:
         """Return the epoch once this process leads; at once when nobody else does."""
@@ -261,3 +263,9 @@ class Elector:
         if self._events is not None:
             epoch = str(LeaseEpoch(self.lease.namespace, self.lease.name, self.transitions))
             self._events.write(event, data={"lease": str(self.lease), "epoch": epoch, "holder": self.holder})
+
+
+METRICS: Final[Metrics[Elector]] = Metrics(
+    gauge("leader_election_master_status", "Whether this candidate leads.", lambda elector: elector.is_leader),
+    labels=("name",),
+)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from services.api.times import format_time
 from services.client.client import Client
 from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
+from services.telemetry.metrics import Metrics, counter
 
 SIMILAR_MAX = 10
 SIMILAR_WINDOW_S = 600.0
@@ -189,12 +190,7 @@ class Recorder:
 
     def metrics(self) -> dict[str, float]:
         """Return counters of this recorder."""
-        labels = f'{{component="{self._component}"}}'
-        return {
-            f"events_recorded_total{labels}": self.recorded_total,
-            f"events_limited_total{labels}": self.limited_total,
-            f"events_dropped_total{labels}": self.dropped_total,
-        }
+        return METRICS.of(self, self._component)
 
     async def _write(self, recorded: Recorded) -> None:
         key = Key(recorded.action.key.namespace or "default", recorded.name)
@@ -239,6 +235,14 @@ class Recorder:
             "reportingComponent": reporter,
             "reportingInstance": self._host,
         }
+
+
+METRICS: Final[Metrics[Recorder]] = Metrics(
+    counter("events_recorded_total", "Events accepted for writing.", lambda recorder: recorder.recorded_total),
+    counter("events_limited_total", "Events left out as too frequent.", lambda recorder: recorder.limited_total),
+    counter("events_dropped_total", "Events that could not be written.", lambda recorder: recorder.dropped_total),
+    labels=("component",),
+)
 
 
 def _reference(to: RecordEvent | Related) -> Document:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,7 @@ from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
 from services.telemetry import logs
+from services.telemetry.metrics import Metrics, counter, gauge
 
 CANCEL_AGAIN_S = 0.1
 
@@ -128,19 +130,22 @@ class RpcTransport:
 
     def metrics(self) -> dict[str, float]:
         """Return what the connection did."""
-        return {
-            "keplab_rpc_requests_total": float(self._calls.requests),
-            "keplab_rpc_batches_total": float(self._calls.batches),
-            "keplab_rpc_reconnects_total": float(self._link.reconnects),
-            "keplab_rpc_requests_in_flight": float(self._calls.in_flight),
-            "keplab_rpc_watches_open": float(self._watches.open),
-        }
+        return METRICS.of(self)
 
     async def close(self) -> None:
         """End both streams; whoever still waits is cancelled by its own owner."""
         self._calls.stop_sweeping()
         await end(self._tasks)
         await self._link.channel.close()
+
+
+METRICS: Final[Metrics[RpcTransport]] = Metrics(
+    counter("keplab_rpc_requests_total", "Requests sent.", lambda rpc: rpc._calls.requests),
+    counter("keplab_rpc_batches_total", "Frames that carried them.", lambda rpc: rpc._calls.batches),
+    counter("keplab_rpc_reconnects_total", "Connections made after the first.", lambda rpc: rpc._link.reconnects),
+    gauge("keplab_rpc_requests_in_flight", "Requests without an answer.", lambda rpc: rpc._calls.in_flight),
+    gauge("keplab_rpc_watches_open", "Watches over the connection.", lambda rpc: rpc._watches.open),
+)
 
 
 async def end(tasks: Iterable[asyncio.Task[None]]) -> None:

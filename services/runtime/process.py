@@ -41,7 +41,7 @@ from services.runtime.config import (
     StartError,
     parse,
 )
-from services.runtime.health import HealthServer, process_metrics
+from services.runtime.health import PROCESS_METRICS, HealthServer
 from services.runtime.machine import ClosableDisk, Machine
 from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
@@ -305,7 +305,7 @@ class _Process:
             watcher.stop()
 
     def _metrics(self, component: Component) -> dict[str, float]:
-        own = process_metrics(self._started_wall)
+        own = PROCESS_METRICS.of(self._started_wall)
         for source in (self._tracer, self._transport):
             if source is not None:
                 own.update(source.metrics())

@@ -262,7 +262,6 @@ class Supervisor:
         self._credentials = credentials.make(
             self._data / "credentials",
             hosts=hosts,
-            controllers=credentials.controllers(),
             random=seeded_random(None),
             others=self._options.identities,
         )

@@ -12,13 +12,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.attributes import SPAN_NAMES
+from services.telemetry.metrics import Metrics, counter
 from services.telemetry.propagation import Context, parse, render
 from services.telemetry.spans import Attribute, FinishedSpan, SpanEvent
 
@@ -257,10 +258,17 @@ class Tracer:
 
     def metrics(self) -> dict[str, float]:
         """Return how many spans were recorded and how many were lost on the way out."""
-        return {
-            "keplab_spans_recorded_total": float(self.recorded),
-            "keplab_spans_dropped_total": float(sum(sink.dropped for sink in self._sinks)),
-        }
+        return METRICS.of(self)
+
+
+METRICS: Final[Metrics[Tracer]] = Metrics(
+    counter("keplab_spans_recorded_total", "Spans that were sampled.", lambda tracer: tracer.recorded),
+    counter(
+        "keplab_spans_dropped_total",
+        "Spans lost on the way out, since their collector is slow or away.",
+        lambda tracer: sum(sink.dropped for sink in tracer._sinks),
+    ),
+)
 
 
 class MemorySpans:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from services.api.identity import controller_identity
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.node import Node
@@ -26,7 +25,7 @@ from services.controllers.shared_owned_pods import OwnedPods
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.controllers.shared_readiness import ready_since_s
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "daemonsets.apps"
@@ -41,7 +40,7 @@ class DaemonSets:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
+        self.expectations = Expectations()
         self._pods = OwnedPods(DaemonSet, self.expectations)
         self._history_orphans = Orphans()
         self._fits = Fits()
@@ -279,7 +278,6 @@ def controller(switches: Switches) -> Controller:
     memory = DaemonSets(switches)
     return Controller(
         name="daemonset",
-        identity=controller_identity("daemonset").user,
         reconciles=DaemonSet,
         reconcile=memory.reconcile,
         watches=(
@@ -290,3 +288,6 @@ def controller(switches: Switches) -> Controller:
         failed=memory.failed,
         workers=2,
     )
+
+
+CONTROLLER = Registration("daemonset", controller, start_order=4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.api.identity import controller_identity
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -23,7 +22,7 @@ from services.controllers.deployment.rollout import resolve
 from services.controllers.shared_ownership import is_owner
 from services.controllers.shared_readiness import is_ready, seconds_of
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 RESOURCE = "poddisruptionbudgets.policy"
 DISRUPTED_S = 120.0
@@ -255,7 +254,6 @@ def controller(switches: Switches) -> Controller:
     """Return the disruption controller; it remembers nothing."""
     return Controller(
         name="disruption",
-        identity=controller_identity("disruption").user,
         reconciles=PodDisruptionBudget,
         reconcile=reconcile,
         watches=(
@@ -265,3 +263,6 @@ def controller(switches: Switches) -> Controller:
             Watch(StatefulSet, workload_changed),
         ),
     )
+
+
+CONTROLLER = Registration("disruption", controller, start_order=13)

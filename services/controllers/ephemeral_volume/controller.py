@@ -5,13 +5,12 @@ Source: KEP-1698; upstream `pkg/controller/volume/ephemeral`.
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Action, Create, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
 def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
@@ -69,8 +68,10 @@ def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
     return Controller(
         name="ephemeral-volume",
-        identity=controller_identity("ephemeral-volume").user,
         reconciles=None,
         reconcile=_reconcile,
         watches=(Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed)),
     )
+
+
+CONTROLLER = Registration("ephemeral-volume", controller, start_order=17)

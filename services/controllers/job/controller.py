@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.api.identity import controller_identity
 from services.api.kinds.job import TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
@@ -30,11 +29,13 @@ from services.controllers.job.policy import ended_at_s, index_failures, meaning_
 from services.controllers.job.survey import Survey, survey
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "jobs.batch"
 MANAGER = "kubernetes.io/job-controller"
+BACKOFF_BASE_S, BACKOFF_MAX_S = 10.0, 600.0
+"""How long a Job waits after its first failed pod, doubled with each further one, and at most (as upstream)."""
 BATCH_S = 1.0
 """Changes of pods are looked at together, so long after the first."""
 REJECTED_AGAIN_S = 10.0
@@ -74,9 +75,7 @@ class Jobs:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
-        self._base_s = switches.number("job.backoff_base_s")
-        self._cap_s = switches.number("job.backoff_cap_s")
+        self.expectations = Expectations()
         self._counts_rejections = switches.flag("job.count_rejections")
         self._orphans = Orphans()
         self._memories: dict[Key, _Memory] = {}
@@ -276,7 +275,7 @@ class Jobs:
             del backoff.seen[uid]
 
     def _delay_s(self, failures: int) -> float:
-        return min(self._base_s * 2.0 ** min(failures - 1, 30), self._cap_s) if failures > 0 else 0.0
+        return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
 
     def _manage(
         self, job: Job, pods: list[Pod], found: Survey, memory: _Memory, listers: Listers, moment: Moment
@@ -391,10 +390,12 @@ def controller(switches: Switches) -> Controller:
     memory = Jobs(switches)
     return Controller(
         name="job",
-        identity=controller_identity("job").user,
         reconciles=Job,
         reconcile=memory.reconcile,
         watches=(Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed)),
         failed=memory.failed,
         workers=5,
     )
+
+
+CONTROLLER = Registration("job", controller, start_order=5)

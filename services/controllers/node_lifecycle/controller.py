@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.kinds.lease import Lease
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -26,9 +25,11 @@ from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.controllers.shared_readiness import is_ready
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
+MONITOR_PERIOD_S = 5.0
+"""How often nodes are looked at (upstream's --node-monitor-period)."""
 STARTUP_GRACE_S = 60.0
 """For a node that has no Ready condition yet; never shorter than `node.grace_s`."""
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -364,11 +365,13 @@ def controller(switches: Switches) -> Controller:
     memory = NodeLifecycle(switches)
     return Controller(
         name="node-lifecycle",
-        identity=controller_identity("node-lifecycle").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
         reads=(Lease,),
-        period_s=switches.number("node.monitor_period_s"),
+        period_s=MONITOR_PERIOD_S,
         workers=8,
     )
+
+
+CONTROLLER = Registration("node-lifecycle", controller, start_order=8)

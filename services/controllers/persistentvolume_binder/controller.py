@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.identity import controller_identity
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import (
@@ -35,7 +34,7 @@ from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 CLAIM, VOLUME = "claim", "volume"
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
@@ -283,11 +282,13 @@ def _phase(volume: PersistentVolume, phase: str, reason: str = "", message: str 
 def _reclaim(volume: PersistentVolume) -> Result:
     meta = volume.metadata
     policy = volume.spec.persistent_volume_reclaim_policy
-    if volume.status.phase == FAILED or meta.deletion_timestamp is not None:
+    if volume.status.phase == FAILED:
         return NOTHING
+    released = _phase(volume, RELEASED)
+    if meta.deletion_timestamp is not None:
+        return Result(tuple(released))  # all that its protection waits for: no longer Bound, it may go
     if policy == "Recycle":
         return Result(tuple(_phase(volume, FAILED, "VolumeFailedRecycle", "No recycler plugin found for the volume!")))
-    released = _phase(volume, RELEASED)
     if policy == "Delete":
         return Result((*released, Delete(VOLUMES, meta.key, uid=meta.uid)))
     return Result(tuple(released))
@@ -310,7 +311,6 @@ def controller(switches: Switches) -> Controller:
     memory = VolumeBinder(switches)
     return Controller(
         name="persistentvolume-binder",
-        identity=controller_identity("persistentvolume-binder").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(
@@ -322,3 +322,6 @@ def controller(switches: Switches) -> Controller:
         reads=(CSINode,),
         workers=4,
     )
+
+
+CONTROLLER = Registration("persistentvolume-binder", controller, start_order=14)

@@ -16,7 +16,7 @@ from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.unbind import REQUESTED, UNBINDER, counted_unbinds, request_id
 from services.reconcile.actions import NOTHING, Create, Patch, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 MESSAGE_MAX = 1024
 
@@ -102,3 +102,11 @@ def controller(switches: Switches) -> Controller:
         watches=(Watch(Pod, heart.pod_changed),),
         workers=4,
     )
+
+
+def is_wanted(switches: Switches) -> bool:
+    """Whether there is anything to listen for."""
+    return switches.choice("unbind.api") == "condition"
+
+
+CONTROLLER = Registration("pod-unbind", controller, start_order=19, is_wanted=is_wanted)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PROTECTION_FINALIZER, PodGroup
 from services.api.meta import Key
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Patch, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
 class PodGroupProtection:
@@ -69,8 +68,10 @@ def controller(switches: Switches) -> Controller:
     memory = PodGroupProtection()
     return Controller(
         name="podgroup-protection",
-        identity=controller_identity("podgroup-protection").user,
         reconciles=PodGroup,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed),),
     )
+
+
+CONTROLLER = Registration("podgroup-protection", controller, start_order=11)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, find_condition
@@ -30,10 +29,12 @@ from services.controllers.shared_ownership import (
 )
 from services.controllers.shared_readiness import available_in_s, is_ready, ready_since_s, seconds_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "replicasets.apps"
+BURST = 500
+"""Pods created or deleted in one sync at most (upstream BurstReplicas)."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 BACKOFF_BASE_S = 10.0
 BACKOFF_MAX_S = 600.0
@@ -56,8 +57,7 @@ class ReplicaSets:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations(switches.number("expectations.ttl_s"))
-        self._burst = switches.integer("rs.burst")
+        self.expectations = Expectations()
         self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
         self._pods = OwnedPods(ReplicaSet, self.expectations)
         self._unfinished = Unfinished()
@@ -156,7 +156,7 @@ class ReplicaSets:
         if missing > 0:
             if wait_s := self._wait_s(key, moment.now_s):
                 return [], wait_s
-            count = min(missing, self._burst)
+            count = min(missing, BURST)
             document = _pod_of(replica_set, listers)
             if document is None:
                 return [], None
@@ -165,7 +165,7 @@ class ReplicaSets:
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
-            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, self._burst)]
+            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, BURST)]
             uids = [pod.metadata.uid for pod in victims]
             self.expectations.expect(key, deletions=uids, now_s=moment.now_s)
             units: list[Action] = []
@@ -327,10 +327,12 @@ def controller(switches: Switches) -> Controller:
     memory = ReplicaSets(switches)
     return Controller(
         name="replicaset",
-        identity=controller_identity("replicaset").user,
         reconciles=ReplicaSet,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed),),
         failed=memory.failed,
         workers=5,
     )
+
+
+CONTROLLER = Registration("replicaset", controller, start_order=1)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import (
     CLAIMS,
@@ -27,7 +26,7 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 POD, CLAIM = "pod", "claim"
 PREFIX_MAX: Final = 57
@@ -289,7 +288,6 @@ def controller(switches: Switches) -> Controller:
     memory = ClaimController(switches)
     return Controller(
         name="resourceclaim",
-        identity=controller_identity("resourceclaim").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(
@@ -299,3 +297,6 @@ def controller(switches: Switches) -> Controller:
         ),
         workers=WORKERS,
     )
+
+
+CONTROLLER = Registration("resourceclaim", controller, start_order=18)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from services.api import quotas
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourcequota import ResourceQuota
 from services.api.meta import AnyObject, Document, Key, View
@@ -19,7 +18,7 @@ from services.api.podresources import Amounts
 from services.api.resources import Resource, resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Patch, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 RESYNC_S = 300.0
 """Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
@@ -137,7 +136,6 @@ def controller(switches: Switches) -> Controller:
     """Return the quota controller; it remembers nothing."""
     return Controller(
         name="resourcequota",
-        identity=controller_identity("resourcequota").user,
         reconciles=None,
         reconcile=reconcile,
         watches=(
@@ -147,3 +145,6 @@ def controller(switches: Switches) -> Controller:
         ),
         period_s=RESYNC_S,
     )
+
+
+CONTROLLER = Registration("resourcequota", controller, start_order=15)

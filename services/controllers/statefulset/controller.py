@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.api.identity import controller_identity
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
@@ -34,7 +33,7 @@ from services.controllers.statefulset.order import Wish, revision_of, steps_of
 from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
 from services.controllers.statefulset.status import RESOURCE, status_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
 class StatefulSets:
@@ -231,7 +230,6 @@ def controller(switches: Switches) -> Controller:
     memory = StatefulSets(switches)
     return Controller(
         name="statefulset",
-        identity=controller_identity("statefulset").user,
         reconciles=StatefulSet,
         reconcile=memory.reconcile,
         watches=(
@@ -242,3 +240,6 @@ def controller(switches: Switches) -> Controller:
         failed=memory.failed,
         workers=5,
     )
+
+
+CONTROLLER = Registration("statefulset", controller, start_order=3)

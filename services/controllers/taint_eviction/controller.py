@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from services.api.identity import controller_identity
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, find_condition
@@ -19,7 +18,7 @@ from services.api.taints import NO_EXECUTE, Taint, Toleration, tolerates
 from services.api.times import format_time
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
@@ -197,9 +196,11 @@ def controller(switches: Switches) -> Controller:
     memory = TaintEviction(switches)
     return Controller(
         name="taint-eviction",
-        identity=controller_identity("taint-eviction").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
         workers=8,
     )
+
+
+CONTROLLER = Registration("taint-eviction", controller, start_order=9)

@@ -13,14 +13,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.taints import NO_SCHEDULE, Taint
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 WINDOW_S = 300.0
 BINDS_MIN = 5
@@ -152,8 +151,16 @@ def controller(switches: Switches) -> Controller:
     memory = UnbindStorm(switches)
     return Controller(
         name="unbind-storm",
-        identity=controller_identity("node-lifecycle").user,
+        identity="system:controller:node-lifecycle",
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
     )
+
+
+def is_wanted(switches: Switches) -> bool:
+    """Whether there is anything to listen for."""
+    return switches.choice("kubelet.on_reject") in ("unbind", "defer-then-unbind")
+
+
+CONTROLLER = Registration("unbind-storm", controller, start_order=21, is_wanted=is_wanted)

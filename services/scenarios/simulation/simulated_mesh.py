@@ -28,13 +28,13 @@ from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity, node_identity
+from services.api.roles import controller_identities
 from services.api.seams import Component, Seams
 from services.api.wire import Api, Request
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
-from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
 from services.runtime.components import component_of, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
@@ -147,7 +147,7 @@ class SimMesh:
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
-        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
+        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, controller_identities())
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(

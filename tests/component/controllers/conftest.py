@@ -7,14 +7,14 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
+from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
+from services.api.roles import controller_identities
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.times import format_micro_time, format_time
 from services.client.client import Client
 from services.controllers.config import ControllersConfig
-from services.controllers.wiring import IDENTITIES, MANAGER
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
 from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
@@ -82,7 +82,9 @@ class World:
         self.incarnations += 1
         self.life = Lifetime("controllers", self.incarnations)
         config = ControllersConfig(name="controllers", controllers=self.controllers, health_port=-1)
-        self.room = build_controllers(config, self.seams("controllers", self.life, MANAGER, IDENTITIES))
+        self.room = build_controllers(
+            config, self.seams("controllers", self.life, CONTROLLER_MANAGER, controller_identities())
+        )
         self.task = asyncio.create_task(self.room.run())
         self.life.adopt(self.task)
         await self.until(lambda: self.room.is_ready)

@@ -501,7 +501,7 @@ def test_any_object_reads_all_kinds_as_one_and_names_them():
 
     collector = Controller(
         name="garbage-collector",
-        identity="system:controller:generic-garbage-collector",
+        identity="system:controller:gc",
         reconciles=AnyObject,
         reconcile=reconcile,
         owns=(),

@@ -191,7 +191,18 @@ def test_a_volume_whose_claim_is_gone_is_released_and_deleted_if_its_policy_says
         assert world.reconcile("volume/pv", namespace="", live={query: alive}).actions == ()
 
 
-def test_of_two_volumes_for_one_claim_the_other_is_given_back(world_of):
+def test_a_volume_deleted_before_its_claim_is_released_when_the_claim_is_gone_and_not_deleted_twice(world_of):
+    query = Query(PersistentVolumeClaim, Key("default", "data"))
+    for policy in ("Retain", "Delete", "Recycle"):
+        world = world_of(binder)
+        world.put(a_volume(claim="data", phase="Bound", policy=policy, deletionTimestamp="2026-01-01T00:00:00Z"))
+
+        (patch,) = world.reconcile("volume/pv", namespace="", live={query: None}).actions
+
+        assert (patch.subresource, patch.patch["status"]["phase"]) == ("status", "Released")
+
+
+def test_of_two_volumes_for_one_claim_the_other_is_unbound(world_of):
     world = world_of(binder)
     world.put(a_claim(volume="other", phase="Bound", annotations=DONE))
     world.put(a_volume("found", claim="data", annotations={"pv.kubernetes.io/bound-by-controller": "yes"}))
