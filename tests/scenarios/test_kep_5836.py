@@ -151,7 +151,7 @@ def test_kep_5836_11_a_node_opts_out_in_the_form_of_every_generation_that_has_on
 
 
 def test_kep_5836_12_a_budget_spares_the_lesser_pod_unless_there_is_no_other_way():
-    told = Told("budget")
+    told = Told("disruption-budget")
 
     assert (told.missed, told.victims) == ([], ["alone", "mid"])
 

@@ -278,7 +278,7 @@ def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come
 @pytest.mark.parametrize(
     "name",
     [
-        "budget", "deleted", "deleted-first", "quota", "own-deadline", "user-bound", "gang-refuse", "attempt-decay",
+        "budget", "deleted-after-unbind", "deleted-first", "quota-between-nodes", "own-deadline", "user-bound", "gang-refuse", "attempt-decay",
         "wasted-preemption",
     ],
 )  # fmt: skip
