@@ -22,7 +22,7 @@ from benchmarks.mesh import LOAD, BenchResult, bench_mesh
 from benchmarks.result import SchedulerBench
 from benchmarks.start_up import bench_start
 from services.api.switches import Value
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 Say = Callable[[str], None]
 RUNAWAY = Path("experiments/runaway")
@@ -30,7 +30,7 @@ SIDE_BY_SIDE = ("kubelet.status_batching=immediate",)
 """Statuses of one node side by side; upstream's status manager, our default, writes one after the other."""
 RUNS = 3
 """Times the main workload is run; the median run counts."""
-STORIES: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
+SCENARIOS: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
     ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}, 100),
     ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}, 100),
     ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}, 100),
@@ -121,9 +121,9 @@ def _start(found: Figures, say: Say) -> None:
 
 
 def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
-    for name, title, file, overrides, aim in STORIES[1:] if is_quick else STORIES:
+    for name, title, file, overrides, aim in SCENARIOS[1:] if is_quick else SCENARIOS:
         say(f"simulating {title}")
-        result = simulate(load_story(RUNAWAY / file), seed=1, overrides=overrides)
+        result = simulate(load_scenario(RUNAWAY / file), seed=1, overrides=overrides)
         rate = result.virtual_s / result.wall_s
         found.runs.append(
             {
@@ -140,8 +140,8 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
 
 def _storm(found: Figures, say: Say, *, seeds: int) -> None:
     say(f"simulating a storm of rejections, {seeds} seeds")
-    story = load_story(Path("experiments/unbinding/storm.txt"))
-    walls = [simulate(story, seed=seed).wall_s for seed in range(seeds)]
+    scenario = load_scenario(Path("experiments/unbinding/storm.txt"))
+    walls = [simulate(scenario, seed=seed).wall_s for seed in range(seeds)]
     found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
     rate = round(seeds / sum(walls), 2)
     found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")

@@ -45,7 +45,7 @@ from scheduler.queue.preenqueue_status import missing_gate
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.out_of_tree import RELEVANCE, Outsiders
+from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
 from services.api.kinds.node import Node
@@ -174,13 +174,15 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             hints=switches.choice("gang.retry") == "hints",
             backoff_max_s=switches.number("gang.backoff_max_s"),
         ))  # fmt: skip
-    outsiders = {p.name: Outsiders(p, rules.outside_plugins) for p in profiles.all()} if rules is not None else {}
+    out_of_tree: dict[str, OutOfTreePlugins] = {}
+    if rules is not None:
+        out_of_tree = {p.name: OutOfTreePlugins(p, rules.outside_plugins) for p in profiles.all()}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
         pre_enqueue=profiles.pre_enqueue
         if rules is None
-        else gated(handle.preempting, outsiders, profiles.pre_enqueue),
+        else gated(handle.preempting, out_of_tree, profiles.pre_enqueue),
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
@@ -189,7 +191,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     metrics = Metrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
-        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, outsiders), rules,
+        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, out_of_tree), rules,
                                  lambda pod: pod.spec.scheduler_name in profiles,
                                  metrics if now is not None else None)  # fmt: skip
     if now is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_fake.authorization.rules import Rule
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
+from services.api.roles import Rule
 from services.api.wire import Request
 
 

@@ -5,7 +5,8 @@ its turn, which is DefaultPreemption.
 """
 
 from scheduler.entry import Args, PluginEntry
-from scheduler.framework.interface import SKIP, SUCCESS, PostFilterResult, unschedulable
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import pod_unit
 from scheduler.resize.deferral import desired

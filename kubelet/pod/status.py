@@ -235,12 +235,10 @@ class PodStatus:
 
     def condition_document(self, kind: str, condition: Condition) -> Document:
         """Return a condition as it is written."""
-        made: Document = {
-            "type": kind,
-            "status": condition.status,
-            "lastTransitionTime": condition.since,
-            "observedGeneration": condition.generation or self.generation,
-        }
+        made: Document = {"type": kind, "status": condition.status}
+        if condition.since:  # a condition of another writer may lack it, and "" is no time
+            made["lastTransitionTime"] = condition.since
+        made["observedGeneration"] = condition.generation or self.generation
         if condition.reason:
             made["reason"] = condition.reason
         if condition.message:

@@ -23,6 +23,7 @@ from services.api.taints import Taint
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Scores = NDArray[np.float64]
 Ids = NDArray[np.intp]
 """Numbers that stand for values; wide, because indexing by narrower ones converts them each time."""
 

@@ -17,7 +17,7 @@ from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.problems import invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import PluginEntry
-from scheduler.framework.interface import FilterPlugin, StatefulFilterPlugin
+from scheduler.framework.plugin import FilterPlugin
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Enabled
 from scheduler.handle import Handle
@@ -143,7 +143,7 @@ class _Maker:
                     detail = f"it runs at {after}, which needs its {before}"
                     found.append(invalid(f"{self._path}.plugins.{before}", name, detail))
         for name in points["filter"]:
-            if not isinstance(made[name], FilterPlugin | StatefulFilterPlugin):
+            if not isinstance(made[name], FilterPlugin):
                 detail = "it has filter_all alone; preemption asks about one node, changed in thought: it needs filter"
                 found.append(invalid(f"{self._path}.plugins.filter", name, detail))
         return found

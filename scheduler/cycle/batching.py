@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Scores
-from scheduler.framework.runner import Feasible, Runner
+from scheduler.framework.feasible import Feasible
+from scheduler.framework.runner import Runner
 from services.api.seams import Random
 
 AGE_MAX_S: Final = 0.5
@@ -146,7 +147,7 @@ class Batching:
         known = found.remembered
         # Scores that are scaled by the best of all change for everybody when the best node is full.
         is_scaled = self._is_exact and known is not None and any(known.varies)
-        if fragments is None or found.node_names is not None or is_scaled:
+        if fragments is None or found.prepared.node_names is not None or is_scaled:
             return
         columns = self._cache.columns
         self._batch = _Batch(fragments, pod, totals.copy(), row, state.now, self._cycle, columns.epoch,

@@ -14,14 +14,16 @@ import structlog
 
 from scheduler.cache.cache import Assumption
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Attempt
 from scheduler.cycle.binding_cycle import BindResult, Outcome, read_back, refused
 from scheduler.cycle.core import Hearts, Wires
 from scheduler.cycle.failure_handler import FailureHandler
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.framework.interface import BindCall, Code, Status
-from scheduler.framework.watching import status_of
+from scheduler.framework.plugin import BindCall
+from scheduler.framework.status import Code, Status
+from scheduler.framework.timing import status_of
 from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.recorder import Telling
 from services.api.errors import ApiError, NotFound, UnknownOutcome
@@ -184,9 +186,9 @@ class Binder:
         if status.code.is_rejected:
             # Its own room is no reason to try a rejected pod again: the others hear of it when it is back.
             hearts.metrics.count('scheduler_binding_failures_total{reason="rejected"}')
-            await self._failures.fail_with(queued, status, message, now, span)
+            await self._failures.fail_with(Attempt(queued, now, span), status, message)
             hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now, only=lambda other: other.uid != info.uid)
             return
         hearts.metrics.count('scheduler_binding_failures_total{reason="error"}')
         hearts.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
-        await self._failures.fail_with(queued, status, message, now, span)
+        await self._failures.fail_with(Attempt(queued, now, span), status, message)

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from scheduler.cycle.attempt import Attempt
 from scheduler.cycle.core import Hearts, Wires
 from scheduler.dispatcher.calls import SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.framework.interface import Status
-from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.framework.status import Status
 from scheduler.recorder import Telling
-from services.api.seams import Span
 
 FAILED: Final = "FailedScheduling"
 
@@ -27,14 +26,22 @@ class FailureHandler:
         self._wires = wires
         self._telling = telling
 
-    async def fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
-                   rejectors: Iterable[str] = (), pending: Iterable[str] = (),
-                   nominated: str | None = "") -> None:  # fmt: skip
+    async def fail(
+        self,
+        attempt: Attempt,
+        reason: str,
+        message: str,
+        *,
+        rejectors: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        nominated: str | None = "",
+    ) -> None:
         """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is.
 
         Without asynchronous API calls it returns when the condition is written, as upstream's does.
         """
-        hearts, info = self._hearts, queued.info
+        hearts, queued, span = self._hearts, attempt.queued, attempt.span
+        info = queued.info
         self._telling.line("sched.attempt", info, "", span, {
             "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
             "message": message, "plugins": sorted(rejectors),
@@ -48,7 +55,7 @@ class FailureHandler:
                 hearts.queue.bound(queued)
             span.end(message)
             return
-        hearts.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+        hearts.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
         if nominated is not None:
             hearts.queue.nominator.set(info, nominated)
         if nominated:
@@ -60,8 +67,8 @@ class FailureHandler:
         )
         span.end(message if reason == SCHEDULER_ERROR else "")
 
-    async def fail_with(self, queued: QueuedPod, status: Status, message: str, now: float, span: Span) -> None:
+    async def fail_with(self, attempt: Attempt, status: Status, message: str) -> None:
         """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
         is_rejected = status.code.is_rejected
-        await self.fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
-                        rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip
+        reason = UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR
+        await self.fail(attempt, reason, message, rejectors=(status.plugin,) if is_rejected else ())

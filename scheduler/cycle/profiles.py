@@ -13,9 +13,9 @@ from typing import Any
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.framework.events import Registration
-from scheduler.framework.interface import Status
 from scheduler.framework.runner import Runner
-from scheduler.framework.watching import Turns, Watch, WatchedRunner
+from scheduler.framework.status import Status
+from scheduler.framework.timing import PluginTimes, Turns, Watch
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class Profiles:
         self._attempts = Turns()
         self._current = self._by_name
         # One queue has one order: that all profiles sort alike is validated.
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = profiles[0].runner.sort_key
+        sort_key = profiles[0].runner.sort_key
+        assert sort_key is not None, "that a profile has a QueueSort plugin is validated"
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sort_key
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -56,8 +58,8 @@ class Profiles:
     def watch(self, watch: Watch) -> None:
         """Have one attempt in ten watched from now on."""
         for name, profile in self._by_name.items():
-            runner = WatchedRunner(profile.runner, watch, name)
-            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.asking(runner))
+            runner = profile.runner.observed(PluginTimes(watch, name))
+            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.with_runner(runner))
 
     def attempt(self) -> None:
         """Begin a new attempt: until the next one everybody gets the plain profiles, or their watched twins."""

@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.batching import Batching
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, Diagnosis, FitError
-from scheduler.framework.interface import Code, PostFilterResult, Scores
-from scheduler.framework.runner import Feasible, Runner
+from scheduler.framework.feasible import Feasible
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
 from services.api.seams import Random
 
 MIN_FEASIBLE: Final = 100
@@ -138,7 +140,7 @@ class SchedulingCycle:
         self.rotation = rotation if rotation is not None else Rotation()
         self.batching = batching
 
-    def asking(self, runner: Runner) -> SchedulingCycle:
+    def with_runner(self, runner: Runner) -> SchedulingCycle:
         """Return the same cycle with another runner; they take turns."""
         return SchedulingCycle(self._cache, runner, self._nominator, self._random, percentage=self._percentage,
                                rotation=self.rotation, batching=self.batching)  # fmt: skip
@@ -169,7 +171,7 @@ class SchedulingCycle:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
         found = self._runner.filter(state, pod, columns, self._nominator)
-        rejection = found.rejection
+        rejection = found.prepared.rejection
         if rejection is not None and rejection.code is Code.ERROR:
             return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
         if state.error:
@@ -179,7 +181,7 @@ class SchedulingCycle:
 
     def narrow(self, filtered: Filtered) -> None:
         """Keep as many of them as the percentage of nodes to score asks for."""
-        if filtered.found.rejection is None and 0 <= self._percentage < 100:
+        if filtered.found.prepared.rejection is None and 0 <= self._percentage < 100:
             filtered.evaluated = self._sample(filtered.found)
 
     def choose(self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import SUCCESS, Status, unschedulable
+from scheduler.framework.status import SUCCESS, Status, unschedulable
 
 PREEMPTED: Final = "preempted"
 

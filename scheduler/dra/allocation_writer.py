@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.dra.ledger import ClaimLedger
-from scheduler.framework.interface import SUCCESS, Status, failed
+from scheduler.framework.status import SUCCESS, Status, failed
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, AllocationResult, ResourceClaim
 from services.api.meta import Document, Key

@@ -18,28 +18,24 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.forms import Forms, filter_one
-from scheduler.framework.interface import (
+from scheduler.framework.plugin import (
     BindPlugin,
-    Code,
     FilterPlugin,
-    Mask,
-    NormalizePlugin,
     PermitPlugin,
     PreBindPlugin,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
     ReservePlugin,
+    ScoreExtensions,
     ScorePlugin,
-    StatefulFilterPlugin,
-    VectorFilterPlugin,
-    VectorScorePlugin,
 )
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
+from scheduler.framework.vectorized import Forms, VectorScorePlugin
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = PREFIX + "result-history"
@@ -86,7 +82,7 @@ def answers_of(runner: Runner, pod: PodInfo, columns: Columns, now: float, *, no
 def _filter(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns,
             names: set[str] | None) -> tuple[dict[str, dict[str, str]], Mask]:  # fmt: skip
     filters = [e.plugin for e in runner.profile
-               if isinstance(e.plugin, FilterPlugin | StatefulFilterPlugin | VectorFilterPlugin)
+               if isinstance(e.plugin, FilterPlugin)
                and e.name not in state.skip_filter]  # fmt: skip
     state.alive = columns.valid.copy()
     feasible = np.zeros(columns.capacity, bool)
@@ -98,7 +94,7 @@ def _filter(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns,
             continue
         said = by_node[name] = {}
         for plugin in filters:
-            status = filter_one(plugin, state, pod, node)
+            status = plugin.filter(state, pod, node)
             said[plugin.name] = PASSED if status.is_success else status.message
             if not status.is_success:
                 break
@@ -121,7 +117,7 @@ def _scores(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, f
         if not isinstance(plugin, ScorePlugin | VectorScorePlugin) or not enabled.weight:
             continue
         scores = forms.scores(state, pod, columns, plugin, feasible)
-        scaled = plugin.normalize(state, scores, feasible) if isinstance(plugin, NormalizePlugin) else scores
+        scaled = plugin.normalize(state, scores, feasible) if isinstance(plugin, ScoreExtensions) else scores
         for name in raw:
             row = columns.slots[name]
             raw[name][plugin.name] = str(int(scores if isinstance(scores, int) else scores[row]))

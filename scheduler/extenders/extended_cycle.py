@@ -26,7 +26,7 @@ from scheduler.extenders import documents
 from scheduler.extenders.results import Gathered, is_interested, victims_of
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import Status
+from scheduler.framework.status import Status
 from scheduler.preemption.candidates import Candidate
 from scheduler.preemption.extender_consent import ASKING, LEFT, ExtenderError, ask_extenders
 from scheduler.preemption.victims import Victims

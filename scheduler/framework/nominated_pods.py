@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import SUCCESS, Mask, Status
+from scheduler.framework.status import SUCCESS, Status
 
 REMEMBERED_MAX: Final = 16
 CHANGED_MAX: Final = 256

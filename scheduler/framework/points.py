@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.framework.interface import (
+from scheduler.framework.plugin import (
     BindPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -17,16 +17,14 @@ from scheduler.framework.interface import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
-    StatefulFilterPlugin,
-    VectorFilterPlugin,
-    VectorScorePlugin,
 )
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 
 POINTS: Final[dict[str, tuple[Any, ...]]] = {
     "preEnqueue": (PreEnqueuePlugin,),
     "queueSort": (QueueSortPlugin,),
     "preFilter": (PreFilterPlugin,),
-    "filter": (FilterPlugin, StatefulFilterPlugin, VectorFilterPlugin),
+    "filter": (FilterPlugin, FilterPlugin, VectorFilterPlugin),
     "postFilter": (PostFilterPlugin,),
     "preScore": (PreScorePlugin,),
     "score": (ScorePlugin, VectorScorePlugin),

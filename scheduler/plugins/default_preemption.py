@@ -15,15 +15,9 @@ from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SUCCESS,
-    Code,
-    PostFilterResult,
-    Status,
-    WhatIfFilters,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import candidates, choice, eligibility
@@ -78,10 +72,10 @@ class DefaultPreemption:
         # Members preempt for themselves where they are placed by themselves, or are told to (1.36).
         is_alone = switches.choice("gang.generation") in ("W0", "off")
         self._speaks_for_groups = not is_alone and switches.choice("gang.group_preemption") != "per-pod"
-        self._filters: WhatIfFilters | None = None
+        self._filters: Runner | None = None
         self.extenders: Sequence[PreemptionExtender] = ()
 
-    def use_filters(self, filters: WhatIfFilters) -> None:
+    def use_filters(self, filters: Runner) -> None:
         """Ask these filters about nodes changed in thought."""
         self._filters = filters
 
@@ -177,7 +171,7 @@ class DefaultPreemption:
                        matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
         return candidates.search(rows, offset, enough, judge)
 
-    def _filters_in_use(self) -> WhatIfFilters:
+    def _filters_in_use(self) -> Runner:
         assert self._filters is not None, "the plugin is not part of a profile yet"
         return self._filters
 
@@ -191,7 +185,7 @@ class DefaultPreemption:
 class _Judge:
     """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
 
-    def __init__(self, handle: Handle, filters: WhatIfFilters, memory: Memory, units: GroupUnits, state: CycleState,
+    def __init__(self, handle: Handle, filters: Runner, memory: Memory, units: GroupUnits, state: CycleState,
                  pod: PodInfo, tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
         self._units = units if handle.groups.is_on else None
         self._nominator = handle.nominator

@@ -25,16 +25,8 @@ from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    PostFilterResult,
-    PreFilterResult,
-    Status,
-    failed,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PostFilterResult, PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.handle import Handle
 from services.api.duration import Duration
 from services.api.kinds.deviceclass import DeviceClass
@@ -147,7 +139,7 @@ class DynamicResources:
 
     # -- where
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a granted claim cannot be used, and where an open one finds no devices."""
         notes = _notes(state)
         if node.node is None:

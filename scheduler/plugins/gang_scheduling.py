@@ -16,15 +16,9 @@ from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    PODS_TO_ACTIVATE,
-    SUCCESS,
-    Code,
-    PlacementProgress,
-    Status,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PODS_TO_ACTIVATE
+from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup

@@ -13,24 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Scores,
-    Status,
-    failed,
-    unresolvable,
-)
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
 from scheduler.volumes.binder import VolumeBinder
 from scheduler.volumes.claims import ClaimReader, PodClaims
@@ -104,7 +95,7 @@ class VolumeBinding:
         state.data[NAME] = _Notes(claims)
         return SUCCESS
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a bound volume cannot be reached and where a waiting claim gets none."""
         if node.node is None:
             return SUCCESS

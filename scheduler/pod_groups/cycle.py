@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from scheduler.cycle.profiles import Profile, Profiles
-from scheduler.framework.interface import Code, Status, failed, unschedulable
+from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from scheduler.cache.cache import Assumption
+from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.core import Hearts, Wires
-from scheduler.cycle.decisions import Decision
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -35,7 +35,7 @@ from services.api.seams import Seams, Span
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
 COUNT_BOUNDS: Final = tuple(float(2**i) for i in range(11))
 
-Bind = Callable[[QueuedPod, Assumption, ScheduleResult, float, float, Span, asyncio.TaskGroup], Awaitable[None]]
+Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
 """Ask for permission and start the binding cycle of a pod that is assumed and reserved."""
 
 
@@ -49,6 +49,7 @@ class GroupLoop:
         self._wires = wires
         self._telling = telling
         self._failures = failures
+        self._attempts = Attempts(seams, hearts)
         self._evictions = evictions
         self._bind = bind
         self._cycle = cycle
@@ -79,7 +80,9 @@ class GroupLoop:
         took_s = self._seams.clock.now() - now
         for placed in result.placed:
             queue.place(entity, placed.member)
-        error = await self._make_room(result, span, group)
+        error = await self._evictions.carry_out(result.actions, span, group, self.tell_disrupted)
+        if error:
+            error = f"pod group preemption: {error}"
         for placed in result.placed:
             await self._go_on(placed, now, took_s, span, group)
         for rejected in result.rejected:
@@ -100,45 +103,31 @@ class GroupLoop:
             elif member.uid in self._hearts.cache.pods:
                 queue.bound(member)
 
-    async def _make_room(self, result: GroupResult, span: Span, group: asyncio.TaskGroup) -> str:
-        """Evict; return what went wrong where the loop waits for it."""
-        for eviction in result.actions:
-            self.tell_disrupted(eviction, span, group)
-            if eviction.is_async:
-                self._evictions.begin(eviction, span.traceparent, group)
-                continue
-            error = await self._evictions.perform(eviction, span.traceparent)
-            if error:
-                return f"pod group preemption: {error}"
-        return ""
-
     async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
         member, assumption = placed.member, placed.assumption
         assert assumption is not None, f"{member.key} is to be bound but not assumed"
-        await self._bind(member, assumption, placed.result, now, took_s, self._member_span(member, span), tasks)
-
-    def _member_span(self, member: QueuedPod, span: Span) -> Span:
-        cause = member.traceparent
-        return self._seams.tracer.start("schedule pod", parent=span.traceparent, links=(cause,) if cause else (),
-                                        pod=member.key.name, namespace=member.key.namespace, uid=member.uid,
-                                        attempt=member.attempts)  # fmt: skip
+        attempt = self._attempts.begin(member, now, parent=span.traceparent)
+        attempt.took_s = took_s
+        await self._bind(attempt, assumption, placed.result, tasks)
 
     async def _put_back(self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float,
                         span: Span) -> None:  # fmt: skip
-        member, status = rejected.member, rejected.status
-        is_rejected = status.code.is_rejected
+        is_rejected = rejected.status.code.is_rejected
         reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
-        message = error or status.message
+        message = error or rejected.status.message
         victims = tuple(str(v.key) for action in result.actions for v in action.victims)
-        self._hearts.decisions.keep(
-            member.key,
-            Decision(member.uid, member.attempts, now, outcome, message=message, victims=victims,
-                     nominated_node=rejected.nominated),
-        )  # fmt: skip
-        self._hearts.metrics.attempted(outcome, took_s, member.info.spec.scheduler_name)
-        await self._failures.fail(member, reason, message, now, self._member_span(member, span),
-                                  rejectors=rejected.rejectors, pending=rejected.pending,
-                                  nominated=None if error else rejected.nominated)  # fmt: skip
+        attempt = self._attempts.begin(rejected.member, now, parent=span.traceparent)
+        attempt.took_s = took_s
+        self._attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
+        self._attempts.count(attempt, outcome)
+        await self._failures.fail(
+            attempt,
+            reason,
+            message,
+            rejectors=rejected.rejectors,
+            pending=rejected.pending,
+            nominated=None if error else rejected.nominated,
+        )
 
     def _tell(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Write the group's condition, unless it says so already."""

@@ -14,8 +14,8 @@ from typing import Final
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.framework.interface import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.placement import Placed, Placement, Placer
 from scheduler.pod_groups.units import GroupUnits

@@ -27,7 +27,7 @@ from scheduler.framework.events import (
     HintFunction,
     Registration,
 )
-from scheduler.framework.interface import SUCCESS, Status
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
 from scheduler.pod_groups.entity import GroupInfo, entity_key
 from scheduler.queue.backoff import Backoff

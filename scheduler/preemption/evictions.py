@@ -7,7 +7,7 @@ is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -105,6 +105,26 @@ class Evictions:
     def _count_victims(self, eviction: Eviction) -> None:
         if not (eviction.preemptor.is_bound and self._tells_resizes):
             self._victims.observe(len(eviction.victims))
+
+    async def carry_out(
+        self,
+        evictions: Iterable[Eviction],
+        span: Span,
+        group: asyncio.TaskGroup,
+        before: Callable[[Eviction, Span, asyncio.TaskGroup], None] | None = None,
+    ) -> str:
+        """Begin the evictions, or perform them where the loop waits for them; return what went wrong, or "".
+
+        `before` is called with each of them first.
+        """
+        for eviction in evictions:
+            if before is not None:
+                before(eviction, span, group)
+            if eviction.is_async:
+                self.begin(eviction, span.traceparent, group)
+            elif error := await self.perform(eviction, span.traceparent):
+                return error
+        return ""
 
     # -- beside the loop ---------------------------------------------------------------------------------
 

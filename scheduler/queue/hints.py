@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from scheduler.framework.events import ClusterEvent, Hint, Registration
-from scheduler.framework.watching import Turns
+from scheduler.framework.timing import Turns
 from scheduler.queue.queued_pod import QueuedPod
 
 

@@ -18,7 +18,7 @@ import msgspec
 from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.calls import ClearCondition, SetCondition, StatusPatch, status_patch
 from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED, SCHEDULING_GATED
-from scheduler.framework.interface import Status
+from scheduler.framework.status import Status
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition

@@ -31,8 +31,8 @@ from scheduler.framework.events import (
     ClusterEvent,
     Registration,
 )
-from scheduler.framework.interface import SUCCESS, Status
-from scheduler.framework.watching import Turns
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.timing import Turns
 from scheduler.queue.backoff import Backoff
 from scheduler.queue.hints import Hints, QueueWatch, Strategy
 from scheduler.queue.in_flight import InFlight

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.interface import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.plugins.node_resources_fit import NATIVE, TOO_MANY_PODS
 from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.units import Unit

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.core import Hearts, Wires
-from scheduler.cycle.decisions import Decision
 from scheduler.cycle.failure_handler import FAILED
 from scheduler.dispatcher.calls import ClearCondition, SetCondition, Wish, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX
@@ -39,8 +39,7 @@ class ResizeLoop:
 
     def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, evictions: Evictions,
                  resizes: ResizeQueueing | None) -> None:  # fmt: skip
-        self._seams = seams
-        self._hearts = hearts
+        self._attempts = Attempts(seams, hearts)
         self._wires = wires
         self._telling = telling
         self._evictions = evictions
@@ -68,44 +67,39 @@ class ResizeLoop:
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
-        resizes, info, cause = self._resizes, queued.info, queued.traceparent
+        resizes, info = self._resizes, queued.info
         assert resizes is not None, f"{info.key} has a node and is queued, although nobody follows resizes"
-        span = self._seams.tracer.start("make room to grow", parent=cause, links=(cause,) if cause else (),
-                                        pod=info.key.name, namespace=info.key.namespace, uid=info.uid,
-                                        attempt=queued.attempts)  # fmt: skip
+        attempt = self._attempts.begin(queued, now, "make room to grow")
         verdict = resizes.cycle.decide(info, now)
-        self._count(info, verdict, self._seams.clock.now() - now)
-        error = await self._evict(verdict, span, group) if verdict is not None else ""
+        self._attempts.decided(attempt)
+        self._count(attempt, verdict)
+        error = ""
+        if verdict is not None:
+            for eviction in verdict.evictions:
+                self._victims.observe(len(eviction.victims))
+            error = await self._evictions.carry_out(verdict.evictions, attempt.span, group)
         resizes.settle(queued, verdict, now)
         if verdict is not None:
-            self._tell(queued, verdict, error, now, span)
-            await self._write(verdict, error, span)
-        span.end(error)
+            self._tell(attempt, verdict, error)
+            await self._write(verdict, error, attempt.span)
+        attempt.span.end(error)
 
-    def _count(self, info: PodInfo, verdict: Verdict | None, took_s: float) -> None:
+    def _count(self, attempt: Attempt, verdict: Verdict | None) -> None:
         """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
         resizes = self._resizes
         assert resizes is not None
+        took_s = attempt.took_s
         self._seconds.observe(took_s)
         if verdict is not None and verdict.has_tried:
             self._evaluations["success" if verdict.eviction is not None else "failure"].observe(took_s)
         if resizes.rules.has_own_labels:
             return
-        self._hearts.metrics.attempted("unschedulable", took_s, info.spec.scheduler_name)
+        self._attempts.count(attempt, "unschedulable")
         if verdict is not None and verdict.has_tried:
             self._evictions.count_attempt()
 
-    async def _evict(self, verdict: Verdict, span: Span, group: asyncio.TaskGroup) -> str:
-        error = ""
-        for eviction in verdict.evictions:
-            self._victims.observe(len(eviction.victims))
-            if eviction.is_async:
-                self._evictions.begin(eviction, span.traceparent, group)
-            else:
-                error = error or await self._evictions.perform(eviction, span.traceparent)
-        return error
-
-    def _tell(self, queued: QueuedPod, verdict: Verdict, error: str, now: float, span: Span) -> None:
+    def _tell(self, attempt: Attempt, verdict: Verdict, error: str) -> None:
+        queued, span = attempt.queued, attempt.span
         info = queued.info
         outcome = "error" if verdict.is_error else "fits" if verdict.fits else "unschedulable"
         message = f"{verdict.message} preemption: {error}" if error else verdict.message
@@ -114,12 +108,16 @@ class ResizeLoop:
             "plugin": verdict.plugin, "message": message, "victims": [str(victim.key) for victim in verdict.victims],
         })  # fmt: skip
         rejected = {verdict.plugin: dict.fromkeys(verdict.reasons, 1)} if verdict.reasons else {}
-        self._hearts.decisions.keep(
-            info.key,
-            Decision(info.uid, queued.attempts, now, outcome, node=verdict.node, message=message, evaluated=1,
-                     feasible_count=int(verdict.fits), rejected=rejected,
-                     victims=tuple(str(victim.key) for victim in verdict.victims)),
-        )  # fmt: skip
+        self._attempts.keep(
+            attempt,
+            outcome,
+            node=verdict.node,
+            message=message,
+            evaluated=1,
+            feasible_count=int(verdict.fits),
+            rejected=rejected,
+            victims=tuple(str(victim.key) for victim in verdict.victims),
+        )
         if not verdict.fits:
             self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import SUCCESS, Status, failed
+from scheduler.framework.status import SUCCESS, Status, failed
 from scheduler.framework.world import World
 from scheduler.volumes.binding_progress import Begun, progress
 from scheduler.volumes.reservation import Reserved

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import Status, unresolvable
+from scheduler.framework.status import Status, unresolvable
 from scheduler.framework.world import World
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.volumes.index import VolumeIndex

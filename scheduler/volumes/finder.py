@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import Columns
-from scheduler.framework.interface import Mask
+from scheduler.cache.columns import Columns, Mask
 from scheduler.volumes import reach
 from scheduler.volumes.claims import Making, PodClaims
 from services.api.kinds.node import Node

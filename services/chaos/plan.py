@@ -2,7 +2,7 @@
 
 Swarm: each seed first draws which kinds of fault exist at all, because many seeds with few kinds find
 more than all kinds always (guarantees T-SIM). More than half of the kills are aimed at a write site: they
-wait for a line of the event log and strike in the middle of what it tells of. Every fault ends before
+wait for a line of the event log and strike in the middle of what it reports. Every fault ends before
 `heal_s`; after that the mesh must come to rest.
 """
 
@@ -65,7 +65,7 @@ class Fault:
 def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequence[str] = ()) -> list[Fault]:
     """Return the faults of one run in order of time; at least one kill.
 
-    Seconds count from the story's first act. A cut is of one direction or both; a delay holds back
+    Seconds count from the scenario's first act. A cut is of one direction or both; a delay holds back
     watch events only; slow holds back everything; power kills all components at once. Kinds that begin with `node-`
     are about the link of one of `nodes`; some of them last long enough for others to think the node dead.
     """
@@ -127,5 +127,5 @@ def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault
     site = random.choice(_SITES[component_of(component)])
     count = random.choice((1, 1, 2, 3, 5, 8, 13))
     after_s = random.choice((0.0, random.uniform(0.0, 0.003)))
-    # Most of what a story does, it does early.
+    # Most of what a scenario does, it does early.
     return Fault(at_s * random.random(), "kill", component, down_s, site=site, count=count, after_s=after_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from services.explore.deliveries import TELLER, titled
+from services.explore.deliveries import RUNNER, titled
 from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
 from services.runtime.components import component_of
 
@@ -74,7 +74,7 @@ def _head(name: str, fill: str) -> str:
 
 
 def _colour(name: str) -> str:
-    return _OTHER if name == TELLER else _COLOURS.get(component_of(name), _OTHER)
+    return _OTHER if name == RUNNER else _COLOURS.get(component_of(name), _OTHER)
 
 
 def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, str], int]) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def read_replay(path: Path) -> Replay:
 def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
     """Run it again; return what broke and whether it is the same run, byte by byte.
 
-    `scenario`: another place of the story's file. What broke has no name when nothing did.
+    `scenario`: another place of the scenario's file. What broke has no name when nothing did.
     Raises: ScriptError.
     """
     trial = Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule)

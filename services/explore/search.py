@@ -1,4 +1,4 @@
-"""Look for an order of messages that breaks a story: run it undisturbed, then again and again with a few held back.
+"""Look for an order of messages that breaks a scenario: run it undisturbed, then again and again with a few held back.
 
 What is tried, and in which order, follows from the undisturbed runs and the seeds alone; outcomes are taken in that
 order, however many processes work on them. So the same command finds the same again.
@@ -82,7 +82,7 @@ def explore(task: Task, progress: Progress = lambda done, total, found: None) ->
 
     An interrupt ends it: what had broken by then is returned, not all of it as small as it could be.
 
-    Raises: EventError when no seed's run has the event, ScriptError when the story cannot be told.
+    Raises: EventError when no seed's run has the event, ScriptError when the scenario cannot run.
     """
     report = Report(task)
     undisturbed = [record(Trial(task.scenario, seed, task.switches)) for seed in task.seeds]
@@ -101,9 +101,9 @@ def explore(task: Task, progress: Progress = lambda done, total, found: None) ->
             progress(report.runs, task.budget, len(known))
     except KeyboardInterrupt:
         report.is_interrupted = True
-    as_told = {run.trial.seed: run.deliveries for run in undisturbed}
+    undisturbed_deliveries = {run.trial.seed: run.deliveries for run in undisturbed}
     for name, (trial, count) in known.items():
-        report.found.append(_shrunk(report, name, trial, count, as_told[trial.seed]))
+        report.found.append(_shrunk(report, name, trial, count, undisturbed_deliveries[trial.seed]))
     return report
 
 
@@ -147,7 +147,7 @@ def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
     return list(dict.fromkeys(trial for turn in turns for trial in turn if trial is not None))
 
 
-def _shrunk(report: Report, name: str, trial: Trial, count: int, as_told: Sequence[Delivery]) -> Found:
+def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_deliveries: Sequence[Delivery]) -> Found:
     def breaks(schedule: Schedule) -> bool:
         report.shrink_runs += 1
         outcome = attempt(replace(trial, schedule=schedule))
@@ -156,7 +156,7 @@ def _shrunk(report: Report, name: str, trial: Trial, count: int, as_told: Sequen
     smallest = trial.schedule
     if not report.is_interrupted:
         try:
-            smallest = shrink(trial.schedule, breaks, lambda hold: landmarks(as_told, hold))
+            smallest = shrink(trial.schedule, breaks, lambda hold: landmarks(undisturbed_deliveries, hold))
         except KeyboardInterrupt:
             report.is_interrupted = True
     return found_in(record(replace(trial, schedule=smallest)), name, trial.schedule, count)

@@ -20,7 +20,7 @@ Landmarks = Callable[[Hold], Sequence[float]]
 """Shorter times at which something related has just passed the held message, the shortest first. Seconds."""
 
 PRECISION_S = 0.000_2
-"""Shorter than a message takes: two messages in flight together are told apart."""
+"""Shorter than a message takes, so that two messages in flight together are distinguished."""
 HALVINGS_MAX = 12
 
 

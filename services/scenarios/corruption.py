@@ -1,4 +1,4 @@
-"""What can become of the files that a kubelet's machine keeps while nobody looks. Pure: files in, files out.
+"""Corruption of the files that a kubelet keeps on its machine, between two lives of its process. Pure.
 
 The kubelet's checkpoint says what it decided about its pods, the runtime's record what runs; they are lost apart.
 """
@@ -16,7 +16,7 @@ _FILES = {
 VICTIMS = tuple(_FILES)
 
 
-def spoiled(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
+def corrupted(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
     """Return the files as they are after this damage; None: gone. Raises: ValueError.
 
     `truncated` leaves the first half of each file, `foreign` what another machine's nodes would have.

@@ -1,4 +1,4 @@
-"""The story-teller's own eyes: informers over what a story may ask about, and the pods' history.
+"""The runner's own view of the cluster: informers over what a scenario may ask about, and the pods' history.
 
 It watches as an administrator over a link without latency, so what it sees is what is stored.
 """

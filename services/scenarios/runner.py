@@ -1,6 +1,6 @@
-"""Tell a story against a mesh: act line by line, judge every expectation, watch every invariant.
+"""Run a scenario against a mesh: act line by line, judge every expectation, watch every invariant.
 
-The same teller serves both forms of the mesh; only the clock differs. Nothing waits for a change or
+The same runner serves both forms of the mesh; only the clock differs. Nothing waits for a change or
 for a while: an expectation is judged again whenever something it could be about has changed.
 """
 
@@ -18,9 +18,9 @@ from services.client.client import Client
 from services.scenarios.measures.history import History
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
-from services.scenarios.script.context import Telling, substitute
+from services.scenarios.script.context import ScenarioContext, substitute
 from services.scenarios.script.expectation import Expectation, Judging
-from services.scenarios.script.scenario import Step, Story
+from services.scenarios.script.scenario import Scenario, Step
 from services.scenarios.script.verbs import VERBS
 
 SAMPLE_EVERY_S = 0.5
@@ -29,7 +29,7 @@ RETRY_WRITE_S = 0.2
 
 @dataclass
 class Judgement:
-    """One expectation's verdict. `at_s`: when it was decided."""
+    """One expectation's result. `at_s`: when it was decided."""
 
     line: int
     text: str
@@ -39,21 +39,21 @@ class Judgement:
 
 
 @dataclass
-class Tale:
-    """What was told: judgements in order, the pods' history, and what went wrong with the telling itself."""
+class ScenarioRun:
+    """What was told: judgements in order, the pods' history, and what went wrong with the context itself."""
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     error: str = ""
     is_mistake: bool = False
-    """Whether `error` is the story's own: it asked for something that cannot be."""
+    """Whether `error` is the scenario's own: it asked for something that cannot be."""
     started_s: float = 0.0
     """On the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
 
     @property
     def passed(self) -> bool:
-        """Whether everything expected was so and the story could be told to its end."""
+        """Whether everything expected was so and the scenario ran to its end."""
         return not self.error and all(j.passed for j in self.judgements)
 
 
@@ -81,76 +81,81 @@ class _Monitor:
             self._active, self.failed_at, self.seen = False, self._observer.now_s, seen
 
     def close(self) -> Judgement:
-        """Stop judging and return the verdict."""
+        """Stop judging and return the result."""
         self._active = False
         at_s = self._observer.now_s if self.failed_at is None else self.failed_at
         return Judgement(self.step.line, self.step.text, self.failed_at is None, self.seen, at_s)
 
 
 Progress = Callable[[Observer, str], None]
-"""Called about twice a second of the mesh's time with the observer and the line being told."""
+"""Called about twice a second of the mesh's time with the observer and the line being run."""
 
 
 Disturb = Callable[[Mesh, Observer, asyncio.Event], Awaitable[None]]
-"""Breaks things while the story is told, heals them, and may wait for rest afterwards; chaos is one.
+"""Breaks things while the scenario is run, heals them, and may wait for rest afterwards; chaos is one.
 
-The event is set when the story's last line was told."""
+The event is set when the scenario's last line was run."""
 
 
-async def tell(
-    story: Story, mesh: Mesh, *, progress: Progress | None = None, disturb: Disturb | None = None, patience: float = 1.0
-) -> Tale:
-    """Start the mesh, tell the story, stop the mesh.
+async def run_scenario(
+    scenario: Scenario,
+    mesh: Mesh,
+    *,
+    progress: Progress | None = None,
+    disturb: Disturb | None = None,
+    patience: float = 1.0,
+) -> ScenarioRun:
+    """Start the mesh, run the scenario, stop the mesh.
 
-    `disturb` runs beside the story, and the mesh is stopped when both are done. `patience` stretches
+    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches
     the bounds of `within` expectations, for meshes that are being broken meanwhile.
     """
-    tale = Tale()
+    run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = random.Random("teller")
     observer = Observer(api, mesh.clock, chance)
-    tale.history, tale.started_s = observer.history, observer.started_s
+    run.history, run.started_s = observer.history, observer.started_s
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
-    telling = Telling(mesh, client, observer, Path(story.path).parent)
-    current = [story.steps[0].text]
+    context = ScenarioContext(mesh, client, observer, Path(scenario.path).parent)
+    current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     pulse = asyncio.create_task(_pulse(observer, current, progress))
-    trouble: asyncio.Future[None] | None = None
+    disturbance: asyncio.Future[None] | None = None
     monitors: list[_Monitor] = []
-    told = asyncio.Event()
+    finished = asyncio.Event()
     try:
         await observer.wait_until_synced()
         if disturb is not None:
-            trouble = asyncio.ensure_future(disturb(mesh, observer, told))
-        async with asyncio.timeout(story.limit_s * patience):
-            for step in story.steps:
+            disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
+        async with asyncio.timeout(scenario.limit_s * patience):
+            for step in scenario.steps:
                 current[0] = step.text
-                await _perform(telling, tale, monitors, step, patience)
-        told.set()
-        if trouble is not None:
+                await _perform(context, run, monitors, step, patience)
+        finished.set()
+        if disturbance is not None:
             current[0] = "(waiting for rest)"
-            await trouble
+            await disturbance
     except TimeoutError:
-        tale.error = f"{story.path}: told for longer than its limit of {story.limit_s:g} s, at: {current[0]}"
-    except _Told as error:
-        tale.error, tale.is_mistake = f"{story.path}:{error}", error.is_mistake
+        run.error = f"{scenario.path}: told for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+    except _StepFailed as error:
+        run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
     finally:
-        tale.judgements += _never_came(telling, observer.now_s)
+        run.judgements += _never_came(context, observer.now_s)
         for monitor in monitors:
-            tale.judgements.append(monitor.close())
-        tale.judgements.sort(key=lambda j: j.line)
-        tale.ended_s = observer.now_s
+            run.judgements.append(monitor.close())
+        run.judgements.sort(key=lambda j: j.line)
+        run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
-        helpers = [eyes, pulse, *telling.background, *([trouble] if trouble is not None else [])]
+        helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
-    return tale
+    return run
 
 
-class _Told(Exception):
+class _StepFailed(Exception):
     """A step that could not be performed: `line: why`."""
 
     def __init__(self, text: str, *, is_mistake: bool) -> None:
@@ -158,40 +163,42 @@ class _Told(Exception):
         self.is_mistake = is_mistake
 
 
-async def _perform(telling: Telling, tale: Tale, monitors: list[_Monitor], step: Step, patience: float) -> None:
+async def _perform(
+    context: ScenarioContext, run: ScenarioRun, monitors: list[_Monitor], step: Step, patience: float
+) -> None:
     if step.expectation is not None:
-        judgement = await _expect(telling.observer, monitors, step, _spelled(telling, step), patience)
+        judgement = await _expect(context.observer, monitors, step, _spelled(context, step), patience)
         if judgement is not None:
-            tale.judgements.append(judgement)
+            run.judgements.append(judgement)
         return
     try:
-        await VERBS[step.verb](telling, step)
+        await VERBS[step.verb](context, step)
     except (ValueError, KeyError) as error:
         what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise _Told(f"{step.line}: {what}", is_mistake=True) from None
+        raise _StepFailed(f"{step.line}: {what}", is_mistake=True) from None
     except (ApiError, UnknownOutcome) as error:
-        raise _Told(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
-    for answered, met, seen in telling.answers:
-        tale.judgements.append(Judgement(answered.line, answered.text, met, seen, telling.observer.now_s))
-    telling.answers.clear()
+        raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
+    for answered, met, seen in context.answers:
+        run.judgements.append(Judgement(answered.line, answered.text, met, seen, context.observer.now_s))
+    context.answers.clear()
 
 
-def _spelled(telling: Telling, step: Step) -> Expectation:
+def _spelled(context: ScenarioContext, step: Step) -> Expectation:
     """Return what the step expects, with what was remembered in place of `$name`."""
     assert step.expectation is not None
     if "$" not in step.expectation.value:
         return step.expectation
     try:
-        return replace(step.expectation, value=substitute(telling, step.expectation.value))
+        return replace(step.expectation, value=substitute(context, step.expectation.value))
     except ValueError as error:
-        raise _Told(f"{step.line}: {error}", is_mistake=True) from None
+        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
 
 
-def _never_came(telling: Telling, now_s: float) -> list[Judgement]:
-    """Return a verdict on every fault whose moment did not come: without it this was no run of the story."""
+def _never_came(context: ScenarioContext, now_s: float) -> list[Judgement]:
+    """Return a result on every fault whose moment did not come: without it this was no run of the scenario."""
     return [
         Judgement(step.line, step.text, False, "did not happen before the story ended", now_s)
-        for step, task in telling.planned
+        for step, task in context.planned
         if not task.done()
     ]
 

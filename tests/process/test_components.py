@@ -1,4 +1,4 @@
-"""Every room, told something wrong: one line that says what, an exit code a supervisor understands, no traceback."""
+"""Every component, configured wrongly: one line that says what, an exit code a supervisor understands, no traceback."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = {
+COMPONENTS = {
     "apiserver": "apiserver_fake",
     "scheduler": "scheduler",
     "kubelet": "kubelet",
@@ -27,17 +27,17 @@ def taken():
         yield str(listener.getsockname()[1])
 
 
-def ended(room, *arguments, cwd):
-    """Return (exit code, what it told people) of a room that cannot start."""
+def ended(component, *arguments, cwd):
+    """Return (exit code, its line on standard error) of a component that cannot start."""
     done = subprocess.run(
-        [sys.executable, "-m", ROOMS[room], *arguments], capture_output=True, text=True, timeout=20, cwd=cwd,
+        [sys.executable, "-m", COMPONENTS[component], *arguments], capture_output=True, text=True, timeout=20, cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout == ""
-    told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
-    assert len(told) == 1, done.stderr
-    return done.returncode, told[0]
+    printed = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert len(printed) == 1, done.stderr
+    return done.returncode, printed[0]
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,29 @@ def ended(room, *arguments, cwd):
 def test_what_no_room_takes_is_one_line(tmp_path, arguments, code, said):
     (tmp_path / "half.json").write_text('{"a":')
 
-    for room in ROOMS:
-        found, line = ended(room, *arguments, cwd=tmp_path)
+    for component in COMPONENTS:
+        found, line = ended(component, *arguments, cwd=tmp_path)
 
-        assert (found, said in line) == (code, True), f"{room}: {found} {line}"
+        assert (found, said in line) == (code, True), f"{component}: {found} {line}"
 
 
-@pytest.mark.parametrize("room", list(ROOMS))
-def test_a_busy_health_port_is_one_line(tmp_path, room, taken):
-    tokens = [] if room == "apiserver" else {"system:node-host:h": "t"}
-    if room == "controllers":
-        from services.runtime.credentials import controllers
+@pytest.mark.parametrize("component", list(COMPONENTS))
+def test_a_busy_health_port_is_one_line(tmp_path, component, taken):
+    tokens = [] if component == "apiserver" else {"system:node-host:h": "t"}
+    if component == "controllers":
+        from services.api.roles import controller_identities
 
-        tokens = {f"{identity.user}": "t" for identity in controllers()}
+        tokens = {f"{identity.user}": "t" for identity in controller_identities()}
     (tmp_path / "tokens.json").write_text(json.dumps(tokens))
-    more = ["--engine", "memory"] if room == "apiserver" else []
+    more = ["--engine", "memory"] if component == "apiserver" else []
 
-    code, line = ended(room, "--token-file", "tokens.json", "--health-port", taken, *more, cwd=tmp_path)
+    code, line = ended(component, "--token-file", "tokens.json", "--health-port", taken, *more, cwd=tmp_path)
 
     assert (code, "address already in use" in line) == (78, True), line
 
 
 @pytest.mark.parametrize(
-    ("room", "arguments", "code", "said"),
+    ("component", "arguments", "code", "said"),
     [
         ("apiserver", ["--engine", "paper"], 64, "engine 'paper' is none of memory, sqlite"),
         ("apiserver", ["--engine", "memory", "--rest-port", "70000"], 64, "--rest-port: want a port"),
@@ -97,11 +97,11 @@ def test_a_busy_health_port_is_one_line(tmp_path, room, taken):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_a_room_of_its_own_does_not_take_is_one_line(tmp_path, room, arguments, code, said):
+def test_what_a_component_of_its_own_does_not_take_is_one_line(tmp_path, component, arguments, code, said):
     (tmp_path / "half.json").write_text('[{"name":')
     (tmp_path / "wrong.json").write_text('[{"name": "n1", "numa": "x"}]')
 
-    found, line = ended(room, *arguments, cwd=tmp_path)
+    found, line = ended(component, *arguments, cwd=tmp_path)
 
     assert (found, said in line) == (code, True), f"{found} {line}"
 
@@ -124,9 +124,9 @@ def test_a_spoiled_store_is_one_line_and_not_written_over(tmp_path, spoiled_at):
     with store.open("r+b") as file:
         file.seek(spoiled_at * pages)
         file.write(b"\xde\xad" * (pages // 2))
-    spoiled = store.read_bytes()
+    corrupted = store.read_bytes()
 
     code, line = ended("apiserver", *arguments, cwd=tmp_path)
 
     assert (code, "data/store.db: " in line) == (78, True), line
-    assert store.read_bytes() == spoiled
+    assert store.read_bytes() == corrupted

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from services.api.switches import REGISTER, Switches, Value, find
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,7 +165,7 @@ ROWS = {
 
 def as_written(name: str) -> Value:
     """Return the value that the switch has in its scenario."""
-    return Switches.parse(load_story(ROOT / find(name).shown_by).switches)[name]
+    return Switches.parse(load_scenario(ROOT / find(name).shown_by).switches)[name]
 
 
 def test_every_switch_has_a_row_and_names_what_shows_it():
@@ -188,9 +188,9 @@ def test_a_row_has_every_other_value_of_a_flag_or_choice_and_at_least_one_that_d
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in ROWS.items() for value in row.differs])
 def test_the_scenario_of_a_switch_fails_when_the_switch_is_flipped(name, value):
-    story = load_story(ROOT / find(name).shown_by)
+    scenario = load_scenario(ROOT / find(name).shown_by)
     try:
-        is_as_told = simulate(story, seed=1, overrides={name: value}).passed
+        is_as_told = simulate(scenario, seed=1, overrides={name: value}).passed
     except RuntimeError:
         is_as_told = False  # a kubelet that is told what it may not be told does not start
 

@@ -14,24 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Columns, Floats
+from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
 from scheduler.cache.pod_terms import PodTerm, PodTerms, terms_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    Refusal,
-    Scores,
-    Status,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.framework.world import World
 from scheduler.handle import Handle
 from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
@@ -122,7 +113,7 @@ class InterPodAffinity:
         tally = self._cache.index.tally(asked)
         return tuple(tally.by(term.topology_key) for term in terms)
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no for the first of: nobody wanted is near, somebody unwanted is, somebody does not want the pod."""
         hand, labels = state.data[self.name].hand, node.labels
         if not hand.has_wanted(labels):

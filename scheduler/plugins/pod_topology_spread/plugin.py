@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
 from scheduler.cache.node_tree import ZONE
@@ -23,17 +23,8 @@ from scheduler.cache.pod_index import Grouping
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    Refusal,
-    Scores,
-    Status,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.framework.world import World
 from scheduler.handle import Handle
 from scheduler.plugins.pod_topology_spread.areas import Areas
@@ -103,7 +94,7 @@ class PodTopologySpread:
         state.data[self.name] = Hard(constraints, tuple(groupings), HandCount(pod, constraints, census))
         return SUCCESS
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no at the first constraint whose key the node lacks or whose skew would be too large."""
         hard: Hard = state.data[self.name]
         for index, constraint in enumerate(hard.constraints):

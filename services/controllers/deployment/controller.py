@@ -7,7 +7,6 @@ Source: controllers 3; upstream `pkg/controller/deployment`.
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.deployment import Deployment, RollingUpdate
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
@@ -33,7 +32,7 @@ from services.controllers.deployment.status import look_again_s, note_pause, not
 from services.controllers.deployment.step import SETS, Step
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Create, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 NO_DEADLINE_S = 2147483647
 
@@ -41,11 +40,10 @@ NO_DEADLINE_S = 2147483647
 class Deployments:
     """One controller's memory, which is little, and its reconcile."""
 
-    def __init__(self, switches: Switches) -> None:
-        self._deadline_override_s = switches.number("deploy.progress_deadline_s")
+    def __init__(self) -> None:
         self._orphans = Orphans()
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def set_changed(self, change: Change[ReplicaSet], listers: Listers) -> list[Key]:
         """Return the Deployments a ReplicaSet's change concerns: its owners, or those that would adopt it."""
@@ -125,9 +123,7 @@ class Deployments:
                 numbers.max_surge, numbers.max_unavailable, deployment.spec.replicas
             )
         deadline_s = float(deployment.spec.progress_deadline_seconds)
-        if self._deadline_override_s > 0:
-            step.deadline_s = self._deadline_override_s
-        elif deadline_s < NO_DEADLINE_S:
+        if deadline_s < NO_DEADLINE_S:
             step.deadline_s = deadline_s
         return step
 
@@ -209,12 +205,14 @@ class Deployments:
 
 def controller(switches: Switches) -> Controller:
     """Return the Deployment controller."""
-    memory = Deployments(switches)
+    memory = Deployments()
     return Controller(
         name="deployment",
-        identity=controller_identity("deployment").user,
         reconciles=Deployment,
         reconcile=memory.reconcile,
         watches=(Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed)),
         workers=5,
     )
+
+
+CONTROLLER = Registration("deployment", controller, start_order=2)

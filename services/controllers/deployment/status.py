@@ -45,8 +45,8 @@ def note_pause(step: Step) -> None:
 def report(step: Step, *, is_rolling: bool) -> None:
     """Append the status write if anything differs from what is stored."""
     counters = counters_of(step)
-    floor = step.replicas - step.unavailable
-    if counters["availableReplicas"] >= floor:
+    min_available = step.replicas - step.unavailable
+    if counters["availableReplicas"] >= min_available:
         put(step, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         put(step, "Available", "False", "MinimumReplicasUnavailable",

@@ -13,12 +13,11 @@ from enum import Enum
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference
 from services.api.resources import Resource, resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 UNREAD = ("events", "secrets")
 """Kinds that are not looked at (guarantees 8.3)."""
@@ -75,7 +74,7 @@ class GarbageCollector:
         self._homes: dict[str, str] = {}
         """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
         """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""
@@ -279,9 +278,11 @@ def controller(switches: Switches) -> Controller:
     memory = GarbageCollector()
     return Controller(
         name="gc",
-        identity=controller_identity("gc").user,
         reconciles=AnyObject,
         reconcile=memory.reconcile,
         watches=(Watch(AnyObject, memory.changed),),
         workers=20,
     )
+
+
+CONTROLLER = Registration("gc", controller, start_order=7)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.api.identity import controller_identity
 from services.api.kinds.namespace import Namespace
 from services.api.meta import AnyObject, Document, Key
 from services.api.resources import resources
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
-from services.reconcile.controller import Controller, Listers, Moment
+from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 FINALIZER = "kubernetes"
 LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
@@ -148,9 +147,11 @@ def controller(switches: Switches) -> Controller:
     memory = Namespaces()
     return Controller(
         name="namespace",
-        identity=controller_identity("namespace").user,
         reconciles=Namespace,
         reconcile=memory.reconcile,
         failed=memory.failed,
         workers=10,
     )
+
+
+CONTROLLER = Registration("namespace", controller, start_order=12)

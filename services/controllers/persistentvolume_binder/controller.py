@@ -1,7 +1,7 @@
 """Bring claims and volumes together, make volumes for claims that find none, and reclaim what is released.
 
 A key names its kind: `claim/data` in a namespace, `volume/pv-1`. A binding has two sides, written in this order, so
-that whoever is interrupted can go on: the volume's `claimRef`, its phase, the claim's `volumeName` and mark, its
+that an interrupted binding can go on: the volume's `claimRef`, its phase, the claim's `volumeName` and mark, its
 phase. This is the volume controller and an external provisioner in one; making a volume takes `volumes.provision_s`.
 Source: upstream `pkg/controller/volume/persistentvolume`, sig-storage-lib-external-provisioner.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.identity import controller_identity
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import (
@@ -30,25 +29,13 @@ from services.api.kinds.persistentvolumeclaim import (
     PersistentVolumeClaim,
 )
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import Document, Key, ObjectMeta
+from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
-
-CLAIM, VOLUME = "claim", "volume"
-CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
-
-
-def claim_key(meta: ObjectMeta) -> Key:
-    """Return the key under which a claim is reconciled."""
-    return Key(meta.namespace, f"{CLAIM}/{meta.name}")
-
-
-def volume_key(name: str) -> Key:
-    """Return the key under which a volume is reconciled."""
-    return Key("", f"{VOLUME}/{name}")
+from services.controllers.shared_volume_keys import CLAIM, CLAIMS, VOLUME, VOLUMES, claim_key, volume_key
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
 class VolumeBinder:
@@ -57,7 +44,7 @@ class VolumeBinder:
     def __init__(self, switches: Switches) -> None:
         self._provision_s = switches.number("volumes.provision_s")
         self._began_s: dict[str, float] = {}
-        self._told: dict[Key, str] = {}
+        self._last_message: dict[Key, str] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Take the next steps of one claim or one volume."""
@@ -67,7 +54,7 @@ class VolumeBinder:
             return NOTHING if volume is None else self._volume(volume, listers, moment)
         claim = listers.of(PersistentVolumeClaim).get(Key(key.namespace, name))
         if claim is None:
-            self._told.pop(key, None)
+            self._last_message.pop(key, None)
             return NOTHING
         if BIND_COMPLETED in claim.metadata.annotations:
             return self._bound_claim(claim, listers, moment)
@@ -91,10 +78,10 @@ class VolumeBinder:
             return Result(refresh=(query,))
         if volume is None and moment.live.get(query) is not None:
             return NOTHING  # our cache is behind; the volume's own event leads here again
-        reason, words = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+        reason, message = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
         if volume is not None:
-            reason, words = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
-        return Result((_claim_status(claim, {"phase": LOST}), self._event(claim, reason, words, "Warning")))
+            reason, message = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
+        return Result((_claim_status(claim, {"phase": LOST}), self._event(claim, reason, message, "Warning")))
 
     def _named_claim(self, claim: PersistentVolumeClaim, listers: Listers) -> Result:
         """Bind a claim whose volume a person chose, once that volume is there and free."""
@@ -103,8 +90,8 @@ class VolumeBinder:
         if volume is None or (reference is not None and not is_reserved_for(volume, claim)):
             return NOTHING
         if not is_large_enough(volume, claim):
-            words = f'Cannot bind to requested volume "{volume.metadata.name}": requested PV is too small'
-            return Result(tuple(self._say(claim, "VolumeMismatch", words, "Warning")))
+            message = f'Cannot bind to requested volume "{volume.metadata.name}": requested PV is too small'
+            return Result(tuple(self._report(claim, "VolumeMismatch", message, "Warning")))
         return Result(tuple(_bind(volume, claim)))
 
     def _free_claim(self, claim: PersistentVolumeClaim, listers: Listers, moment: Moment) -> Result:
@@ -118,17 +105,17 @@ class VolumeBinder:
         if found:
             return Result(tuple(_bind(found[0], claim)))
         if storage_class is None:
-            words = "no persistent volumes available for this claim and no storage class is set"
+            message = "no persistent volumes available for this claim and no storage class is set"
             if claim.storage_class:
-                words = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
+                message = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
             reason = "ProvisioningFailed" if claim.storage_class else "FailedBinding"
-            return Result(tuple(self._say(claim, reason, words, "Warning" if claim.storage_class else "Normal")))
+            return Result(tuple(self._report(claim, reason, message, "Warning" if claim.storage_class else "Normal")))
         if waits and not claim.selected_node:
-            words = "waiting for first consumer to be created before binding"
-            return Result(tuple(self._say(claim, "WaitForFirstConsumer", words)))
+            message = "waiting for first consumer to be created before binding"
+            return Result(tuple(self._report(claim, "WaitForFirstConsumer", message)))
         if not storage_class.can_provision:
-            words = "no volume plugin matched name: kubernetes.io/no-provisioner"
-            return Result(tuple(self._say(claim, "ProvisioningFailed", words, "Warning")))
+            message = "no volume plugin matched name: kubernetes.io/no-provisioner"
+            return Result(tuple(self._report(claim, "ProvisioningFailed", message, "Warning")))
         return self._make(claim, storage_class, listers, moment)
 
     def _make(self, claim: PersistentVolumeClaim, storage_class: StorageClass, listers: Listers,
@@ -147,28 +134,28 @@ class VolumeBinder:
         started: list[Action] = []
         if uid not in self._began_s:
             self._began_s[uid] = moment.now_s
-            words = f'External provisioner is provisioning volume for claim "{claim.metadata.key}"'
-            started += self._say(claim, "Provisioning", words)
+            message = f'External provisioner is provisioning volume for claim "{claim.metadata.key}"'
+            started += self._report(claim, "Provisioning", message)
             if claim.metadata.annotations.get(STORAGE_PROVISIONER) != storage_class.provisioner:
                 started.append(_annotate(claim, {STORAGE_PROVISIONER: storage_class.provisioner}))
         left_s = self._began_s[uid] + self._provision_s - moment.now_s
         if left_s > 0:
             return Result(tuple(started), left_s)
         document = new_volume(claim, storage_class, node, listers.of(Node).all(), listers.of(CSINode).get)
-        words = f"Successfully provisioned volume {document['metadata']['name']}"
-        return Result((*started, Create(VOLUMES, document), *self._say(claim, "ProvisioningSucceeded", words)))
+        message = f"Successfully provisioned volume {document['metadata']['name']}"
+        return Result((*started, Create(VOLUMES, document), *self._report(claim, "ProvisioningSucceeded", message)))
 
-    def _say(self, claim: PersistentVolumeClaim, reason: str, words: str, kind: str = "Normal") -> list[Action]:
-        """Return the event, unless it is the one told last."""
+    def _report(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> list[Action]:
+        """Return the Event, unless it is the last one of this claim."""
         key = claim_key(claim.metadata)
-        if self._told.get(key) == words:
+        if self._last_message.get(key) == message:
             return []
-        return [self._event(claim, reason, words, kind)]
+        return [self._event(claim, reason, message, kind)]
 
-    def _event(self, claim: PersistentVolumeClaim, reason: str, words: str, kind: str = "Normal") -> RecordEvent:
+    def _event(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> RecordEvent:
         meta = claim.metadata
-        self._told[claim_key(meta)] = words
-        return RecordEvent("PersistentVolumeClaim", "v1", meta.key, meta.uid, reason, words, kind)
+        self._last_message[claim_key(meta)] = message
+        return event(claim, reason, message, warns=kind == "Warning")
 
     # -- volumes
 
@@ -180,7 +167,7 @@ class VolumeBinder:
         query = Query(PersistentVolumeClaim, Key(reference.namespace, reference.name))
         claim = listers.of(PersistentVolumeClaim).get(query.key)
         if claim is None or claim.metadata.uid != reference.uid:
-            # The volume may have been bound before we heard of the claim: data is never dropped on a cache's word.
+            # The volume may have been bound before our cache had the claim: data is never dropped on a cache's word.
             if query not in moment.live:
                 return Result(refresh=(query,))
             live = moment.live[query]
@@ -191,7 +178,7 @@ class VolumeBinder:
             return NOTHING  # the claim's own key completes the binding
         if claim.spec.volume_name == volume.metadata.name:
             return Result(tuple(_phase(volume, BOUND)))
-        return _give_back(volume)
+        return _unbind(volume)
 
     # -- what changes lead to
 
@@ -206,7 +193,7 @@ class VolumeBinder:
         return list(keys)
 
     def volume_changed(self, change: Change[PersistentVolume], listers: Listers) -> list[Key]:
-        """The volume, its claim, and while it is nobody's, every claim of its class that has none."""
+        """The volume, its claim, and while it has no claim, every claim of its class that has no volume."""
         keys = dict.fromkeys([volume_key(change.object.metadata.name)])
         for side in (change.old, change.new):
             reference = side.spec.claim_ref if side is not None else None
@@ -283,17 +270,19 @@ def _phase(volume: PersistentVolume, phase: str, reason: str = "", message: str 
 def _reclaim(volume: PersistentVolume) -> Result:
     meta = volume.metadata
     policy = volume.spec.persistent_volume_reclaim_policy
-    if volume.status.phase == FAILED or meta.deletion_timestamp is not None:
+    if volume.status.phase == FAILED:
         return NOTHING
+    released = _phase(volume, RELEASED)
+    if meta.deletion_timestamp is not None:
+        return Result(tuple(released))  # all that its protection waits for: no longer Bound, it may go
     if policy == "Recycle":
         return Result(tuple(_phase(volume, FAILED, "VolumeFailedRecycle", "No recycler plugin found for the volume!")))
-    released = _phase(volume, RELEASED)
     if policy == "Delete":
         return Result((*released, Delete(VOLUMES, meta.key, uid=meta.uid)))
     return Result(tuple(released))
 
 
-def _give_back(volume: PersistentVolume) -> Result:
+def _unbind(volume: PersistentVolume) -> Result:
     """The claim has another volume: what was made for it goes, what was found is free again."""
     meta = volume.metadata
     if PROVISIONED_BY in meta.annotations and volume.spec.persistent_volume_reclaim_policy == "Delete":
@@ -310,7 +299,6 @@ def controller(switches: Switches) -> Controller:
     memory = VolumeBinder(switches)
     return Controller(
         name="persistentvolume-binder",
-        identity=controller_identity("persistentvolume-binder").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(
@@ -322,3 +310,6 @@ def controller(switches: Switches) -> Controller:
         reads=(CSINode,),
         workers=4,
     )
+
+
+CONTROLLER = Registration("persistentvolume-binder", controller, start_order=14)

@@ -1,11 +1,10 @@
-"""Remove pods nobody else will: too many ended ones, and those whose node is out of service or gone.
+"""Remove pods that no other component will: too many ended ones, and those whose node is out of service or gone.
 
 Every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
 """
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
@@ -13,7 +12,7 @@ from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers.shared_readiness import seconds_of
 from services.reconcile.actions import Action, Delete, Patch, Query, Result
-from services.reconcile.controller import Controller, Listers, Moment
+from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 PERIOD_S = 20.0
 QUARANTINE_S = 40.0
@@ -135,9 +134,11 @@ def controller(switches: Switches) -> Controller:
     memory = PodGC(switches)
     return Controller(
         name="podgc",
-        identity=controller_identity("podgc").user,
         reconciles=None,
         reconcile=memory.reconcile,
         reads=(Pod, Node),
         period_s=PERIOD_S,
     )
+
+
+CONTROLLER = Registration("podgc", controller, start_order=10)

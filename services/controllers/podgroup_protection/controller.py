@@ -1,4 +1,4 @@
-"""A pod group stays until nobody needs it: no pod that has not ended refers to it.
+"""A pod group stays as long as a pod that has not ended refers to it.
 
 The finalizer is put on every group that lacks it, and taken off a group being deleted once all its members
 have ended or are gone. Source: preemption 6.1; upstream `podgroupprotection`.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PROTECTION_FINALIZER, PodGroup
 from services.api.meta import Key
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Patch, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
 class PodGroupProtection:
@@ -43,7 +42,7 @@ class PodGroupProtection:
         return (group,)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Add the finalizer to a group that lives, take it off one that nobody needs."""
+        """Add the finalizer to a group that lives, take it off one that no pod needs."""
         group = listers.of(PodGroup).get(key)
         if group is None:
             return NOTHING
@@ -69,8 +68,10 @@ def controller(switches: Switches) -> Controller:
     memory = PodGroupProtection()
     return Controller(
         name="podgroup-protection",
-        identity=controller_identity("podgroup-protection").user,
         reconciles=PodGroup,
         reconcile=memory.reconcile,
         watches=(Watch(Pod, memory.pod_changed),),
     )
+
+
+CONTROLLER = Registration("podgroup-protection", controller, start_order=11)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import (
     CLAIMS,
@@ -26,8 +25,9 @@ from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, Result, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 POD, CLAIM = "pod", "claim"
 PREFIX_MAX: Final = 57
@@ -37,10 +37,10 @@ WORKERS: Final = 10
 
 def generate_name(pod: str, entry: str) -> str:
     """Return `<pod>-<entry>-`, both parts cut in proportion when that is too long."""
-    room = PREFIX_MAX - 2
-    if len(pod) + len(entry) > room:
-        kept = max(1, room * len(pod) // (len(pod) + len(entry)))
-        pod, entry = pod[:kept].rstrip("-."), entry[: room - kept].rstrip("-.")
+    length_max = PREFIX_MAX - 2
+    if len(pod) + len(entry) > length_max:
+        kept = max(1, length_max * len(pod) // (len(pod) + len(entry)))
+        pod, entry = pod[:kept].rstrip("-."), entry[: length_max - kept].rstrip("-.")
     return f"{pod}-{entry}-"
 
 
@@ -101,16 +101,14 @@ class ClaimController:
         key, meta = pod.metadata.key, pod.metadata
         template = listers.of(ResourceClaimTemplate).document(Key(key.namespace, template_name))
         if template is None:
-            words = f'PodResourceClaim {entry}: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
-            return RecordEvent("Pod", "v1", key, meta.uid, "FailedResourceClaimCreation", words, "Warning")
+            message = f'PodResourceClaim {entry}: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            return event(pod, "FailedResourceClaimCreation", message, warns=True)
         spec = template["spec"]
         given = spec.get("metadata") or {}
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True,
-                 "blockOwnerDeletion": True}  # fmt: skip
         metadata: Document = {
             "generateName": generate_name(meta.name, entry),
             "namespace": key.namespace,
-            "ownerReferences": [owner],
+            "ownerReferences": [controller_reference(pod)],
             "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry},
         }
         if given.get("labels"):
@@ -134,7 +132,7 @@ class ClaimController:
             actions.append(_status(claim, {"reservedFor": _listed((*claim.status.reserved_for, consumer))}))
         return actions
 
-    # -- claims: let go what nobody uses
+    # -- claims: deallocate and delete what no pod uses
 
     def _claim(self, key: Key, listers: Listers, moment: Moment) -> Result:
         claim = listers.of(ResourceClaim).get(key)
@@ -165,7 +163,7 @@ class ClaimController:
         return NOTHING
 
     def _unknown(self, claim: ResourceClaim, listers: Listers) -> list[Query]:
-        """Return the live reads that are needed before anybody is taken to be gone (D2)."""
+        """Return the live reads that are needed before a consumer is taken to be gone (D2)."""
         names = {each.name: each.uid for each in claim.status.reserved_for if _is_pod(each)}
         if (maker := _maker(claim)) is not None:
             names.setdefault(maker[0], maker[1])
@@ -289,7 +287,6 @@ def controller(switches: Switches) -> Controller:
     memory = ClaimController(switches)
     return Controller(
         name="resourceclaim",
-        identity=controller_identity("resourceclaim").user,
         reconciles=None,
         reconcile=memory.reconcile,
         watches=(
@@ -299,3 +296,6 @@ def controller(switches: Switches) -> Controller:
         ),
         workers=WORKERS,
     )
+
+
+CONTROLLER = Registration("resourceclaim", controller, start_order=18)

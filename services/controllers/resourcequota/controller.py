@@ -1,4 +1,4 @@
-"""Tell what is used of each quota, and what is enforced: the number that admission charges to.
+"""Report what is used of each quota, and what is enforced: the number that admission charges to.
 
 Admission adds; here things are counted anew when less may be in use: an object went, a pod ended or its node took on
 a smaller size, or the quota changed. Counting reads live and writes on the version of the quota that was known before:
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from services.api import quotas
-from services.api.identity import controller_identity
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourcequota import ResourceQuota
 from services.api.meta import AnyObject, Document, Key, View
@@ -19,7 +18,7 @@ from services.api.podresources import Amounts
 from services.api.resources import Resource, resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Patch, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 RESYNC_S = 300.0
 """Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
@@ -30,12 +29,12 @@ _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.SERVICES)
 def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
     """Name the quota when what it asks for is not what its status enforces; a charge alone is no reason."""
     new = change.new
-    if new is None or (new.spec.hard == new.status.hard and all(_is_told(name, new) for name in new.spec.hard)):
+    if new is None or (new.spec.hard == new.status.hard and all(_is_reported(name, new) for name in new.spec.hard)):
         return ()
     return (new.metadata.key,)
 
 
-def _is_told(name: str, quota: ResourceQuota) -> bool:
+def _is_reported(name: str, quota: ResourceQuota) -> bool:
     return name in quota.status.used or quotas.resource_of(name) not in resources()
 
 
@@ -108,7 +107,7 @@ def _view(resource: Resource) -> type[View]:
 
 
 def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
-    """Return the patch that tells what is enforced and used, None when that is known."""
+    """Return the patch that reports what is enforced and used, None when the status says so already."""
     used: Amounts = {}
     for resource, query in _queries(quota).items():
         names = [name for name in quota.spec.hard if quotas.resource_of(name) == resource]
@@ -137,7 +136,6 @@ def controller(switches: Switches) -> Controller:
     """Return the quota controller; it remembers nothing."""
     return Controller(
         name="resourcequota",
-        identity=controller_identity("resourcequota").user,
         reconciles=None,
         reconcile=reconcile,
         watches=(
@@ -147,3 +145,6 @@ def controller(switches: Switches) -> Controller:
         ),
         period_s=RESYNC_S,
     )
+
+
+CONTROLLER = Registration("resourcequota", controller, start_order=15)

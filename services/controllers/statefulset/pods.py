@@ -113,7 +113,7 @@ def owned_rightly(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeCl
 
     Retained in both cases: none. Deleted with the set: the set, unless the pod is scaled away and goes with it then.
     `is_wanted`: whether the pod's number is still asked for. Owners of an earlier set or pod of the name, and a
-    controller that is somebody else, are left alone.
+    another controller, are left alone.
     """
     held = claim.metadata.owner_references
     policy = stateful_set.spec.persistent_volume_claim_retention_policy

@@ -1,18 +1,17 @@
 """Delete finished Jobs once their `ttlSecondsAfterFinished` is over (KEP-592).
 
-The time counts from the condition Complete or Failed. The job is read again before it goes: somebody may have given
+The time counts from the condition Complete or Failed. The job is read again before it goes: a client may have given
 it more time. Its pods follow by garbage collection.
 """
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.job import Job
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers.shared_readiness import seconds_of
 from services.reconcile.actions import NOTHING, Delete, Query, Result
-from services.reconcile.controller import Controller, Listers, Moment
+from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 
 def expires_at_s(job: Job) -> float | None:
@@ -50,7 +49,9 @@ def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
     return Controller(
         name="ttl-after-finished",
-        identity=controller_identity("ttl-after-finished").user,
         reconciles=Job,
         reconcile=reconcile,
     )
+
+
+CONTROLLER = Registration("ttl-after-finished", controller, start_order=6)

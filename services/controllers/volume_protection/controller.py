@@ -1,20 +1,19 @@
 """Keep claims that a pod uses, and volumes that a claim has, from going before their time.
 
-The API server puts a finalizer on each; here it is taken off when the object is being deleted and nobody uses it.
+The API server puts a finalizer on each; here it is taken off when the object is being deleted and not in use.
 A key names its kind, as the volume binder's do.
 Source: upstream `pkg/controller/volume/pvcprotection`, `pvprotection`.
 """
 
 from __future__ import annotations
 
-from services.api.identity import controller_identity
 from services.api.kinds.persistentvolume import BOUND, PersistentVolume
 from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER as CLAIM_FINALIZER
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
 from services.api.switches import Switches
-from services.controllers.persistentvolume_binder.controller import (
+from services.controllers.shared_volume_keys import (
     CLAIM,
     CLAIMS,
     VOLUME,
@@ -23,7 +22,7 @@ from services.controllers.persistentvolume_binder.controller import (
     volume_key,
 )
 from services.reconcile.actions import NOTHING, Patch, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
@@ -88,7 +87,6 @@ def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
     return Controller(
         name="volume-protection",
-        identity=controller_identity("volume-protection").user,
         reconciles=None,
         reconcile=_reconcile,
         watches=(
@@ -97,3 +95,6 @@ def controller(switches: Switches) -> Controller:
             Watch(Pod, _pod_changed),
         ),
     )
+
+
+CONTROLLER = Registration("volume-protection", controller, start_order=16)

@@ -1,6 +1,6 @@
 """What became of each pod: when it was created, bound, unbound, Running, Failed, gone. Pure.
 
-Told of pod changes with the time they were seen; asked at the end for a row a pod and for the measures
+It observes pod changes with the time they were seen; it is asked at the end for a row a pod and for the measures
 of a run. Pods of two runs are compared by *role*: a bare pod's name, or its owner and the order of
 creation, because generated names mean nothing.
 """
@@ -16,12 +16,12 @@ from services.reconcile.controller import Change
 from services.scenarios.measures.quantile import quantile
 from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
-from services.scenarios.measures.scheduling_results import Told, Verdicts
+from services.scenarios.measures.scheduling_results import ReportedReason, SchedulingResults
 from services.telemetry.eventlog import Line
 
 
 @dataclass
-class PodStory:
+class PodHistory:
     """One pod object's life; times are seconds since the run began, None until it happened."""
 
     uid: str
@@ -42,7 +42,7 @@ class PodStory:
     unbinds: int = 0
     nodes: list[str] = field(default_factory=list)
     phase: str = "Pending"
-    told: list[tuple[float, Told]] = field(default_factory=list)
+    reported: list[tuple[float, ReportedReason]] = field(default_factory=list)
     """What PodScheduled said, from when on."""
 
     @property
@@ -70,7 +70,7 @@ class History:
     """All pods of a run, in order of creation."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, PodStory] = {}
+        self.pods: dict[str, PodHistory] = {}
         self.samples: list[Sample] = []
         self.resizes = Resizes()
         self._roles: dict[str, int] = {}
@@ -78,16 +78,16 @@ class History:
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
         pod = change.object
-        story = self.pods.get(pod.metadata.uid)
-        if story is None:
-            story = PodStory(
+        record = self.pods.get(pod.metadata.uid)
+        if record is None:
+            record = PodHistory(
                 pod.metadata.uid, pod.metadata.name, self._role(pod), pod.metadata.controller is not None, now_s
             )
-            self.pods[pod.metadata.uid] = story
+            self.pods[pod.metadata.uid] = record
         if change.new is None:
-            story.gone_s = now_s
+            record.gone_s = now_s
             return
-        self._advance(story, change.new, now_s)
+        self._advance(record, change.new, now_s)
         self.resizes.observe(change, now_s)
 
     def _role(self, pod: Pod) -> str:
@@ -100,29 +100,29 @@ class History:
         return f"{stem}#{number}" if owner or number else stem
 
     @staticmethod
-    def _advance(story: PodStory, pod: Pod, now_s: float) -> None:
+    def _advance(record: PodHistory, pod: Pod, now_s: float) -> None:
         node = pod.spec.node_name
-        if node and (not story.nodes or story.nodes[-1] != node or pod.status.unbind_count > story.unbinds):
-            story.nodes.append(node)
-            story.bound_s = now_s
-        has_failed_early = pod.status.phase == "Failed" and story.running_s is None
-        if story.rejected_s is None and (pod.status.unbind_count > story.unbinds or has_failed_early):
-            story.rejected_s = now_s
-        story.unbinds = max(story.unbinds, pod.status.unbind_count)
-        story.phase = pod.status.phase or "Pending"
-        if story.phase == "Running" and story.running_s is None:
-            story.running_s = now_s
+        if node and (not record.nodes or record.nodes[-1] != node or pod.status.unbind_count > record.unbinds):
+            record.nodes.append(node)
+            record.bound_s = now_s
+        has_failed_early = pod.status.phase == "Failed" and record.running_s is None
+        if record.rejected_s is None and (pod.status.unbind_count > record.unbinds or has_failed_early):
+            record.rejected_s = now_s
+        record.unbinds = max(record.unbinds, pod.status.unbind_count)
+        record.phase = pod.status.phase or "Pending"
+        if record.phase == "Running" and record.running_s is None:
+            record.running_s = now_s
         scheduled = find_condition(pod.status.conditions, "PodScheduled")
-        told = Told(scheduled.reason, scheduled.message) if scheduled is not None else Told()
-        if told != (story.told[-1][1] if story.told else Told()):
-            story.told.append((now_s, told))
+        reported = ReportedReason(scheduled.reason, scheduled.message) if scheduled is not None else ReportedReason()
+        if reported != (record.reported[-1][1] if record.reported else ReportedReason()):
+            record.reported.append((now_s, reported))
         ready = find_condition(pod.status.conditions, "Ready")
-        if ready is not None and ready.status == "True" and story.ready_s is None:
-            story.ready_s = now_s
-        if pod.metadata.deletion_timestamp is not None and story.leaving_s is None:
-            story.leaving_s = now_s
-        if story.phase == "Failed" and story.failed_s is None:
-            story.failed_s, story.reason = now_s, pod.status.reason
+        if ready is not None and ready.status == "True" and record.ready_s is None:
+            record.ready_s = now_s
+        if pod.metadata.deletion_timestamp is not None and record.leaving_s is None:
+            record.leaving_s = now_s
+        if record.phase == "Failed" and record.failed_s is None:
+            record.failed_s, record.reason = now_s, pod.status.reason
 
     def sample(self, now_s: float) -> Sample:
         """Count phases now and remember the count."""
@@ -177,7 +177,7 @@ class Writes:
 def measures(
     history: History,
     writes: Writes,
-    verdicts: Verdicts,
+    results: SchedulingResults,
     preemptions: Preemptions,
     rejections: Rejections,
     started_s: float,
@@ -186,9 +186,9 @@ def measures(
     """Return the figures of a run by name; times in seconds.
 
     They are about the pods that controllers created, and count from the first of these: bare pods only set
-    the scene. A story without such pods is measured over all pods. `started_s` is when the run began on
+    the scene. A scenario without such pods is measured over all pods. `started_s` is when the run began on
     the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
-    and `status_stale_min` are minutes of all pods together, until each is bound (`verdicts`).
+    and `status_stale_min` are minutes of all pods together, until each is bound (`results`).
     `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims is
     about all pods.
     """
@@ -202,8 +202,10 @@ def measures(
     begun_s = min((p.created_s for p in pods), default=0.0)
     first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
     total = writes.since(started_s + begun_s)
-    untold = [
-        verdicts.untold_s(p.uid, p.told, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None))
+    misreported = [
+        results.misreported_s(
+            p.uid, p.reported, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None)
+        )
         for p in pods
     ]
     return {
@@ -220,15 +222,15 @@ def measures(
         "rejected_to_running_p99_s": quantile(waits, 0.99),
         "api_writes": float(total),
         "api_writes_per_running_pod": total / len(running) if running else None,
-        "status_patches": float(sum(verdicts.patches_by_uid.get(p.uid, 0) for p in pods)),
-        "status_missing_min": sum(missing for missing, _ in untold) / 60.0,
-        "status_stale_min": sum(stale for _, stale in untold) / 60.0,
+        "status_patches": float(sum(results.patches_by_uid.get(p.uid, 0) for p in pods)),
+        "status_missing_min": sum(missing for missing, _ in misreported) / 60.0,
+        "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
         **resize_measures(history.resizes, preemptions),
         **writes.job_measures(),
     }
 
 
-def _waits(pods: list[PodStory], told_s: Mapping[str, float]) -> list[float]:
+def _waits(pods: list[PodHistory], told_s: Mapping[str, float]) -> list[float]:
     """Return how long each rejection had to wait for a pod that runs, workload by workload.
 
     `told_s`: when kubelets said no, by uid. Starts that fail over and over are no such answer: of these it counts when
@@ -240,6 +242,3 @@ def _waits(pods: list[PodStory], told_s: Mapping[str, float]) -> list[float]:
         ended_s = min((at_s for at_s in (pod.failed_s, pod.leaving_s, pod.gone_s) if at_s is not None), default=None)
         fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s, ended_s))
     return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]
-
-
-__all__ = ["History", "PodStory", "Sample", "Writes", "measures", "quantile"]

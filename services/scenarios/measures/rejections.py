@@ -11,7 +11,7 @@ from services.telemetry.eventlog import Line
 class Rejections:
     """When a kubelet first said no to each pod, by uid; seconds of the log's own clock.
 
-    The API tells of it later, or never: a pod that is deferred, or waits to be unbound, looks as any other.
+    The API shows it later, or never: a pod that is deferred, or waits to be unbound, looks as any other.
     """
 
     def __init__(self) -> None:

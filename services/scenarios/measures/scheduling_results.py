@@ -23,7 +23,7 @@ GENERIC: Final = "blocked on PreEnqueue by plugin: "
 T = TypeVar("T")
 
 
-class Verdict(NamedTuple):
+class SchedulingResult(NamedTuple):
     """What is so. `plugin`: who rejects at PreEnqueue, "" for a failed attempt; `shown`: the same words for users.
 
     All empty: the pod waits for its turn and nothing stands against it.
@@ -34,39 +34,39 @@ class Verdict(NamedTuple):
     shown: str = ""
 
 
-class Told(NamedTuple):
+class ReportedReason(NamedTuple):
     """What the PodScheduled condition says; all empty: it is absent."""
 
     reason: str = ""
     message: str = ""
 
 
-NOTHING: Final = Verdict()
+NOTHING: Final = SchedulingResult()
 
 
-def is_missing(verdict: Verdict, told: Told) -> bool:
+def is_missing(result: SchedulingResult, reported: ReportedReason) -> bool:
     """Whether there is something to tell and nothing is told."""
-    return verdict != NOTHING and told == Told()
+    return result != NOTHING and reported == ReportedReason()
 
 
-def is_stale(verdict: Verdict, told: Told) -> bool:
+def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
     """Whether what is told is not so (any more)."""
-    if told == Told():
+    if reported == ReportedReason():
         return False
-    if verdict == NOTHING:
+    if result == NOTHING:
         # Why the last attempt failed stays true until the next one; a rejection at PreEnqueue does not.
-        return told.reason in (NOT_READY, GATED)
-    if told.reason == GATED:
-        return verdict.plugin != "SchedulingGates"
-    said = (verdict.message, verdict.shown or verdict.message, GENERIC + verdict.plugin)
-    return told.message not in said
+        return reported.reason in (NOT_READY, GATED)
+    if reported.reason == GATED:
+        return result.plugin != "SchedulingGates"
+    said = (result.message, result.shown or result.message, GENERIC + result.plugin)
+    return reported.message not in said
 
 
-class Verdicts:
+class SchedulingResults:
     """By pod uid, in the order of time; seconds of the log's own clock."""
 
     def __init__(self) -> None:
-        self.by_uid: dict[str, list[tuple[float, Verdict]]] = {}
+        self.by_uid: dict[str, list[tuple[float, SchedulingResult]]] = {}
         self.patches_by_uid: dict[str, int] = {}
         """Status patches of the scheduler that changed something."""
 
@@ -77,39 +77,39 @@ class Verdicts:
         uid, data = line.obj["uid"], line.data
         match line.ev:
             case "sched.gated":
-                verdict = Verdict(data["plugin"], data["message"], data.get("shown") or "")
+                result = SchedulingResult(data["plugin"], data["message"], data.get("shown") or "")
             case "sched.ungated":
-                verdict = NOTHING
+                result = NOTHING
             case "sched.attempt":
                 is_scheduled = data["outcome"] == "scheduled"
-                verdict = NOTHING if is_scheduled else Verdict("", data["message"])
+                result = NOTHING if is_scheduled else SchedulingResult("", data["message"])
             case "store.commit":
                 if (line.identity or data.get("identity")) == SCHEDULER.user and data.get("subresource") == "status":
                     self.patches_by_uid[uid] = self.patches_by_uid.get(uid, 0) + 1
                 return
             case _:
                 return
-        self.by_uid.setdefault(uid, []).append((line.mono_ns / 1e9, verdict))
+        self.by_uid.setdefault(uid, []).append((line.mono_ns / 1e9, result))
 
-    def untold_s(
-        self, uid: str, told: Sequence[tuple[float, Told]], started_s: float, until_s: float
+    def misreported_s(
+        self, uid: str, reported: Sequence[tuple[float, ReportedReason]], started_s: float, until_s: float
     ) -> tuple[float, float]:
         """Return for how many seconds the pod's status was missing, and for how many it was stale.
 
         `told`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
         clock; `until_s`: when to stop, for example because the pod was bound.
         """
-        verdicts = [(at - started_s, verdict) for at, verdict in self.by_uid.get(uid, ())]
-        moments = sorted({*(at for at, _ in verdicts), *(at for at, _ in told), until_s})
+        results = [(at - started_s, result) for at, result in self.by_uid.get(uid, ())]
+        moments = sorted({*(at for at, _ in results), *(at for at, _ in reported), until_s})
         missing = stale = 0.0
         for begin, end in pairwise(moments):
             if begin >= until_s:
                 break
-            verdict = _latest(verdicts, begin, NOTHING)
-            said = _latest(told, begin, Told())
+            result = _latest(results, begin, NOTHING)
+            said = _latest(reported, begin, ReportedReason())
             length = min(end, until_s) - begin
-            missing += length if is_missing(verdict, said) else 0.0
-            stale += length if is_stale(verdict, said) else 0.0
+            missing += length if is_missing(result, said) else 0.0
+            stale += length if is_stale(result, said) else 0.0
         return missing, stale
 
 

@@ -11,7 +11,7 @@ from services.telemetry.eventlog import Line
 
 
 class Incomplete(ValueError):
-    """A file of the event log has a gap or an undecodable line: the verdict is unknown (I27)."""
+    """A file of the event log has a gap or an undecodable line: the result is unknown (I27)."""
 
 
 _decoder = msgspec.json.Decoder(Line)

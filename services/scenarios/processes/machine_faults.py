@@ -19,7 +19,7 @@ from services.scenarios.mesh import Site
 LOOK_S = 0.005
 
 
-class Troubles:
+class FaultFiles:
     """The faults of every process's machine. A process that is down finds them when it comes back."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -48,7 +48,7 @@ class Troubles:
                 strike = Strike(self._strikes, pid, site.name, site.count, kind)
                 self.set(name, strikes=(strike,))
                 try:
-                    while (state := _state(pid)) not in ("T", "Z", ""):  # noqa: ASYNC110  the kernel tells nobody
+                    while (state := _state(pid)) not in ("T", "Z", ""):  # noqa: ASYNC110  the kernel sends no notice
                         await asyncio.sleep(LOOK_S)
                 finally:
                     self.set(name, strikes=())

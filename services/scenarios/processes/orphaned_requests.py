@@ -1,6 +1,6 @@
 """Requests that the network holds up, in a mesh of processes: left in files by their senders, delivered from here.
 
-A process that dies takes its connection with it, and what it had sent with that. What a story has arrive late must
+A process that dies takes its connection with it, and what it had sent with that. What a scenario has arrive late must
 arrive all the same, so it waits outside of all processes.
 """
 
@@ -21,7 +21,7 @@ from services.runtime.machine import LATE_SUFFIX, LateRequest
 LOOK_S = 0.05
 
 
-class Strays:
+class OrphanedRequests:
     """Delivers what is left in a folder, each when it is due; its sender learns nothing of the answer."""
 
     def __init__(self, folder: Path, api: Callable[[Identity], Api]) -> None:

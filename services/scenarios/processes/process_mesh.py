@@ -1,4 +1,4 @@
-"""The mesh as real processes on this machine, behind the same face as the simulated one.
+"""The mesh as real processes on this machine, with the interface of the simulated one.
 
 Events are read from the processes' own files as they grow; what the auditor says of a run as
 processes it says from these lines alone.
@@ -28,21 +28,21 @@ from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
-from services.scenarios.corruption import spoiled
+from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.processes.event_files import Tail
-from services.scenarios.processes.machine_faults import Troubles
-from services.scenarios.processes.orphaned_requests import Strays
+from services.scenarios.processes.machine_faults import FaultFiles
+from services.scenarios.processes.orphaned_requests import OrphanedRequests
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
 POLL_S = 0.5
 SETTLED_NS = 500_000_000
 """Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
 NODES_READY_LIMIT_S = 60.0
-SPOILING_S = 0.5
+CORRUPTION_S = 0.5
 """How long a kubelet stays away whose files are being damaged."""
 RESTART_S = 0.2
-"""How long a process that was ended on purpose stays away, unless the story says otherwise."""
+"""How long a process that was ended on purpose stays away, unless the scenario says otherwise."""
 
 
 class ProcessMesh:
@@ -75,7 +75,7 @@ class ProcessMesh:
                 has_faults=True,
             )
         )
-        self._troubles = Troubles(self._supervisor)
+        self._fault_files = FaultFiles(self._supervisor)
         self._transports: dict[str, RpcTransport] = {}
         self._tail = Tail(self.data_dir / "events")
         self._on_line = on_line
@@ -102,7 +102,7 @@ class ProcessMesh:
             incarnation = new_incarnation(seeded_random(None))
             self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
-            self._delivering = asyncio.create_task(Strays(self.data_dir / "run", self.api).run())
+            self._delivering = asyncio.create_task(OrphanedRequests(self.data_dir / "run", self.api).run())
             await self._wait_until_nodes_ready()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))
@@ -140,7 +140,7 @@ class ProcessMesh:
         return self._supervisor.exit_codes_of(self._name(component))
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Tell an emulated device plugin to do something. Raises: ValueError."""
+        """Have an emulated device plugin do something. Raises: ValueError."""
         await tell_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
@@ -151,7 +151,7 @@ class ProcessMesh:
             self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
             return
         self._supervisor.comes_back(name, down_s or RESTART_S)
-        await self._troubles.struck(name, site, "kill")
+        await self._fault_files.struck(name, site, "kill")
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """SIGSTOP, wait, SIGCONT."""
@@ -159,7 +159,7 @@ class ProcessMesh:
         if site is None:
             self._supervisor.kill(name, signal.SIGSTOP)
         else:
-            await self._troubles.struck(name, site, "pause")
+            await self._fault_files.struck(name, site, "pause")
         self._tell(name, {"what": "pause"})
         try:
             await asyncio.sleep(duration_s)
@@ -182,12 +182,12 @@ class ProcessMesh:
         name = self._name(component)
         pid = self._supervisor.pid_of(name)
         self._tell(name, {"what": "spoil", "how": how, "file": what})
-        self._supervisor.kill(name, signal.SIGKILL, down_s=SPOILING_S)
-        while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel tells nobody
+        self._supervisor.kill(name, signal.SIGKILL, down_s=CORRUPTION_S)
+        while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel sends no notice
             await asyncio.sleep(0.01)
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-        for file, data in spoiled(files, how, what).items():
+        for file, data in corrupted(files, how, what).items():
             if data is None:
                 (folder / file).unlink()
             else:
@@ -207,7 +207,7 @@ class ProcessMesh:
         if name == "apiserver":
             raise ValueError("the API server asks nobody, so it has no link; break the links of the others")
         self._tell(f"link/{component if node else name}", faults.data())
-        self._troubles.link(name, node, faults)
+        self._fault_files.link(name, node, faults)
 
     def _tell(self, target: str, what: Mapping[str, object]) -> None:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
@@ -216,7 +216,7 @@ class ProcessMesh:
         """Have the process's wall clock be off by so much."""
         name = self._name(component)
         self._tell(f"clock/{name}", {"offset_s": offset_s} if offset_s else {})
-        self._troubles.set(name, wall_offset_s=offset_s)
+        self._fault_files.set(name, wall_offset_s=offset_s)
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync of a kubelet's disk fail, or take so much longer. Raises: NotPossible for others."""
@@ -225,7 +225,7 @@ class ProcessMesh:
             raise NotPossible(f"as processes only kubelets' disks can fail, not that of {name}; use the simulation")
         disk_error(error)
         self._tell(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})
-        self._troubles.set(name, disk_error=error, disk_slow_s=slow_s)
+        self._fault_files.set(name, disk_error=error, disk_slow_s=slow_s)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file into the directory of the node's process. Raises: ValueError."""
@@ -269,7 +269,7 @@ class ProcessMesh:
 
 
 def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
-    """Return what single rooms and processes are told beyond what all are told."""
+    """Return the arguments of single components and processes, beyond those that all get."""
     made = {
         "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
         "kubelet": [

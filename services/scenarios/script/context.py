@@ -1,4 +1,4 @@
-"""A story being told, and the words that all of its verbs share."""
+"""The state of a scenario that runs, and what all verbs share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from services.scenarios.script.scenario import Step
 
 
 @dataclass
-class Telling:
-    """A story being told. `remembered`: names given by `remember`, used as `$name`."""
+class ScenarioContext:
+    """The state of a scenario that runs. `remembered`: names given by `remember`, used as `$name`."""
 
     mesh: Mesh
     client: Client
@@ -26,10 +26,10 @@ class Telling:
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)
     planned: list[tuple[Step, asyncio.Task[None]]] = field(default_factory=list)
-    """Faults that wait for their moment; a story in which one never came has not happened as told."""
+    """Faults that wait for their moment; a scenario in which one never came did not run as written."""
 
 
-Verb = Callable[[Telling, Step], Awaitable[None]]
+Verb = Callable[[ScenarioContext, Step], Awaitable[None]]
 
 
 def one(step: Step, what: str) -> str:
@@ -39,12 +39,12 @@ def one(step: Step, what: str) -> str:
     return step.args[0]
 
 
-def substitute(telling: Telling, text: str) -> str:
+def substitute(context: ScenarioContext, text: str) -> str:
     """Return the text with `$name` replaced by what was remembered. Raises: ValueError."""
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in telling.remembered:
+        if match[1] not in context.remembered:
             raise ValueError(f"${match[1]} was not remembered")
-        return telling.remembered[match[1]]
+        return context.remembered[match[1]]
 
     return re.sub(r"\$([a-z_]+)", value, text)

@@ -6,7 +6,7 @@
 
 A FILTER is `path=value|value` with globs; the short paths are name, namespace, phase, node, reason,
 and `label.KEY`; any other is a dotted path into the document. OP is == != >= <= > < or ~ (contains).
-`always` is judged from here to the end of the story, `for` during that time, `within` until it holds.
+`always` is judged from here to the end of the scenario, `for` during that time, `within` until it holds.
 Pure.
 """
 

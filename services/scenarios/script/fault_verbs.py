@@ -1,4 +1,4 @@
-"""What a story may break: processes, links, disks, clocks, machines. One function a verb.
+"""What a scenario may break: processes, links, disks, clocks, machines. One function a verb.
 
 Names of components may be globs, and `node/n1..n3` names the ways of single nodes. Whatever is broken is healed by the
 same verb without options.
@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 from services.client.link_faults import LinkFaults
 from services.runtime.machine import disk_error
-from services.scenarios.corruption import spoiled
+from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import Site
-from services.scenarios.script.context import Telling, Verb, one, substitute
+from services.scenarios.script.context import ScenarioContext, Verb, one, substitute
 from services.scenarios.script.scenario import Step, parse_duration, parse_names
 from services.scenarios.script.workload import pairs
 
@@ -34,30 +34,30 @@ _OPTIONS = {
 }
 
 
-def _components(telling: Telling, step: Step) -> list[str]:
+def _components(context: ScenarioContext, step: Step) -> list[str]:
     """Return what the step's only argument names."""
-    word = substitute(telling, one(step, "a component"))
+    word = substitute(context, one(step, "a component"))
     kind, _, names = word.partition("/")
     if kind == "node":
         return [f"node/{name}" for name in parse_names(names)]
-    return [name for name in telling.mesh.components() if fnmatchcase(name, word)] or [word]
+    return [name for name in context.mesh.components() if fnmatchcase(name, word)] or [word]
 
 
-async def _all(telling: Telling, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
+async def _all(context: ScenarioContext, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
     """Do the work for every component in one instant, and return when it is done."""
-    await asyncio.gather(*(work(name) for name in _components(telling, step)))
+    await asyncio.gather(*(work(name) for name in _components(context, step)))
 
 
-async def _meanwhile(telling: Telling, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
-    """Do the work for every component while the story goes on; where it waits for a site, that has to come."""
-    tasks = [asyncio.create_task(work(name)) for name in _components(telling, step)]
-    telling.background += tasks
+async def _meanwhile(context: ScenarioContext, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
+    """Do the work for every component while the scenario goes on; where it waits for a site, that has to come."""
+    tasks = [asyncio.create_task(work(name)) for name in _components(context, step)]
+    context.background += tasks
     if "at" in step.options:
-        telling.planned += [(step, task) for task in tasks]
+        context.planned += [(step, task) for task in tasks]
     await asyncio.sleep(0)
     for task in tasks:
         if task.done():
-            task.result()  # what cannot be done is a mistake of the story
+            task.result()  # what cannot be done is a mistake of the scenario
 
 
 def _site(step: Step) -> Site | None:
@@ -65,43 +65,44 @@ def _site(step: Step) -> Site | None:
     return Site(name, int(step.options.get("count", "1"))) if name else None
 
 
-async def kill(telling: Telling, step: Step) -> None:
+async def kill(context: ScenarioContext, step: Step) -> None:
     """`kill COMPONENT [down=5s] [at=SITE] [count=N]`: SIGKILL; its supervisor brings it back, not before `down`.
 
-    A glob kills all that match in one instant: `kill *` is a power cut. With `at` the story goes on, and the component
-    dies at its N-th passing of an event of its log or of `before:` or `after:` a call, such as `before:pods/status`.
+    A glob kills all that match in one instant: `kill *` is a power cut. With `at` the scenario goes on, and the
+    component dies at its N-th passing of an event of its log or of `before:` or `after:` a call, such as
+    `before:pods/status`.
     """
     down = step.options.get("down")
     site = _site(step)
 
     async def work(name: str) -> None:
-        await telling.mesh.kill(name, parse_duration(down) if down else None, site)
+        await context.mesh.kill(name, parse_duration(down) if down else None, site)
 
-    await (_all if site is None else _meanwhile)(telling, step, work)
+    await (_all if site is None else _meanwhile)(context, step, work)
 
 
-async def pause(telling: Telling, step: Step) -> None:
-    """`pause COMPONENT for=5s [at=SITE] [count=N]`: stopped meanwhile, the story goes on."""
+async def pause(context: ScenarioContext, step: Step) -> None:
+    """`pause COMPONENT for=5s [at=SITE] [count=N]`: stopped meanwhile, the scenario goes on."""
     duration_s = parse_duration(step.options["for"])
     site = _site(step)
 
     async def work(name: str) -> None:
-        await telling.mesh.pause(name, duration_s, site)
+        await context.mesh.pause(name, duration_s, site)
 
-    await _meanwhile(telling, step, work)
+    await _meanwhile(context, step, work)
 
 
-async def reboot(telling: Telling, step: Step) -> None:
+async def reboot(context: ScenarioContext, step: Step) -> None:
     """`reboot kubelet/NODE [down=5s]`: the machine crashes and boots: what ran on its nodes is gone."""
     down_s = parse_duration(step.options.get("down", "0s"))
 
     async def work(name: str) -> None:
-        await telling.mesh.reboot(name, down_s)
+        await context.mesh.reboot(name, down_s)
 
-    await _all(telling, step, work)
+    await _all(context, step, work)
 
 
-async def spoil(telling: Telling, step: Step) -> None:
+async def spoil(context: ScenarioContext, step: Step) -> None:
     """`spoil kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this meanwhile.
 
     The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
@@ -109,20 +110,20 @@ async def spoil(telling: Telling, step: Step) -> None:
     how, what = step.options["how"], step.options.get("what", "checkpoint")
 
     async def work(name: str) -> None:
-        await telling.mesh.spoil(name, how, what)
+        await context.mesh.spoil(name, how, what)
 
-    await _all(telling, step, work)
+    await _all(context, step, work)
 
 
-async def link(telling: Telling, step: Step) -> None:
+async def link(context: ScenarioContext, step: Step) -> None:
     """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1] [drop=SORT,…]`.
 
     `link node/n1 …` is about that node alone. `drop` loses calls of some sorts: lease, node-status, pod-status, unbind.
     `link node/n1 late=unbind:15s` holds them up: they arrive so much later, even if the kubelet is dead by then.
     """
     faults = _faults(step)
-    for name in _components(telling, step):
-        telling.mesh.link(name, faults)
+    for name in _components(context, step):
+        context.mesh.link(name, faults)
 
 
 def _faults(step: Step) -> LinkFaults:
@@ -141,11 +142,11 @@ def _faults(step: Step) -> LinkFaults:
     return faults
 
 
-async def clock(telling: Telling, step: Step) -> None:
+async def clock(context: ScenarioContext, step: Step) -> None:
     """`clock COMPONENT [by=+1h]`: its wall clock is off by so much, from now on."""
     offset_s = _offset_s(step)
-    for name in _components(telling, step):
-        telling.mesh.set_clock(name, offset_s)
+    for name in _components(context, step):
+        context.mesh.set_clock(name, offset_s)
 
 
 def _offset_s(step: Step) -> float:
@@ -153,33 +154,33 @@ def _offset_s(step: Step) -> float:
     return parse_duration(text.lstrip("+-")) * (-1.0 if text.startswith("-") else 1.0)
 
 
-async def disk(telling: Telling, step: Step) -> None:
+async def disk(context: ScenarioContext, step: Step) -> None:
     """`disk COMPONENT [error=ENOSPC|EIO] [slow=200ms]`: its syncs fail, or take longer."""
     slow_s = parse_duration(step.options.get("slow", "0s"))
-    for name in _components(telling, step):
-        telling.mesh.set_disk(name, step.options.get("error", ""), slow_s)
+    for name in _components(context, step):
+        context.mesh.set_disk(name, step.options.get("error", ""), slow_s)
 
 
-async def starve(telling: Telling, step: Step) -> None:
-    """`starve COMPONENT share=0.2 for=60s`: it runs for this share of every half second; the story goes on."""
+async def starve(context: ScenarioContext, step: Step) -> None:
+    """`starve COMPONENT share=0.2 for=60s`: it runs for this share of every half second; the scenario goes on."""
     share, duration_s = float(step.options["share"]), parse_duration(step.options["for"])
 
     async def work(name: str) -> None:
         for _ in range(int(duration_s / STARVED_PERIOD_S)):
-            await telling.mesh.pause(name, STARVED_PERIOD_S * (1.0 - share))
+            await context.mesh.pause(name, STARVED_PERIOD_S * (1.0 - share))
             await asyncio.sleep(STARVED_PERIOD_S * share)
 
-    await _meanwhile(telling, step, work)
+    await _meanwhile(context, step, work)
 
 
-async def ended(telling: Telling, step: Step) -> None:
+async def ended(context: ScenarioContext, step: Step) -> None:
     """`ended COMPONENT code=1 [limit=20s]`: expect that it ends by itself, or once has, with that exit code."""
-    name, code = substitute(telling, one(step, "a component")), int(step.options["code"])
-    limit = telling.observer.now_s + parse_duration(step.options.get("limit", "20s"))
-    while code not in (codes := telling.mesh.exit_codes(name)) and telling.observer.now_s < limit:  # noqa: ASYNC110
+    name, code = substitute(context, one(step, "a component")), int(step.options["code"])
+    limit = context.observer.now_s + parse_duration(step.options.get("limit", "20s"))
+    while code not in (codes := context.mesh.exit_codes(name)) and context.observer.now_s < limit:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
     seen = f"ended with {', '.join(map(str, codes))}" if codes else "has not ended by itself"
-    telling.answers.append((step, code in codes, seen))
+    context.answers.append((step, code in codes, seen))
 
 
 VERBS: dict[str, Verb] = {
@@ -218,7 +219,7 @@ def check(step: Step) -> None:
             disk_error(step.options.get("error", ""))
             parse_duration(step.options.get("slow", "0s"))
         case "spoil":
-            spoiled({}, step.options.get("how", ""), step.options.get("what", "checkpoint"))
+            corrupted({}, step.options.get("how", ""), step.options.get("what", "checkpoint"))
         case "starve" if not 0.0 < float(step.options.get("share", "0")) < 1.0:
             raise ValueError(f"share={step.options.get('share')}: want more than 0 and less than 1")
         case "pause" | "starve" if "for" not in step.options:

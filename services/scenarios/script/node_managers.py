@@ -1,4 +1,4 @@
-"""The words of a story's node line that are about its machine and its resource managers. Pure.
+"""The words of a scenario's node line that are about its machine and its resource managers. Pure.
 
     nodes n1 numa=4x8 threads=2 sockets=2 policy=restricted scope=pod reserved=2
           cpu-options=full-pcpus-only,distribute-cpus-across-numa topology-options=prefer-closest-numa-nodes

@@ -1,15 +1,15 @@
-"""Read a scenario: a story of lines that say what is there, what happens and what must then be so.
+"""Read a scenario: lines that say what is there, what happens and what must then be so.
 
-    # A comment. The first comment block is the story's title and explanation.
+    # A comment. The first comment block is the scenario's title and explanation.
     set kubelet.on_reject=unbind          a switch's value; arms and --set override it
     set scheduler: PodUnbinding=false     what one process, or all of a room, has it set to, whatever the others have
-    limit 120s                            no story outlives this
+    limit 120s                            no scenario outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
     schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
     scheduler second                      a scheduler beside it, for pods with that schedulerName
-    scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the story
-    stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the story
+    scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
+    stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the scenario
     window 5s                             how long changes are kept for watches to resume; later ones begin anew
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
@@ -61,7 +61,7 @@ class NodeLine:
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """A scenario as read. `title` is the first comment line, `about` the rest of that block."""
 
     name: str
@@ -149,8 +149,8 @@ def _comment_block(lines: list[str]) -> tuple[str, str]:
     return (block[0] if block else ""), "\n".join(block[1:]).strip()
 
 
-def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
-    """Return the story. `verbs` are the acts that exist.
+def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
+    """Return the scenario. `verbs` are the acts that exist.
 
     Raises: ScriptError naming file and line.
     """
@@ -222,7 +222,7 @@ def parse_story(text: str, path: str, verbs: frozenset[str]) -> Story:
             if name in seen:
                 raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
             seen[name] = declared.line
-    return Story(
+    return Scenario(
         PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
         schedulers, tuple(stages), hosts, tuple(own), window_s,
     )  # fmt: skip

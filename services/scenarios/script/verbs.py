@@ -1,7 +1,7 @@
-"""What a story may say: one function a verb. A new verb is one more function in `VERBS`.
+"""What a scenario may say: one function a verb. A new verb is one more function in `VERBS`.
 
-Each takes the telling (the mesh, the administrator's client, what was remembered) and the step. A
-mistake in the story is a ValueError; the teller adds file and line.
+Each takes the context (the mesh, the administrator's client, what was remembered) and the step. A
+mistake in the scenario is a ValueError; the runner adds file and line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from services.api.resources import Resource, resource_of_kind, resources
 from services.api.wire import Request
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named
-from services.scenarios.script.context import Telling, Verb
+from services.scenarios.script.context import ScenarioContext, Verb
 from services.scenarios.script.context import one as _one
 from services.scenarios.script.context import substitute as _substitute
 from services.scenarios.script.expectation import lookup
@@ -33,7 +33,7 @@ from services.scenarios.script.scenario import Step, parse_duration
 
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PLUGIN_BACK_S = 10.0
-"""So long a story waits for a device plugin that is not there."""
+"""So long a scenario waits for a device plugin that is not there."""
 
 
 def find_resource(name: str) -> Resource:
@@ -44,7 +44,7 @@ def find_resource(name: str) -> Resource:
     raise ValueError(f"no resource is called {name!r}")
 
 
-def _object(telling: Telling, word: str) -> tuple[Resource, Key]:
+def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
     """Return what `pod/web-0`, `pod/ns/x` or `pod/web-*` (the first that matches now) names."""
     kind, _, rest = word.partition("/")
     resource = find_resource(kind)
@@ -52,7 +52,7 @@ def _object(telling: Telling, word: str) -> tuple[Resource, Key]:
     if not rest:
         raise ValueError(f"{word!r}: want KIND/NAME")
     if "*" in name:
-        for document in telling.observer.documents(resource.name):
+        for document in context.observer.documents(resource.name):
             if fnmatchcase(document["metadata"]["name"], name):
                 meta = document["metadata"]
                 return resource, Key(meta.get("namespace", ""), meta["name"])
@@ -60,73 +60,73 @@ def _object(telling: Telling, word: str) -> tuple[Resource, Key]:
     return resource, Key((namespace or "default") if resource.namespaced else "", name)
 
 
-async def _create(telling: Telling, document: Document) -> None:
+async def _create(context: ScenarioContext, document: Document) -> None:
     resource = resource_of_kind(document.get("apiVersion", ""), document.get("kind", ""))
     if resource is None:
         raise ValueError(f"no kind {document.get('kind')!r} in {document.get('apiVersion')!r} is served")
     namespace = document.get("metadata", {}).get("namespace", "default") if resource.namespaced else ""
-    made = await telling.client.create(resource.name, document, namespace=namespace)
-    await telling.observer.wait_until_rv(int(made["metadata"]["resourceVersion"]), resource.name)
+    made = await context.client.create(resource.name, document, namespace=namespace)
+    await context.observer.wait_until_rv(int(made["metadata"]["resourceVersion"]), resource.name)
 
 
-async def pod(telling: Telling, step: Step) -> None:
+async def pod(context: ScenarioContext, step: Step) -> None:
     """`pod NAME cpu=… …`: create a pod."""
-    await _create(telling, workload.pod(_one(step, "a name"), step.options))
+    await _create(context, workload.pod(_one(step, "a name"), step.options))
 
 
-async def replicaset(telling: Telling, step: Step) -> None:
+async def replicaset(context: ScenarioContext, step: Step) -> None:
     """`replicaset NAME replicas=… …`: create a ReplicaSet."""
-    await _create(telling, workload.replica_set(_one(step, "a name"), step.options))
+    await _create(context, workload.replica_set(_one(step, "a name"), step.options))
 
 
-async def deployment(telling: Telling, step: Step) -> None:
+async def deployment(context: ScenarioContext, step: Step) -> None:
     """`deployment NAME replicas=… …`: create a Deployment."""
-    await _create(telling, workload.deployment(_one(step, "a name"), step.options))
+    await _create(context, workload.deployment(_one(step, "a name"), step.options))
 
 
-async def statefulset(telling: Telling, step: Step) -> None:
+async def statefulset(context: ScenarioContext, step: Step) -> None:
     """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: create a StatefulSet."""
-    await _create(telling, workload.stateful_set(_one(step, "a name"), step.options))
+    await _create(context, workload.stateful_set(_one(step, "a name"), step.options))
 
 
-async def daemonset(telling: Telling, step: Step) -> None:
+async def daemonset(context: ScenarioContext, step: Step) -> None:
     """`daemonset NAME [unavailable=…] [surge=…] [strategy=OnDelete] …`: create a DaemonSet."""
-    await _create(telling, workload.daemon_set(_one(step, "a name"), step.options))
+    await _create(context, workload.daemon_set(_one(step, "a name"), step.options))
 
 
-async def job(telling: Telling, step: Step) -> None:
+async def job(context: ScenarioContext, step: Step) -> None:
     """`job NAME [completions=N] [parallelism=N] [backoff-limit=N] …`: create a Job."""
-    await _create(telling, workload.job(_one(step, "a name"), step.options))
+    await _create(context, workload.job(_one(step, "a name"), step.options))
 
 
-async def podgroup(telling: Telling, step: Step) -> None:
+async def podgroup(context: ScenarioContext, step: Step) -> None:
     """`podgroup NAME [min-count=N] [priority-class=…] [mode=all]`: create a PodGroup; pods say `group=NAME`."""
-    await _create(telling, workload.pod_group(_one(step, "a name"), step.options))
+    await _create(context, workload.pod_group(_one(step, "a name"), step.options))
 
 
-async def priorityclass(telling: Telling, step: Step) -> None:
+async def priorityclass(context: ScenarioContext, step: Step) -> None:
     """`priorityclass NAME value=N [preempts=false] [default=true]`: create a PriorityClass."""
-    await _create(telling, workload.priority_class(_one(step, "a name"), step.options))
+    await _create(context, workload.priority_class(_one(step, "a name"), step.options))
 
 
-async def apply(telling: Telling, step: Step) -> None:
-    """`apply FILE`: create every object of a YAML or JSON file beside the story."""
-    path = (telling.folder / _one(step, "a file")).resolve()
-    if not path.is_relative_to(telling.folder.resolve()):
+async def apply(context: ScenarioContext, step: Step) -> None:
+    """`apply FILE`: create every object of a YAML or JSON file beside the scenario."""
+    path = (context.folder / _one(step, "a file")).resolve()
+    if not path.is_relative_to(context.folder.resolve()):
         raise ValueError(f"{step.args[0]!r} lies outside the story's folder")
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as error:
         raise ValueError(f"{step.args[0]}: {error}") from None
     for document in documents:
-        await _create(telling, document)
+        await _create(context, document)
 
 
-async def delete(telling: Telling, step: Step) -> None:
+async def delete(context: ScenarioContext, step: Step) -> None:
     """`delete KIND/NAME [grace=SECONDS] [propagation=…]`: delete an object; a glob deletes the first match."""
-    resource, key = _object(telling, _one(step, "KIND/NAME"))
+    resource, key = _object(context, _one(step, "KIND/NAME"))
     grace = step.options.get("grace")
-    await telling.client.delete(
+    await context.client.delete(
         resource.name,
         key,
         grace_period_s=int(grace) if grace is not None else None,
@@ -134,45 +134,45 @@ async def delete(telling: Telling, step: Step) -> None:
     )
 
 
-async def scale(telling: Telling, step: Step) -> None:
+async def scale(context: ScenarioContext, step: Step) -> None:
     """`scale KIND/NAME replicas=N`."""
-    resource, key = _object(telling, _one(step, "KIND/NAME"))
-    await telling.client.patch(resource.name, key, {"spec": {"replicas": int(step.options["replicas"])}})
+    resource, key = _object(context, _one(step, "KIND/NAME"))
+    await context.client.patch(resource.name, key, {"spec": {"replicas": int(step.options["replicas"])}})
 
 
-async def patch(telling: Telling, step: Step) -> None:
+async def patch(context: ScenarioContext, step: Step) -> None:
     """`patch KIND/NAME JSON`: a merge patch."""
     word, _, text = step.rest.partition(" ")
-    resource, key = _object(telling, word)
-    await telling.client.patch(resource.name, key, _json(_substitute(telling, text)))
+    resource, key = _object(context, word)
+    await context.client.patch(resource.name, key, _json(_substitute(context, text)))
 
 
-async def resize(telling: Telling, step: Step) -> None:
+async def resize(context: ScenarioContext, step: Step) -> None:
     """`resize pod/NAME [cpu=…] [memory=…] [cpu-limit=…] [memory-limit=…] [container=…]`: ask for another size."""
-    resource, key = _object(telling, _one(step, "pod/NAME"))
-    pod = await telling.client.get(resource.name, key)
+    resource, key = _object(context, _one(step, "pod/NAME"))
+    pod = await context.client.get(resource.name, key)
     body = workload.resized(pod, step.options)
-    await telling.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
+    await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
 
 
-async def cordon(telling: Telling, step: Step) -> None:
+async def cordon(context: ScenarioContext, step: Step) -> None:
     """`cordon NODE`: nothing new is scheduled there."""
-    await telling.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": True}})
+    await context.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": True}})
 
 
-async def uncordon(telling: Telling, step: Step) -> None:
+async def uncordon(context: ScenarioContext, step: Step) -> None:
     """`uncordon NODE`."""
-    await telling.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": None}})
+    await context.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": None}})
 
 
-async def label(telling: Telling, step: Step) -> None:
+async def label(context: ScenarioContext, step: Step) -> None:
     """`label KIND/NAME key=value …`; an empty value removes the label."""
-    resource, key = _object(telling, _one(step, "KIND/NAME"))
+    resource, key = _object(context, _one(step, "KIND/NAME"))
     labels = {name: value or None for name, value in step.options.items()}
-    await telling.client.patch(resource.name, key, {"metadata": {"labels": labels}})
+    await context.client.patch(resource.name, key, {"metadata": {"labels": labels}})
 
 
-async def taint(telling: Telling, step: Step) -> None:
+async def taint(context: ScenarioContext, step: Step) -> None:
     """`taint NODE KEY[=VALUE]:EFFECT`: add a taint; a trailing `-` removes it."""
     if len(step.args) + len(step.options) != 2:
         raise ValueError("want: taint NODE KEY[=VALUE]:EFFECT")
@@ -180,44 +180,44 @@ async def taint(telling: Telling, step: Step) -> None:
     text = step.args[1] if len(step.args) > 1 else "=".join(next(iter(step.options.items())))
     name, _, effect = text.rstrip("-").rpartition(":")
     name, _, value = name.partition("=")
-    document = await telling.client.get("nodes", Key("", node))
+    document = await context.client.get("nodes", Key("", node))
     taints = [t for t in document["spec"].get("taints", ()) if (t["key"], t["effect"]) != (name, effect)]
     if not text.endswith("-"):
         taints.append({"key": name, "effect": effect, **({"value": value} if value else {})})
-    await telling.client.patch("nodes", Key("", node), {"spec": {"taints": taints}})
+    await context.client.patch("nodes", Key("", node), {"spec": {"taints": taints}})
 
 
-async def wait(telling: Telling, step: Step) -> None:
+async def wait(context: ScenarioContext, step: Step) -> None:
     """`wait 5s`: let time pass."""
     await asyncio.sleep(parse_duration(_one(step, "a duration")))
 
 
-async def device_plugin(telling: Telling, step: Step) -> None:
+async def device_plugin(context: ScenarioContext, step: Step) -> None:
     """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept.
 
     A plugin that was killed is waited for.
     """
     node, resource, act, *devices = step.args
-    until_s = telling.observer.now_s + PLUGIN_BACK_S
+    until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
         try:
-            return await telling.mesh.tell_plugin(node, resource, act, tuple(devices))
+            return await context.mesh.tell_plugin(node, resource, act, tuple(devices))
         except PluginAway:
-            if telling.observer.now_s >= until_s:
+            if context.observer.now_s >= until_s:
                 raise
         await asyncio.sleep(0.1)
 
 
-async def remember(telling: Telling, step: Step) -> None:
+async def remember(context: ScenarioContext, step: Step) -> None:
     """`remember NAME KIND/NAME PATH`: later lines may say `$NAME`."""
     if len(step.args) != 3:
         raise ValueError("want: remember NAME KIND/NAME PATH")
-    resource, key = _object(telling, step.args[1])
-    document = await telling.client.get(resource.name, key)
+    resource, key = _object(context, step.args[1])
+    document = await context.client.get(resource.name, key)
     value = lookup(document, step.args[2])
     if value is None:
         raise ValueError(f"{step.args[1]} has no {step.args[2]}")
-    telling.remembered[step.args[0]] = str(value)
+    context.remembered[step.args[0]] = str(value)
 
 
 AS_FORM = "want: as WHO VERB KIND/NAME[/SUBRESOURCE] [JSON] -> CODE [REASON]"
@@ -227,16 +227,16 @@ _AS = re.compile(
 )
 
 
-async def as_identity(telling: Telling, step: Step) -> None:
+async def as_identity(context: ScenarioContext, step: Step) -> None:
     """`as WHO VERB KIND[/NAME[/SUBRESOURCE]] [JSON] -> CODE [REASON]`: make a call and expect that answer."""
-    match = _AS.fullmatch(_substitute(telling, step.rest))
+    match = _AS.fullmatch(_substitute(context, step.rest))
     if match is None:
         raise ValueError(AS_FORM)
     kind, *path = match["object"].split("/")
     resource = find_resource(kind)
     name = path[0] if path else ""
     if "*" in name:
-        name = _object(telling, f"{kind}/{name}")[1].name
+        name = _object(context, f"{kind}/{name}")[1].name
     request = Request(
         verb=match["verb"],
         resource=resource.name,
@@ -246,10 +246,10 @@ async def as_identity(telling: Telling, step: Step) -> None:
         body=(match["body"] or "").encode(),
         patch_type="merge" if match["verb"] == "patch" else "",
     )
-    response = await telling.mesh.api(identity_named(match["who"])).call(request)
+    response = await context.mesh.api(identity_named(match["who"])).call(request)
     reason = "" if response.is_ok else response.error().reason
     met = response.code == int(match["code"]) and match["reason"] in (None, reason)
-    telling.answers.append((step, met, f"{response.code} {reason}".strip()))
+    context.answers.append((step, met, f"{response.code} {reason}".strip()))
 
 
 def _json(text: str) -> Any:
@@ -259,34 +259,34 @@ def _json(text: str) -> Any:
         raise ValueError(f"{text!r} is no JSON: {error}") from None
 
 
-async def settle(telling: Telling, step: Step) -> None:
+async def settle(context: ScenarioContext, step: Step) -> None:
     """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long; then wishes are met (I20, I28)."""
     quiet = parse_duration(step.options.get("quiet", "5s"))
     limit = parse_duration(step.options.get("limit", "120s"))
-    last = begun = telling.observer.now_s
+    last = begun = context.observer.now_s
 
     def heard(resource: str) -> None:
         nonlocal last
         if resource == "pods":
-            last = telling.observer.now_s
+            last = context.observer.now_s
 
-    telling.observer.on_change(heard)
-    while telling.observer.now_s - last < quiet:
-        if telling.observer.now_s - begun > limit:
+    context.observer.on_change(heard)
+    while context.observer.now_s - last < quiet:
+        if context.observer.now_s - begun > limit:
             raise ValueError(f"pods still change after {limit:g} s")
-        await asyncio.sleep(quiet - (telling.observer.now_s - last) + 0.001)
-    documents = {resource: telling.observer.documents(resource) for resource in WORKLOADS}
+        await asyncio.sleep(quiet - (context.observer.now_s - last) + 0.001)
+    documents = {resource: context.observer.documents(resource) for resource in WORKLOADS}
     unrest = [f"{what}: {detail}" for what, detail in unrest_of(documents)]
-    telling.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as wished"))
+    context.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as wished"))
 
 
-async def gone(telling: Telling, step: Step) -> None:
+async def gone(context: ScenarioContext, step: Step) -> None:
     """`gone KIND/NAME [limit=60s]`: wait until the object is no longer stored."""
-    resource, key = _object(telling, _one(step, "KIND/NAME"))
-    limit = telling.observer.now_s + parse_duration(step.options.get("limit", "60s"))
-    while telling.observer.now_s < limit:
+    resource, key = _object(context, _one(step, "KIND/NAME"))
+    limit = context.observer.now_s + parse_duration(step.options.get("limit", "60s"))
+    while context.observer.now_s < limit:
         try:
-            await telling.client.get(resource.name, key)
+            await context.client.get(resource.name, key)
         except NotFound:
             return
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Documents from a few words: the pods, ReplicaSets and nodes that stories are about. Pure."""
+"""Documents from a few words: the pods, ReplicaSets and nodes that scenarios are about. Pure."""
 
 from __future__ import annotations
 

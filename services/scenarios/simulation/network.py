@@ -100,7 +100,7 @@ class Server(Protocol):
         ...
 
 
-class Witness(Protocol):
+class ArrivalRecorder(Protocol):
     """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
@@ -149,9 +149,9 @@ class _Stream:
 class Network:
     """Joins components to whichever incarnation of the API server is up."""
 
-    def __init__(self, random: Random, witness: Witness | None = None, traffic: Traffic | None = None) -> None:
+    def __init__(self, random: Random, recorder: ArrivalRecorder | None = None, traffic: Traffic | None = None) -> None:
         self.random = random
-        self.witness = witness
+        self.recorder = recorder
         self.traffic = traffic
         self.profiles: dict[str, LinkProfile] = {}
         self._server: Server | None = None
@@ -309,30 +309,30 @@ class SimApi:
     async def call(self, request: Request) -> Response:
         """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
         response = await self._way.call(request)
-        if self._network.witness is not None:
-            self._network.witness.answered(request, response)
+        if self._network.recorder is not None:
+            self._network.recorder.answered(request, response)
         return response
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order, each after the link's latency."""
-        witness = self._network.witness
+        recorder = self._network.recorder
         wire = _Wire(self._transport, self._identity)
         way: Api = wire if self._gate is None else GatedApi(wire, self._gate)
         stream = way.watch(request)
         try:
             async for batch in stream:
                 wire.check_alive()
-                if witness is not None:
-                    witness.received(wire.number, batch)
+                if recorder is not None:
+                    recorder.received(wire.number, batch)
                 yield batch
         finally:
             await stream.aclose()  # type: ignore[attr-defined]
-            if witness is not None and wire.number >= 0:
-                witness.closed(wire.number)
+            if recorder is not None and wire.number >= 0:
+                recorder.closed(wire.number)
 
 
 class _Wire:
-    """The link itself. `number`: how the witness calls the watch that was opened last."""
+    """The link itself. `number`: how the recorder calls the watch that was opened last."""
 
     def __init__(self, transport: SimTransport, identity: Identity) -> None:
         self._transport = transport
@@ -381,9 +381,9 @@ class _Wire:
         served = pipe.pump(server.door(self._identity).watch(request))
         pump = asyncio.create_task(served, context=self._network.server_context)
         life.adopt(pump)
-        witness, mine = self._network.witness, self._transport.life
-        if witness is not None:
-            self.number = witness.opened(mine.component, mine.incarnation, self._identity.user, request)
+        recorder, mine = self._network.recorder, self._transport.life
+        if recorder is not None:
+            self.number = recorder.opened(mine.component, mine.incarnation, self._identity.user, request)
         try:
             async for batch in pipe.batches():
                 self.check_alive()
@@ -501,7 +501,7 @@ class SimClock:
 
 
 @dataclass
-class Platter:
+class DiskImage:
     """What survives: synced files of one component, and how long a sync takes (seconds)."""
 
     files: dict[str, bytearray] = field(default_factory=dict)
@@ -513,10 +513,10 @@ class Platter:
 
 
 class SimDisk:
-    """`Disk` over a platter. A kill during a sync keeps all, none or a torn prefix of an append."""
+    """`Disk` over a disk image. A kill during a sync keeps all, none or a torn prefix of an append."""
 
-    def __init__(self, platter: Platter, random: Random, life: Lifetime) -> None:
-        self._platter, self._random, self._life = platter, random, life
+    def __init__(self, disk_image: DiskImage, random: Random, life: Lifetime) -> None:
+        self._platter, self._random, self._life = disk_image, random, life
 
     def read(self, name: str) -> bytes | None:
         """Return a file's synced bytes, or None."""
@@ -529,8 +529,8 @@ class SimDisk:
 
     async def _sync(self) -> bool:
         """Wait for the disk; return whether the process lived to see it done."""
-        platter = self._platter
-        await asyncio.sleep(self._random.uniform(platter.sync_min_s, platter.sync_max_s) + platter.slow_s)
+        disk_image = self._platter
+        await asyncio.sleep(self._random.uniform(disk_image.sync_min_s, disk_image.sync_max_s) + disk_image.slow_s)
         if self._platter.broken is not None:
             raise self._platter.broken
         return not self._life.is_over

@@ -1,6 +1,6 @@
 """The mesh in one virtual loop: the same wirings as the processes, over simulated seams.
 
-Each component is a `_Process`: a build function, a platter that survives it, and at most one living
+Each component is a `_Process`: a build function, a disk image that survives it, and at most one living
 incarnation. A supervisor restarts what ended, after the back-off of guarantees P14.
 """
 
@@ -28,33 +28,33 @@ from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity, node_identity
+from services.api.roles import controller_identities
 from services.api.seams import Component, Seams
 from services.api.wire import Api, Request
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
-from services.controllers.wiring import IDENTITIES as CONTROLLER_IDENTITIES
 from services.controllers.wiring import build as build_controllers
 from services.runtime.components import component_of, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
 from services.runtime.machine import disk_error
 from services.runtime.simloop import OWNER, SimLoop
-from services.scenarios.corruption import spoiled
+from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulation.network import (
+    ArrivalRecorder,
+    DiskImage,
     Lifetime,
     LivingLog,
     Network,
-    Platter,
     SimApi,
     SimClock,
     SimDisk,
     SimTransport,
     Traffic,
-    Witness,
 )
-from services.scenarios.simulation.sockets import SimSockets, SocketFloor
+from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -75,7 +75,7 @@ class _Process:
         self, name: str, build: Build, main: Identity, others: Sequence[Identity] = (), *, clock: SimClock
     ) -> None:
         self.name, self.build, self.main, self.others = name, build, main, tuple(others)
-        self.platter = Platter()
+        self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
         self.room: Component | None = None
@@ -89,7 +89,7 @@ class _Process:
         """Who waits for this component to pass somewhere."""
 
     def listen(self) -> None:
-        """Tell those who wait of calls too, as long as anybody does."""
+        """Report calls to the faults that wait for a site, as long as one does."""
 
         def called(when: str, what: str) -> None:
             for passed in list(self.sites):
@@ -106,7 +106,7 @@ class SimMesh:
         plan: MeshPlan,
         *,
         on_line: Callable[[Line], None] | None = None,
-        witness: Witness | None = None,
+        recorder: ArrivalRecorder | None = None,
         traffic: Traffic | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -119,8 +119,8 @@ class SimMesh:
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
         self.failures: list[str] = []
-        self._network = Network(random.Random(f"network/{plan.seed}"), witness, traffic)
-        self._sockets = SocketFloor(random.Random(f"sockets/{plan.seed}"))
+        self._network = Network(random.Random(f"network/{plan.seed}"), recorder, traffic)
+        self._sockets = MachineSockets(random.Random(f"sockets/{plan.seed}"))
         self._random = random.Random(f"mesh/{plan.seed}")
         self._processes: dict[str, _Process] = {}
         self._host_of: dict[str, str] = {}
@@ -147,7 +147,7 @@ class SimMesh:
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
-        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, CONTROLLER_IDENTITIES)
+        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, controller_identities())
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -248,7 +248,7 @@ class SimMesh:
             component=process.name,
             clock=process.clock,
             random=chance,
-            disk=SimDisk(process.platter, random.Random(f"disk/{seed}"), life),
+            disk=SimDisk(process.disk_image, random.Random(f"disk/{seed}"), life),
             transport=transport,
             events=events,
             tracer=Tracer(
@@ -289,7 +289,7 @@ class SimMesh:
         return self._process(component).exit_codes
 
     async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
-        """Tell an emulated device plugin to do something. Raises: ValueError."""
+        """Have an emulated device plugin do something. Raises: ValueError."""
         sockets = SimSockets(self._sockets, self._observer_life)
         await tell_plugin(sockets, "nodes", node, resource, act, devices)
 
@@ -314,7 +314,7 @@ class SimMesh:
         self._loop.thaw(process.name)  # also what is stopped dies at once
 
     def on_line(self, handler: Callable[[Line], None]) -> None:
-        """Call `handler` with every line of the event log, before what it tells of is disclosed."""
+        """Call `handler` with every line of the event log, before what it reports is disclosed."""
         self._handlers.append(handler)
 
     def _heard(self, line: Line) -> None:
@@ -368,8 +368,8 @@ class SimMesh:
     async def spoil(self, component: str, how: str, what: str) -> None:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         process = self._process(component)
-        files = process.platter.files
-        damaged = spoiled({name: bytes(data) for name, data in files.items()}, how, what)
+        files = process.disk_image.files
+        damaged = corrupted({name: bytes(data) for name, data in files.items()}, how, what)
         self.sever(component)
         for name, data in damaged.items():
             if data is None:
@@ -410,8 +410,8 @@ class SimMesh:
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync fail with that error, or take so much longer."""
         process = self._process(component)
-        process.platter.broken = disk_error(error)
-        process.platter.slow_s = slow_s
+        process.disk_image.broken = disk_error(error)
+        process.disk_image.slow_s = slow_s
         what = {"error": error} if error else {}
         self._tell(f"disk/{process.name}", what | ({"slow_s": slow_s} if slow_s else {}))
 
@@ -420,13 +420,13 @@ class SimMesh:
         process = self._process(component)
         self.sever(component, down_s)
         boot_id = f"{self._random.getrandbits(128):032x}"
-        process.platter.files[BOOT_FILE] = bytearray(boot_id.encode())
+        process.disk_image.files[BOOT_FILE] = bytearray(boot_id.encode())
         self._chaos.write("fault.fired", data={"target": process.name, "what": "boot", "boot_id": boot_id})
         await asyncio.sleep(0)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""
-        files = self._process(f"kubelet/{node}").platter.files
+        files = self._process(f"kubelet/{node}").disk_image.files
         if node not in self._host_of:
             raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
         if data is None:

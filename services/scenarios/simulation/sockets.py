@@ -1,6 +1,6 @@
 """Unix sockets in virtual time: calls take a moment, a killed process leaves its socket behind but answers no more.
 
-A `SocketFloor` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
+A `MachineSockets` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
 on it. What is served runs in the time of whoever serves it, so a stopped process answers when it goes on.
 """
 
@@ -46,7 +46,7 @@ class _Served:
             task.cancel()
 
 
-class SocketFloor:
+class MachineSockets:
     """The sockets of one machine, by path. `random` decides how long messages take."""
 
     def __init__(self, random: Random) -> None:
@@ -91,7 +91,7 @@ class SocketFloor:
 class _Pipe:
     """What comes back: messages in order, then the end or what went wrong."""
 
-    def __init__(self, floor: SocketFloor) -> None:
+    def __init__(self, floor: MachineSockets) -> None:
         self._floor, self._loop = floor, asyncio.get_running_loop()
         self._last_s = 0.0
         self._arrived: deque[bytes | RpcError | None] = deque()
@@ -122,7 +122,7 @@ class _Pipe:
 class _Connection:
     """A way to one socket."""
 
-    def __init__(self, floor: SocketFloor, life: Lifetime, path: str) -> None:
+    def __init__(self, floor: MachineSockets, life: Lifetime, path: str) -> None:
         self._floor, self._life, self._path = floor, life, path
 
     async def connect(self, timeout_s: float) -> None:
@@ -226,7 +226,7 @@ async def _streamed(there: _Served, method: str, request: bytes, pipe: _Pipe) ->
 class _Server:
     """A socket being served."""
 
-    def __init__(self, floor: SocketFloor, path: str, served: _Served) -> None:
+    def __init__(self, floor: MachineSockets, path: str, served: _Served) -> None:
         self._floor, self._path, self._served = floor, path, served
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class _Server:
 class SimSockets:
     """The sockets of the machine, as one incarnation of a process reaches them."""
 
-    def __init__(self, floor: SocketFloor, life: Lifetime) -> None:
+    def __init__(self, floor: MachineSockets, life: Lifetime) -> None:
         self._floor, self._life = floor, life
 
     async def serve(self, path: str, service: LocalService) -> _Server:

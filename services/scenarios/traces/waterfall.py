@@ -69,7 +69,7 @@ class Row:
 class Waterfall:
     """The rows, parents before their children; the critical path and what it led to.
 
-    `phase`: what the pod became at the end of the path; empty when no span tells, and the path ends
+    `phase`: what the pod became at the end of the path; empty when no span says, and the path ends
     with the last span seen. `later`: how many spans began after that and are left out. `is_connected`:
     every span of the chain names the next; else a cause was guessed, because a span is lost or not written yet.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_story
+from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ wait 60s
 def _calls(replicas):
     """Return the calls of a whole run by component."""
     text = SCENARIO.format(warm=WARM, replicas=replicas, all=WARM + replicas)
-    scenario = parse_story(text, "cost", frozenset(VERBS))
+    scenario = parse_scenario(text, "cost", frozenset(VERBS))
     files = Counter()
 
     def count(frame, event, argument):

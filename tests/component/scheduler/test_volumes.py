@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 from services.api.errors import ApiError
+from services.api.identity import CONTROLLER_MANAGER
 from services.api.meta import Document, Key
+from services.api.roles import controller_identities
 from services.api.wire import Request
 from services.controllers.config import ControllersConfig
-from services.controllers.wiring import IDENTITIES, MANAGER
 from services.controllers.wiring import build as build_controllers
 
 ZONE = "topology.kubernetes.io/zone"
@@ -19,8 +20,8 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 async def start_controllers(world: Any) -> None:
     """Run the volume controllers beside the scheduler."""
-    seams = world._seams("controllers", MANAGER, world.switches)
-    seams.transport.identities = {identity.user: identity for identity in IDENTITIES}
+    seams = world._seams("controllers", CONTROLLER_MANAGER, world.switches)
+    seams.transport.identities = {identity.user: identity for identity in controller_identities()}
     config = ControllersConfig(name="controllers", controllers=VOLUME_CONTROLLERS, health_port=-1)
     room = build_controllers(config, seams)
     world.tasks.append(world.group.create_task(room.run()))

@@ -3,12 +3,12 @@
 from services.explore.moments import parse_event
 from services.explore.search import Task, explore
 
-STORY = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
+SCENARIO = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
 
 
 def test_an_interrupt_ends_the_trying_and_the_shrinking_and_loses_nothing(tmp_path):
     path = tmp_path / "story.txt"
-    path.write_text(STORY)
+    path.write_text(SCENARIO)
 
     def progress(done, total, found):
         if done == 3:

@@ -6,7 +6,8 @@ import stat
 
 import pytest
 
-from services.api.identity import Identity, controller_identity
+from services.api.identity import Identity
+from services.api.roles import controller_identities
 from services.runtime import credentials
 
 
@@ -14,7 +15,6 @@ def make(directory, hosts=("h0",), seed=1, others=()):
     return credentials.make(
         directory,
         hosts=hosts,
-        controllers=[controller_identity("replicaset")],
         random=random.Random(seed),
         others=others,
     )
@@ -28,14 +28,15 @@ def test_every_process_gets_its_identities_and_the_server_knows_them_all(tmp_pat
     made = make(tmp_path)
     known = {t["token"]: (t["user"], t["groups"]) for t in content(made.server)["tokens"]}
 
-    assert ["system:kube-controller-manager", "system:controller:replicaset"] == list(content(made.of("controllers")))
+    controllers = [identity.user for identity in controller_identities()]
+    assert ["system:kube-controller-manager", *controllers] == list(content(made.of("controllers")))
     host = content(made.of("kubelet/h0"))
     assert ("system:node-host:h0", ["system:node-hosts"]) == known[host["system:node-host:h0"]]
     assert ("system:mesh-admin", ["system:mesh-admins"]) == known[made.admin_token]
-    assert 5 == len(known)
+    assert 4 + len(controllers) == len(known)
 
 
-def test_nobody_else_may_read_them(tmp_path):
+def test_only_their_owner_may_read_token_files(tmp_path):
     made = make(tmp_path / "credentials")
 
     assert {0o400} == {stat.S_IMODE(path.stat().st_mode) for path in made.directory.iterdir()}

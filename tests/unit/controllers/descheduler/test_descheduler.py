@@ -43,15 +43,3 @@ def test_unbinding_2_young_pods_and_those_of_excluded_owners_are_left_alone(worl
     failed(here, a_pod, "due")
 
     assert removed(here) == ["due"]
-
-
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [("max_total=1", ["a"]), ("max_per_node=1", ["a", "c"]), ("max_per_namespace=2", ["a", "b"])],
-)
-def test_unbinding_2_a_round_has_limits(world, a_pod, limit, expected):
-    here = world(f"descheduler.{limit}")
-    for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2")):
-        failed(here, a_pod, name, node=node)
-
-    assert removed(here) == expected

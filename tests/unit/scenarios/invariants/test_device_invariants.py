@@ -98,3 +98,22 @@ def test_i30_a_device_prepared_for_nobody():
     booted = life().commit(kind="DELETED", node="n1", binding_generation=2, claims=["c"])
     claim(booted, kind="DELETED").add("node.boot", obj=NODE, node="n1").add("x", at_s=2.0).add("x", at_s=110.0)
     assert judge(booted) == set()
+
+
+def not_judged(log):
+    auditor = Auditor(Switches())
+    auditor.take_all(log.lines)
+    return auditor.not_judged
+
+
+def test_without_claims_nothing_is_said_of_them_and_with_them_it_is():
+    assert {"I6", "I7", "I8", "I9", "I10", "I30"} <= not_judged(Log().commit(kind="ADDED", verb="create")).keys()
+    assert not {"I6", "I7", "I8", "I9", "I10", "I30"} & not_judged(life()).keys()
+
+
+def test_a_log_that_ends_within_the_grace_says_nothing_of_claims_and_devices_that_should_go():
+    log = life().commit(kind="DELETED", node="n1", binding_generation=2, claims=["c"]).add("x", at_s=2.0)
+    assert "claim default/c is still there, its pod is gone or has ended" in not_judged(log.add("x", at_s=30.0))["I10"]
+
+    unprepared = claim(log, kind="DELETED").add("x", at_s=31.0).add("x", at_s=60.0)
+    assert "claim c is prepared on n1 and reserved for nobody, for 29.0 s" in not_judged(unprepared)["I30"]

@@ -237,6 +237,13 @@ def test_i11_a_pod_whose_owner_went_long_ago():
     assert _judge(log.add("x", at_s=95.0)) == {"I11"}
 
 
+def test_i11_a_pod_on_a_node_that_never_was_although_nothing_was_removed():
+    log = Log().commit(kind="ADDED", verb="create", node="n9").add("x", at_s=2.0)
+
+    assert _judge(log) == set()
+    assert _judge(log.add("x", at_s=95.0)) == {"I11"}
+
+
 def test_i12_a_recovery_that_lost_what_was_told():
     log = Log().commit(kind="ADDED", verb="create").commit().add("store.recovered", rv=1)
 
@@ -435,6 +442,32 @@ def test_i26_a_gang_that_is_bound_in_part():
     assert _judge(log.add("x", at_s=14.0), *GANGS) == set()
     assert _judge(log.add("x", at_s=19.0), *GANGS) == {"I26"}
     assert _judge(log) == set()
+
+
+def _not_judged(log, *switches):
+    auditor = Auditor(Switches.parse(switches))
+    auditor.take_all(log.lines)
+    return auditor.not_judged
+
+
+def test_what_the_log_ends_too_early_for_is_not_judged():
+    gang = _not_judged(_gang("a", "b").add("x", at_s=14.0), *GANGS)["I26"]
+    node = _not_judged(_crowded().add("x", at_s=4.0))["I5"]
+    nominated = _not_judged(Log().commit(kind="ADDED", verb="create", nominated="n9").add("x", at_s=2.0))["I17"]
+    pod = Log().commit(kind="ADDED", verb="create", node="n9").add("x", at_s=2.0).add("x", at_s=60.0)
+    orphan = _not_judged(pod)["I11"]
+
+    assert "pod group default/g is bound in part, for 14.0 s" in gang
+    assert "node n1 is over-committed" in node
+    assert "node n9 is gone" in nominated
+    assert orphan.startswith("the run ended within the grace: pod default/p is still there, its node n9 is gone")
+    assert "of 90 s allowed" in orphan
+
+
+def test_what_was_found_broken_was_judged():
+    log = Log().commit(kind="ADDED", verb="create", node="n9").add("x", at_s=2.0).add("x", at_s=95.0)
+
+    assert "I11" not in _not_judged(log)
 
 
 def test_i26_a_gang_that_lost_a_member_was_scheduled_all_the_same():

@@ -8,7 +8,7 @@ SMALL, BIG = {"cpu": "500m"}, {"cpu": "1"}
 
 
 def pod(desired, promised, actual, condition="", reason="", **status):
-    told = [{"type": condition, "status": "True", "reason": reason}] if condition else []
+    conditions = [{"type": condition, "status": "True", "reason": reason}] if condition else []
     container = {
         "name": "c",
         "state": {"running": {}},
@@ -19,7 +19,7 @@ def pod(desired, promised, actual, condition="", reason="", **status):
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": desired}}]},
-        "status": {"phase": "Running", "conditions": told, "containerStatuses": [container], **status},
+        "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [container], **status},
     }
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from services.scenarios.measures.scheduling_results import NOTHING, Told, Verdict, Verdicts, is_missing, is_stale
+from services.scenarios.measures.scheduling_results import (
+    NOTHING,
+    ReportedReason,
+    SchedulingResult,
+    SchedulingResults,
+    is_missing,
+    is_stale,
+)
 from services.telemetry.eventlog import Line
 
 STARTED_S = 100.0
-ABSENT = Told()
+ABSENT = ReportedReason()
 
 
 def line(ev, at_s, **data):
@@ -21,54 +28,65 @@ def rejected(at_s, message, plugin="Dra", **more):
 
 
 def of(*lines):
-    verdicts = Verdicts()
+    results = SchedulingResults()
     for each in lines:
-        verdicts.take(each)
-    return verdicts
+        results.take(each)
+    return results
 
 
 def test_until_it_is_told_a_rejection_is_missing():
-    verdicts = of(rejected(0, "A"))
+    results = of(rejected(0, "A"))
 
-    assert verdicts.untold_s("u", [(5.0, Told("NotReadyForScheduling", "A"))], STARTED_S, 60.0) == (5.0, 0.0)
+    assert results.misreported_s("u", [(5.0, ReportedReason("NotReadyForScheduling", "A"))], STARTED_S, 60.0) == (
+        5.0,
+        0.0,
+    )
 
 
 def test_old_words_are_stale_until_the_new_ones_are_told():
-    told = [(0.0, Told("NotReadyForScheduling", "A")), (25.0, Told("NotReadyForScheduling", "B"))]
+    reported = [
+        (0.0, ReportedReason("NotReadyForScheduling", "A")),
+        (25.0, ReportedReason("NotReadyForScheduling", "B")),
+    ]
 
-    assert of(rejected(0, "A"), rejected(20, "B")).untold_s("u", told, STARTED_S, 60.0) == (0.0, 5.0)
+    assert of(rejected(0, "A"), rejected(20, "B")).misreported_s("u", reported, STARTED_S, 60.0) == (0.0, 5.0)
 
 
 def test_a_rejection_that_ended_is_stale_until_it_is_cleared_or_the_pod_is_bound():
-    verdicts = of(rejected(0, "A"), line("sched.ungated", 30))
-    told = [(0.0, Told("NotReadyForScheduling", "A"))]
+    results = of(rejected(0, "A"), line("sched.ungated", 30))
+    reported = [(0.0, ReportedReason("NotReadyForScheduling", "A"))]
 
-    assert verdicts.untold_s("u", [*told, (35.0, ABSENT)], STARTED_S, 60.0) == (0.0, 5.0)
-    assert verdicts.untold_s("u", told, STARTED_S, 32.0) == (0.0, 2.0)
+    assert results.misreported_s("u", [*reported, (35.0, ABSENT)], STARTED_S, 60.0) == (0.0, 5.0)
+    assert results.misreported_s("u", reported, STARTED_S, 32.0) == (0.0, 2.0)
 
 
 def test_a_failed_attempt_counts_until_the_next():
-    verdicts = of(line("sched.attempt", 0, outcome="unschedulable", message="0/1"), line("sched.ungated", 10))
+    results = of(line("sched.attempt", 0, outcome="unschedulable", message="0/1"), line("sched.ungated", 10))
 
-    assert verdicts.untold_s("u", [(1.0, Told("Unschedulable", "0/1"))], STARTED_S, 20.0) == (1.0, 0.0)
+    assert results.misreported_s("u", [(1.0, ReportedReason("Unschedulable", "0/1"))], STARTED_S, 20.0) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told", "missing", "stale"),
+    ("result", "reported", "missing", "stale"),
     [
         (NOTHING, ABSENT, False, False),
-        (NOTHING, Told("Unschedulable", "0/1"), False, False),
-        (NOTHING, Told("NotReadyForScheduling", "A"), False, True),
-        (Verdict("Dra", "A"), ABSENT, True, False),
-        (Verdict("Dra", "A", "for users"), Told("NotReadyForScheduling", "for users"), False, False),
-        (Verdict("Dra", "A"), Told("NotReadyForScheduling", "blocked on PreEnqueue by plugin: Dra"), False, False),
-        (Verdict("Dra", "A"), Told("Unschedulable", "0/1"), False, True),
-        (Verdict("SchedulingGates", "waiting"), Told("SchedulingGated", "blocked"), False, False),
-        (Verdict("Dra", "A"), Told("SchedulingGated", "blocked"), False, True),
+        (NOTHING, ReportedReason("Unschedulable", "0/1"), False, False),
+        (NOTHING, ReportedReason("NotReadyForScheduling", "A"), False, True),
+        (SchedulingResult("Dra", "A"), ABSENT, True, False),
+        (SchedulingResult("Dra", "A", "for users"), ReportedReason("NotReadyForScheduling", "for users"), False, False),
+        (
+            SchedulingResult("Dra", "A"),
+            ReportedReason("NotReadyForScheduling", "blocked on PreEnqueue by plugin: Dra"),
+            False,
+            False,
+        ),
+        (SchedulingResult("Dra", "A"), ReportedReason("Unschedulable", "0/1"), False, True),
+        (SchedulingResult("SchedulingGates", "waiting"), ReportedReason("SchedulingGated", "blocked"), False, False),
+        (SchedulingResult("Dra", "A"), ReportedReason("SchedulingGated", "blocked"), False, True),
     ],
 )
-def test_what_is_told_is_held_against_what_is_so(verdict, told, missing, stale):
-    assert (is_missing(verdict, told), is_stale(verdict, told)) == (missing, stale)
+def test_what_is_told_is_held_against_what_is_so(result, reported, missing, stale):
+    assert (is_missing(result, reported), is_stale(result, reported)) == (missing, stale)
 
 
 def test_only_the_schedulers_status_writes_count_as_patches():

@@ -1,4 +1,4 @@
-"""What a story may say of DaemonSets, and when one is at rest."""
+"""What a scenario may say of DaemonSets, and when one is at rest."""
 
 import pytest
 

@@ -1,12 +1,12 @@
-"""What a story may break, and what is told when it asks for what cannot be."""
+"""What a scenario may break, and how it is refused when it asks for what cannot be."""
 
 import pytest
 
-from services.scenarios.run import load_story
+from services.scenarios.run import load_scenario
 from services.scenarios.script.scenario import ScriptError
 
 
-def story(tmp_path, line):
+def scenario(tmp_path, line):
     path = tmp_path / "t.txt"
     path.write_text(f"# T\nnodes n1..n2 cpu=4\n{line}\n")
     return path
@@ -35,6 +35,6 @@ def story(tmp_path, line):
 )
 def test_a_fault_that_cannot_be_is_told_before_anything_starts(tmp_path, line, message):
     with pytest.raises(ScriptError, match=r"t\.txt:3: .*") as caught:
-        load_story(story(tmp_path, line))
+        load_scenario(scenario(tmp_path, line))
 
     assert message in str(caught.value)

@@ -3,12 +3,12 @@
 import pytest
 
 from services.api.switches import SwitchError
-from services.scenarios.run import load_story, plan_of
-from services.scenarios.script.scenario import ScriptError, parse_duration, parse_names, parse_story
+from services.scenarios.run import load_scenario, plan_of
+from services.scenarios.script.scenario import ScriptError, parse_duration, parse_names, parse_scenario
 
 VERBS = frozenset({"pod", "kill", "as"})
 
-STORY = """# The title
+SCENARIO = """# The title
 # and why.
 set kubelet.on_reject=unbind
 limit 90s
@@ -19,19 +19,19 @@ expect within 5s count pods phase=Running|Failed == 1
 """
 
 
-def test_a_story_is_read_into_setting_and_steps():
-    story = parse_story(STORY, "dir/tale.txt", VERBS)
+def test_a_scenario_is_read_into_setting_and_steps():
+    scenario = parse_scenario(SCENARIO, "dir/tale.txt", VERBS)
 
-    assert ("tale", "The title", "and why.", 90.0) == (story.name, story.title, story.about, story.limit_s)
-    assert ("kubelet.on_reject=unbind",) == story.switches
-    assert ("n1", "n2", "n3") == story.nodes[0].names
-    assert {"cpu": "1", "run": "exit 0 after 5s"} == story.steps[0].options
-    assert ("kubelet/n1",) == story.steps[1].args
+    assert ("tale", "The title", "and why.", 90.0) == (scenario.name, scenario.title, scenario.about, scenario.limit_s)
+    assert ("kubelet.on_reject=unbind",) == scenario.switches
+    assert ("n1", "n2", "n3") == scenario.nodes[0].names
+    assert {"cpu": "1", "run": "exit 0 after 5s"} == scenario.steps[0].options
+    assert ("kubelet/n1",) == scenario.steps[1].args
     assert ("within", 5.0, "count", "pods") == (
-        story.steps[2].expectation.mode,
-        story.steps[2].expectation.duration_s,
-        story.steps[2].expectation.what,
-        story.steps[2].expectation.resource,
+        scenario.steps[2].expectation.mode,
+        scenario.steps[2].expectation.duration_s,
+        scenario.steps[2].expectation.what,
+        scenario.steps[2].expectation.resource,
     )
 
 
@@ -56,24 +56,24 @@ def test_a_story_is_read_into_setting_and_steps():
 )
 def test_a_line_that_means_nothing_is_named_with_its_place(line, message):
     with pytest.raises(ScriptError, match=r"t\.txt:2: .*") as caught:
-        parse_story(f"# t\n{line}\npod x\n", "t.txt", VERBS)
+        parse_scenario(f"# t\n{line}\npod x\n", "t.txt", VERBS)
 
     assert message in str(caught.value)
 
 
 def test_setting_belongs_before_the_first_act():
     with pytest.raises(ScriptError, match="belongs before the first act"):
-        parse_story("pod x\nset a=b\n", "t.txt", VERBS)
+        parse_scenario("pod x\nset a=b\n", "t.txt", VERBS)
 
 
-def test_a_story_without_acts_is_refused():
+def test_a_scenario_without_acts_is_refused():
     with pytest.raises(ScriptError, match="nothing happens"):
-        parse_story("# only words\nnodes n1 cpu=1\n", "t.txt", VERBS)
+        parse_scenario("# only words\nnodes n1 cpu=1\n", "t.txt", VERBS)
 
 
 def test_a_node_declared_twice_is_refused_with_both_places():
     with pytest.raises(ScriptError, match=r"t.txt:2: node n1 is already declared on line 1"):
-        parse_story("node n1 cpu=1\nnodes n1..n2 cpu=1\npod x\n", "t.txt", VERBS)
+        parse_scenario("node n1 cpu=1\nnodes n1..n2 cpu=1\npod x\n", "t.txt", VERBS)
 
 
 def test_names_and_durations_are_spelled_briefly():
@@ -87,7 +87,7 @@ def test_one_process_may_have_switches_of_its_own(tmp_path):
         "# T\nset PodUnbinding=true\nset scheduler-1: PodUnbinding=false\nschedulers 2\nwindow 5s\nwait 1s\n"
     )
 
-    plan = plan_of(load_story(path), seed=1)
+    plan = plan_of(load_scenario(path), seed=1)
 
     assert plan.window_s == 5.0
     have = {name: plan.switches_of(name).flag("PodUnbinding") for name in ("scheduler-1", "scheduler-2", "apiserver")}
@@ -107,19 +107,19 @@ def test_a_switch_for_nobody_or_of_no_name_is_told_before_anything_starts(tmp_pa
     path.write_text(f"# T\n{line}\nwait 1s\n")
 
     with pytest.raises(error) as caught:
-        plan_of(load_story(path), seed=1)
+        plan_of(load_scenario(path), seed=1)
 
     assert message in str(caught.value)
 
 
 def test_replicas_elect_a_leader_and_other_schedulers_stand_beside_them():
-    story = parse_story("schedulers 2\nscheduler second\npod x\n", "t.txt", VERBS)
-    unelected = parse_story("schedulers 2 elect=off\npod x\n", "t.txt", VERBS)
+    scenario = parse_scenario("schedulers 2\nscheduler second\npod x\n", "t.txt", VERBS)
+    unelected = parse_scenario("schedulers 2 elect=off\npod x\n", "t.txt", VERBS)
 
-    assert [(p.name, p.scheduler_name, p.is_elected) for p in story.schedulers.processes()] == [
+    assert [(p.name, p.scheduler_name, p.is_elected) for p in scenario.schedulers.processes()] == [
         ("scheduler-1", "default-scheduler", True),
         ("scheduler-2", "default-scheduler", True),
         ("scheduler-second", "second", False),
     ]
     assert [p.is_elected for p in unelected.schedulers.processes()] == [False, False]
-    assert [p.name for p in parse_story("pod x\n", "t.txt", VERBS).schedulers.processes()] == ["scheduler"]
+    assert [p.name for p in parse_scenario("pod x\n", "t.txt", VERBS).schedulers.processes()] == ["scheduler"]

@@ -1,4 +1,4 @@
-"""What a story's `resize` asks for."""
+"""What a scenario's `resize` asks for."""
 
 import pytest
 

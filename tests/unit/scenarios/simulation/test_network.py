@@ -35,18 +35,18 @@ class Echo:
             yield [WatchEvent(type="ADDED", rv=rv)]
 
 
-def told(story):
+def run_simulated(scenario):
     async def main():
         network, echo = Network(random.Random(1)), Echo()
         network.open(echo, Lifetime("apiserver", 1))
         life = Lifetime("client", 1)
-        await story(network, echo, SimApi(SimTransport(network, life), ADMIN), life)
+        await scenario(network, echo, SimApi(SimTransport(network, life), ADMIN), life)
 
     simloop.run(main(), seed=1)
 
 
 def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():
-    async def story(network, echo, api, life):
+    async def scenario(network, echo, api, life):
         network.profile("client").slow_s = 1.0
         task = asyncio.create_task(api.call(REQUEST))
         life.adopt(task)
@@ -56,11 +56,11 @@ def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():
         assert task.cancelled()
         assert len(echo.calls) == 1
 
-    told(story)
+    run_simulated(scenario)
 
 
 def test_guarantees_fm_n5_the_copy_of_a_duplicated_request_may_come_seconds_later():
-    async def story(network, echo, api, life):
+    async def scenario(network, echo, api, life):
         network.profile("client").duplicate = 1.0
         for _ in range(20):
             assert (await api.call(REQUEST)).code == 201
@@ -68,11 +68,11 @@ def test_guarantees_fm_n5_the_copy_of_a_duplicated_request_may_come_seconds_late
         assert len(echo.calls) == 40
         assert max(echo.calls) > 1.0
 
-    told(story)
+    run_simulated(scenario)
 
 
 def test_guarantees_fm_n3_a_cut_of_requests_or_replies_ends_in_an_unknown_outcome():
-    async def story(network, echo, api, life):
+    async def scenario(network, echo, api, life):
         network.profile("client").requests_cut = True
         with pytest.raises(UnknownOutcome, match="within 5 s"):
             await api.call(REQUEST)
@@ -82,11 +82,11 @@ def test_guarantees_fm_n3_a_cut_of_requests_or_replies_ends_in_an_unknown_outcom
             await api.call(REQUEST)
         assert len(echo.calls) == 1
 
-    told(story)
+    run_simulated(scenario)
 
 
 def test_a_call_under_way_learns_of_the_servers_death_at_once():
-    async def story(network, echo, api, life):
+    async def scenario(network, echo, api, life):
         network.profile("client").latency_min_s = network.profile("client").latency_max_s = 1.0
         asyncio.get_running_loop().call_later(1.5, network.close)
         with pytest.raises(UnknownOutcome, match="reset"):
@@ -94,11 +94,11 @@ def test_a_call_under_way_learns_of_the_servers_death_at_once():
         with pytest.raises(UnknownOutcome, match="refused"):
             await api.call(REQUEST)
 
-    told(story)
+    run_simulated(scenario)
 
 
 def test_delayed_watch_events_keep_their_order_and_delay_no_answer():
-    async def story(network, echo, api, life):
+    async def scenario(network, echo, api, life):
         network.profile("client").watch_delay_s = 3.0
         loop, seen = asyncio.get_running_loop(), []
         async for batch in api.watch(WatchRequest(resource="pods")):
@@ -112,7 +112,7 @@ def test_delayed_watch_events_keep_their_order_and_delay_no_answer():
                 break
         assert seen == list(range(1, 9))
 
-    told(story)
+    run_simulated(scenario)
 
 
 def test_a_component_killed_at_its_first_line_comes_back_as_another_incarnation():

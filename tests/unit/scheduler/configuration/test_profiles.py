@@ -12,9 +12,9 @@ from scheduler.configuration.merge import lineup, merged
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import SUCCESS, unschedulable
 from scheduler.framework.points import POINTS
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import SUCCESS, unschedulable
 from scheduler.wiring import hearts_of
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle
@@ -231,7 +231,7 @@ class OnlyGold:
     def __init__(self, args, handle):
         self.label, self.profile = args.label, handle.profile
 
-    def filter(self, pod, node):
+    def filter(self, state, pod, node):
         return SUCCESS if self.label in node.labels else unschedulable("not gold")
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import ScheduleResult
-from scheduler.framework.interface import SUCCESS
 from scheduler.framework.runner import Enabled
+from scheduler.framework.status import SUCCESS
 from scheduler.wiring import hearts_of
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import Worlds, new_handle
@@ -29,7 +29,7 @@ class Asked:
     def __init__(self) -> None:
         self.nodes = 0
 
-    def filter(self, pod: PodInfo, node: Any) -> Any:
+    def filter(self, state: Any, pod: PodInfo, node: Any) -> Any:
         self.nodes += 1
         return SUCCESS
 
@@ -42,7 +42,7 @@ class Silent:
 
     name = "Silent"
 
-    def filter(self, pod: PodInfo, node: Any) -> Any:
+    def filter(self, state: Any, pod: PodInfo, node: Any) -> Any:
         return SUCCESS
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cycle.scheduling_cycle import nodes_to_find
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import Code, Status
 from scheduler.framework.runner import Enabled
+from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
 from services.api.kinds.pod import (
@@ -78,7 +79,7 @@ def _score(plugin, pod, node, *there, memory=8 * 2**30):
     info.allocatable = {"cpu": 4000, "memory": memory, "pods": 110}
     for other in there:
         info.add(PodInfo(other))
-    return plugin.score(PodInfo(pod), info)
+    return plugin.score(CycleState(), PodInfo(pod), info)
 
 
 @pytest.fixture
@@ -243,10 +244,10 @@ def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
     class OddNodes:
         name = "OddNodes"
 
-        def filter(self, pod, node):
+        def filter(self, state, pod, node):
             return Status() if int(node.name[1:]) % 2 else Status(Code.UNSCHEDULABLE, ("node is even",))
 
-        def score(self, pod, node):
+        def score(self, state, pod, node):
             return 100 if node.name == "n5" else 0
 
     extra = [Enabled(OddNodes(), 100)]

@@ -15,7 +15,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, Clause, Question
 from scheduler.cache.pod_terms import compile_selector
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Code
+from scheduler.framework.status import Code
 from scheduler.framework.world import FixedWorld
 from scheduler.plugins.image_locality import ImageLocality, tagged
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -172,7 +172,7 @@ def _ask(plugin, cache, pod):
         said = [(r.reason, r.code) for r in refusals if r.mask[row]]
         assert len(said) == (0 if passed[row] else 1)
         fast[row] = said[0] if said else ("", Code.SUCCESS)
-        one = plugin.filter_in(state, pod, columns.nodes[row])
+        one = plugin.filter(state, pod, columns.nodes[row])
         slow[row] = (one.message, one.code)
     return fast, slow
 
@@ -202,16 +202,16 @@ def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, 
         return
     thought = state.clone()
     plugin.add_pod(thought, pod, live, cache.nodes[target])
-    imagined = {name: plugin.filter_in(thought, pod, info) for name, info in cache.nodes.items()}
+    imagined = {name: plugin.filter(thought, pod, info) for name, info in cache.nodes.items()}
     back = thought.clone()
     plugin.remove_pod(back, pod, live, cache.nodes[target])
-    undone = {name: plugin.filter_in(back, pod, info) for name, info in cache.nodes.items()}
-    before = {name: plugin.filter_in(state, pod, info) for name, info in cache.nodes.items()}
+    undone = {name: plugin.filter(back, pod, info) for name, info in cache.nodes.items()}
+    before = {name: plugin.filter(state, pod, info) for name, info in cache.nodes.items()}
 
     cache.add_pod(live, target)
     fresh = CycleState()
     plugin.pre_filter(fresh, pod, cache.columns)
-    real = {name: plugin.filter_in(fresh, pod, info) for name, info in cache.nodes.items()}
+    real = {name: plugin.filter(fresh, pod, info) for name, info in cache.nodes.items()}
 
     assert imagined == real
     assert undone == before
@@ -356,7 +356,7 @@ def test_image_scores_of_one_node_and_of_all_agree(cache, pod):
     plugin, info = ImageLocality(cache), PodInfo(pod)
     scores = plugin.score_all(CycleState(), info, cache.columns)
     for row in np.flatnonzero(cache.columns.valid):
-        expected = plugin.score(info, cache.columns.nodes[row])
+        expected = plugin.score(CycleState(), info, cache.columns.nodes[row])
         assert expected == (scores if isinstance(scores, int) else scores[row])
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE
-from scheduler.framework.interface import SKIP, Code
+from scheduler.framework.status import SKIP, Code
 from scheduler.plugins.inter_pod_affinity.plugin import PLUGIN as INTER_POD_AFFINITY
 from scheduler.plugins.pod_topology_spread.plugin import PLUGIN as POD_TOPOLOGY_SPREAD
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
@@ -254,7 +254,7 @@ def test_an_administrators_list_of_defaults_may_refuse(heart, a):
     state, pod = _state(), PodInfo(a.pod(labels=APP))
 
     assert plugin.pre_filter(state, pod, world.cache.columns).is_success
-    assert [plugin.filter_in(state, pod, world.cache.nodes[n]).code for n in "ab"] == [Code.UNSCHEDULABLE, Code.SUCCESS]
+    assert [plugin.filter(state, pod, world.cache.nodes[n]).code for n in "ab"] == [Code.UNSCHEDULABLE, Code.SUCCESS]
 
 
 # -- affinity: filter ----------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def _in_thought(world, plugin, pod, change):
     assert plugin.pre_filter(state, info, world.cache.columns).is_success
     method, other, node = change
     getattr(plugin, method)(state, info, PodInfo(other), world.cache.nodes[node])
-    return "".join(n for n, there in world.cache.nodes.items() if plugin.filter_in(state, info, there).is_success)
+    return "".join(n for n, there in world.cache.nodes.items() if plugin.filter(state, info, there).is_success)
 
 
 def test_in_thought_the_emptiest_zone_may_be_another_one(zones, a):

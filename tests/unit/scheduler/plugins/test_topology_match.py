@@ -9,7 +9,8 @@ from kubelet.managers.resource_managers import Allocation, ResourceManagers
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.topology_report import topology_document
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.interface import SUCCESS
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.status import SUCCESS
 from scheduler.framework.world import FixedWorld
 from scheduler.plugins.node_resource_topology_match import NodeResourceTopologyMatch
 from services.api.kinds.noderesourcetopology import NodeResourceTopology
@@ -43,7 +44,7 @@ def verdict(pod, found, *, knowledge="nrt_stale", on_node=()):
     node = NodeInfo("n1")
     for other in on_node:
         node.pods[other.uid] = other
-    status = plugin.filter(pod, node)
+    status = plugin.filter(CycleState(), pod, node)
     return status if status is SUCCESS else status.message
 
 
@@ -59,7 +60,7 @@ def test_unbinding_22_each_container_or_the_pod_needs_one_numa_node(cpus, scope,
 def test_unbinding_22_other_policies_and_unreported_nodes_are_not_judged():
     assert verdict(guaranteed("p", "6"), report(4, 4, policy="restricted")) is SUCCESS
     assert NodeResourceTopologyMatch(FixedWorld(), knowledge="oracle").filter(
-        guaranteed("p", "6"), NodeInfo("n1")
+        CycleState(), guaranteed("p", "6"), NodeInfo("n1")
     ) is SUCCESS  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Hint
-from scheduler.framework.interface import Code, Status
+from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_volume_limits import PLUGIN as LIMITS
 from scheduler.plugins.volume_binding import PLUGIN as BINDING
 from scheduler.plugins.volume_binding import UtilizationShapePoint, VolumeBindingArgs
@@ -143,7 +143,7 @@ class Case:
         mask = self.plugin.filter_all(self.state, self.pod, columns)
         found = {}
         for name, row in columns.slots.items():
-            status = self.plugin.filter_in(self.state, self.pod, self.cache.nodes[name])
+            status = self.plugin.filter(self.state, self.pod, self.cache.nodes[name])
             assert status.is_success == (mask is None or bool(mask[row])), name
             found[name] = status.message
             self.code = status.code if not status.is_success else getattr(self, "code", status.code)
@@ -454,10 +454,10 @@ def test_a_claim_for_one_pod_alone_keeps_others_off_every_node_until_that_pod_go
     assert case.code is Code.UNSCHEDULABLE, "preemption may help"
     without = case.state.clone()
     case.plugin.remove_pod(without, case.pod, PodInfo(holder), case.cache.nodes["n1"])
-    assert case.plugin.filter_in(without, case.pod, case.cache.nodes["n1"]).is_success
-    assert not case.plugin.filter_in(case.state, case.pod, case.cache.nodes["n1"]).is_success
+    assert case.plugin.filter(without, case.pod, case.cache.nodes["n1"]).is_success
+    assert not case.plugin.filter(case.state, case.pod, case.cache.nodes["n1"]).is_success
     case.plugin.add_pod(without, case.pod, PodInfo(holder), case.cache.nodes["n1"])
-    assert not case.plugin.filter_in(without, case.pod, case.cache.nodes["n1"]).is_success
+    assert not case.plugin.filter(without, case.pod, case.cache.nodes["n1"]).is_success
     assert case.hint("AssignedPod", pod, holder, None) is Hint.QUEUE
     assert case.hint("AssignedPod", pod, a.pod("stranger", node="n1"), None) is Hint.SKIP
     case.cache.remove_pod("holder")

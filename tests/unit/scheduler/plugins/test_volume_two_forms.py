@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import PreFilterResult
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.plugins import node_volume_limits, volume_binding, volume_restrictions, volume_zone
 from services.api.kinds.csidriver import CSIDriver, CSIDriverSpec
 from services.api.kinds.csinode import CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources
@@ -166,7 +166,7 @@ def test_the_volume_plugins_say_of_all_nodes_what_they_say_of_each(objects, labe
         refused = columns.valid & ~passed
         refusals = plugin.explain_all(state, info, columns, refused)
         for name, row in columns.slots.items():
-            status = plugin.filter_in(state, info, cache.nodes[name])
+            status = plugin.filter(state, info, cache.nodes[name])
             assert status.is_success == bool(passed[row]), (entry.name, name, status)
             found = {(refusal.reason, refusal.code) for refusal in refusals if refusal.mask[row]}
             assert found == {(reason, status.code) for reason in status.reasons}, (entry.name, name)

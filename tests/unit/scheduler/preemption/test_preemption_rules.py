@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import Code
+from scheduler.framework.status import Code
 from scheduler.plugins.default_preemption import DefaultPreemptionArgs
 from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE, NODE_ADD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SUCCESS, Status, unresolvable
+from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.calls import ClearCondition, SetCondition
 from scheduler.dispatcher.conditions import NOT_READY, SCHEDULING_GATED, UNSCHEDULABLE
-from scheduler.framework.interface import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.queue.preenqueue_status import Model, Reporter, ReportRules, missing_gate
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.meta import Condition

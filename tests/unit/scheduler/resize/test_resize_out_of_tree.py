@@ -8,18 +8,9 @@ from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.default_plugins import default_profile
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    PostFilterResult,
-    PreFilterResult,
-    Status,
-    failed,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.runner import Enabled
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.outcome import Waits
@@ -47,7 +38,7 @@ class Refuser(Stranger):
         super().__init__(name)
         self.no = no if no is not None else unresolvable("node(s) were refused by a stranger")
 
-    def filter(self, pod, node):
+    def filter(self, state, pod, node):
         return self.say("filter", self.no)
 
     def events_to_register(self):
@@ -71,7 +62,7 @@ class Sparing(Stranger):
     def is_relevant_for_pod(self, state, pod):
         return SUCCESS
 
-    def filter(self, pod, node):
+    def filter(self, state, pod, node):
         names = [other.key.name for other in node.pods.values()]
         return SUCCESS if self.wanted in names else unschedulable("node(s) lost a neighbour")
 
@@ -263,7 +254,7 @@ def test_an_error_of_a_relevance_check_is_not_taken_for_a_no(scene):
         def is_relevant_for_pod(self, state, pod):
             return failed("no answer from the licence server")
 
-        def filter(self, pod, node):
+        def filter(self, state, pod, node):
             return SUCCESS
 
     s = fitting(scene("G4", Broken("Broken")))
@@ -321,8 +312,10 @@ def test_a_strangers_gate_holds_in_every_generation(scene, generation):
 
 def test_a_strangers_filter_is_asked_about_the_node_without_the_victims(scene):
     class Banning(Sparing):
-        def filter(self, pod, node):
-            return unschedulable("node(s) had a bad neighbour") if super().filter(pod, node).is_success else SUCCESS
+        def filter(self, state, pod, node):
+            return (
+                unschedulable("node(s) had a bad neighbour") if super().filter(state, pod, node).is_success else SUCCESS
+            )
 
     s = scene("G4", Banning("v")).node(300).pod("v", 100, start="2026-01-01T00:00:05Z")
     s.pod("w", 100, start="2026-01-01T00:00:09Z").deferred("h", 200, 100)
