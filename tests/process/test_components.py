@@ -57,7 +57,7 @@ def ended(component, *arguments, cwd):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_no_room_takes_is_one_line(tmp_path, arguments, code, said):
+def test_what_no_component_takes_is_one_line(tmp_path, arguments, code, said):
     (tmp_path / "half.json").write_text('{"a":')
 
     for component in COMPONENTS:
