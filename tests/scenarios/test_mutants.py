@@ -14,7 +14,7 @@ from apiserver_fake.subresources import binding, unbind
 from apiserver_fake.watchers import Hub, Watcher
 from apiserver_fake.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.pod import Pod
 from scheduler.binding import Binder
 from scheduler.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -328,13 +328,13 @@ def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
 
 
 def m31_starts_containers_before_the_checkpoint(monkeypatch):
-    created = PodWorker._created
+    created = Pod._created
 
     def hasty(self, container, t):
         created(self, container, t)
         self._started(container, t)
 
-    monkeypatch.setattr(PodWorker, "_created", hasty)
+    monkeypatch.setattr(Pod, "_created", hasty)
 
 
 def m32_takes_a_status_of_an_older_binding(monkeypatch):
