@@ -68,7 +68,7 @@ def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return whom the controllers act as."""
+    """Return the users that the controllers act as."""
     return tuple(Identity(role.user) for role in controller_roles())
 
 
