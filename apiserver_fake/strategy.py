@@ -18,7 +18,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -254,6 +254,8 @@ class Strategy:
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    fields: Any = None
+    """The table of field rules (`validation.fields.Struct`) that completes the served OpenAPI, if there is one."""
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):
