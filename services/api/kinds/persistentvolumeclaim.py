@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
 from services.api.meta import Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, phase
 from services.api.quantity import units
 from services.api.resources import Column, Resource
 
@@ -73,20 +71,14 @@ class PersistentVolumeClaim(View, frozen=True):
         return self.metadata.annotations.get(SELECTED_NODE, "")
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    meta, spec, status = document["metadata"], document.get("spec", {}), document.get("status", {})
-    volume = spec.get("volumeName", "")
-    return [
-        meta.get("name", ""),
-        "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
-        volume,
-        str((status.get("capacity") or {}).get("storage", "0")) if volume else "",
-        modes_text(status.get("accessModes") or ()) if volume else "",
-        class_text(document),
-        spec.get("volumeAttributesClassName") or "<unset>",
-        age(document, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
+def _capacity(document: Document, now: float) -> str:
+    capacity = document.get("status", {}).get("capacity") or {}
+    return str(capacity.get("storage", "0")) if document.get("spec", {}).get("volumeName") else ""
+
+
+def _modes(document: Document, now: float) -> str:
+    modes = document.get("status", {}).get("accessModes") or ()
+    return modes_text(modes) if document.get("spec", {}).get("volumeName") else ""
 
 
 RESOURCE = Resource(
@@ -97,9 +89,15 @@ RESOURCE = Resource(
     subresources=("status",),
     view=PersistentVolumeClaim,
     columns=(
-        NAME, Column("Status"), Column("Volume"), Column("Capacity"), Column("Access Modes"), Column("StorageClass"),
-        Column("VolumeAttributesClass"), AGE, Column("VolumeMode", priority=1),
+        NAME,
+        Column("Status", phase),
+        Column("Volume", "spec.volumeName"),
+        Column("Capacity", _capacity),
+        Column("Access Modes", _modes),
+        Column("StorageClass", class_text),
+        Column("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
+        AGE,
+        Column("VolumeMode", "spec.volumeMode", priority=1, default="<unset>"),
     ),
-    cells=_cells,
     selectable_fields={"name": lambda d: d["metadata"].get("name", "")},
-)  # fmt: skip
+)
