@@ -358,6 +358,16 @@ def test_guarantees_s19_finalizers_hold_and_propagation_adds_its_own(world):
     assert delete(world, world.pod(), propagation="Orphan")["metadata"]["finalizers"] == ["orphan"]
 
 
+def test_s19_a_second_delete_with_the_same_grace_does_not_move_the_deletion_time(world):
+    ending = delete(world, world.pod(spec={"nodeName": "n1"}), grace_period_s=20)
+    world.wait(5)
+
+    again = delete(world, ending, grace_period_s=20)
+
+    assert again["metadata"]["deletionTimestamp"] == ending["metadata"]["deletionTimestamp"]
+    assert again is ending
+
+
 @pytest.mark.parametrize("body", [{"gracePeriodSeconds": "5"}, {"propagationPolicy": "Sideways"}, {"preconditions": 5}])
 def test_malformed_delete_options_are_400(body):
     with pytest.raises(BadRequest):
