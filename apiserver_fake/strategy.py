@@ -183,7 +183,7 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
 def require_open_namespace(lookup: Lookup, resource: str, namespace: str, name: str) -> None:
     """Refuse to create an object in a namespace that is missing (404) or being removed (403).
 
-    Source: controllers 11; admission plugin NamespaceLifecycle.
+    Source: controllers 11; upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`.
     """
     found = lookup("namespaces", "", namespace)
     if found is None:

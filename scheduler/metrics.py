@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
-from scheduler.queue import Pool, SchedulingQueue
+from scheduler.cache.cache import Cache
+from scheduler.histogram import SLI_BOUNDS, Histogram
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 
 PLUGIN_BOUNDS: Final = tuple(0.00001 * 1.5**i for i in range(20))
 POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))
 ATTEMPT_BOUNDS: Final = tuple(0.00001 * 2**i for i in range(22))
-SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+INITIAL, RESIZE = "initial_placement", "pod_resize"
+"""The values of the label `operation` (kep-5836 12)."""
 CLUSTER: Final = "cluster"
 """What the node of a whole group's eviction is called."""
-
-
-class Histogram:
-    """Cumulative buckets as Prometheus wants them."""
-
-    __slots__ = ("_bounds", "_counts", "count", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-        self.count = 0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-        self.count += 1
-
-    def samples(self, name: str, labels: str = "") -> Iterator[tuple[str, float]]:
-        """Yield `name_bucket{…,le="…"}`, `name_sum` and `name_count`."""
-        prefix = f"{labels}," if labels else ""
-        total = 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            le = "+Inf" if bound == float("inf") else f"{bound:g}"
-            yield f'{name}_bucket{{{prefix}le="{le}"}}', total
-        braces = f"{{{labels}}}" if labels else ""
-        yield f"{name}_sum{braces}", self.sum
-        yield f"{name}_count{braces}", self.count
-
-
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
 POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
 HINTS: Final = "scheduler_queueing_hint_execution_duration_seconds"
@@ -152,14 +121,14 @@ class Metrics:
                 self.count("scheduler_rebound_same_node_total")
 
     def evicted(self, uid: str, node: str) -> None:
-        """Note that somebody was evicted from the node for this pod."""
+        """Note that a pod was evicted from the node for this one."""
         emptied, victims = self._evicted_for.pop(uid, (node, 0))
         self._evicted_for[uid] = (node, victims + 1 if emptied == node else 1)
         if len(self._evicted_for) > 65536:
             del self._evicted_for[next(iter(self._evicted_for))]
 
     def unbound(self, uid: str, node: str, reason: str, now: float) -> None:
-        """Note a pod that a node gave back."""
+        """Note a pod that was unbound from a node."""
         self.count(f'scheduler_pod_unbinds_total{{reason="{reason}"}}')
         emptied, victims = self._evicted_for.pop(uid, ("", 0))
         if emptied in (node, CLUSTER):

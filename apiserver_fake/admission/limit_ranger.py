@@ -1,7 +1,8 @@
 """The bounds that LimitRanges of a namespace set to single pods and claims: what is given by default, what is refused.
 
 A resize is held to them as a creation is; but what it leaves as it was is not asked about again, because the
-bound may be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream admission plugin LimitRanger (v1.37).
+bound may be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream
+`plugin/pkg/admission/limitranger` (v1.37).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs
 inside the commit on the current object: field masks, and the node rules that need the body. The table
-is in `authorization_rules`; what nodes may do is in `node_authorization`.
+is in `rules`; what nodes may do is in `node`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from functools import cache
 
 from apiserver_fake.authorization.field_masks import check_mask
 from apiserver_fake.authorization.node import Listing, admit_node, authorize_node
-from apiserver_fake.authorization.rules import RULES, Rule
+from apiserver_fake.authorization.rules import roles
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
+from services.runtime.roles import Role, Rule
 
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
@@ -60,14 +61,14 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
 
 @cache
 def _rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
-    mine = [
-        rule
-        for rule in RULES
-        if rule.who == user
-        or (rule.who.startswith("group:") and rule.who[6:] in groups)
-        or (rule.who == "user:*" and user.startswith("user:") and len(user) > 5)
-    ]
+    mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
+
+
+def _has(role: Role, user: str, groups: tuple[str, ...]) -> bool:
+    if role.user.startswith("group:"):
+        return role.user[6:] in groups
+    return role.user == user or (role.user == "user:*" and user.startswith("user:") and len(user) > 5)
 
 
 def _covers(resources: tuple[str, ...], wanted: str, request: Request) -> bool:

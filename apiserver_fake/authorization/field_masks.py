@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_fake.authorization.rules import Rule
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
+from services.runtime.roles import Rule
 
 
 def check_mask(identity: Identity, request: Request, rule: Rule, old: Document, new: Document) -> None:

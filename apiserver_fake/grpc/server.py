@@ -2,7 +2,7 @@
 
 A stream carries one connection's calls (or watches) of any number of identities. What is ready together is
 sent together: an idle stream sends at once, one that has just sent lingers up to 2 ms, because draining what
-happens to be queued does not batch a fast pipeline (walls 2). Messages map one to one to `services.api.wire`.
+happens to be queued does not batch a fast pipeline. Messages map one to one to `services.api.wire`.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
 
 
 def digest(kind: str, namespace: str, name: str, document: Document) -> int:
-    """Return one object's summand of the state hash. Source: guarantees 2.3; canonical JSON has sorted keys."""
+    """Return one object's summand of the state hash. Canonical JSON has sorted keys. Source: guarantees 2.3."""
     text = msgspec.json.encode(document, order="deterministic")
     head = f"{kind}\0{namespace}\0{name}\0".encode()
     return int.from_bytes(hashlib.sha256(head + text).digest(), "big")

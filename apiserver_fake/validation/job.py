@@ -179,6 +179,10 @@ def _completions(spec: Mapping[str, Any]) -> int | None:
     return 1 if spec.get("parallelism") is None and spec.get("completions") is None else None
 
 
+def _replacement_policy(spec: Mapping[str, Any]) -> str:
+    return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+
+
 def _open_scope(spec: Document, at: str, report: Report) -> None:
     report.scope = spec
 
@@ -203,6 +207,7 @@ SPEC = Struct(
     Field("maxFailedIndexes", minimum=0),
     Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
     Field("suspend", default=False),
+    Field("podReplacementPolicy", default=_replacement_policy),
     _check_modes,
     _check_template,
     Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),

@@ -4,9 +4,9 @@ Two steps, as upstream takes them. First multiPoint: a default plugin that is en
 takes the new weight; what is disabled goes; the rest is added behind. Then every point: of its own enabled
 plugins those first that multiPoint has, too; then multiPoint's others that serve the point; then its own others.
 
-Source: upstream `mergePluginSet` (`apis/config/v1/default_plugins.go`) and `expandMultiPointPlugins`
-(`framework/runtime/framework.go`). The web page says that plugins added in multiPoint run before default
-ones; the code, and so we, put them behind.
+Source: upstream `mergePluginSet` (`pkg/scheduler/apis/config/v1/default_plugins.go`) and
+`expandMultiPointPlugins` (`pkg/scheduler/framework/runtime/framework.go`). The web page says that plugins added in
+multiPoint run before default ones; the code, and so we, put them behind.
 """
 
 from __future__ import annotations
@@ -69,8 +69,13 @@ def unknown(plugins: Plugins, path: str, is_known: Callable[[str], bool]) -> lis
     ]
 
 
-def lineup(multi_point: Sequence[PluginRef], plugins: Plugins, path: str, points: Iterable[str],
-           serves: Callable[[str, str], bool]) -> tuple[Lineup, list[str]]:  # fmt: skip
+def lineup(
+    multi_point: Sequence[PluginRef],
+    plugins: Plugins,
+    path: str,
+    points: Iterable[str],
+    serves: Callable[[str, str], bool],
+) -> tuple[Lineup, list[str]]:
     """Return who runs where, and what is wrong with it.
 
     `multi_point`: merged already; `points`: all points that exist here; `serves(plugin, point)`.
@@ -88,8 +93,9 @@ def lineup(multi_point: Sequence[PluginRef], plugins: Plugins, path: str, points
     return Lineup(order, weights), problems
 
 
-def _order(point: str, multi_point: Sequence[PluginRef], own: PluginSet,
-           serves: Callable[[str, str], bool]) -> tuple[str, ...]:  # fmt: skip
+def _order(
+    point: str, multi_point: Sequence[PluginRef], own: PluginSet, serves: Callable[[str, str], bool]
+) -> tuple[str, ...]:
     enabled = [plugin.name for plugin in own.enabled]
     disabled = {plugin.name for plugin in own.disabled}
     if ALL in disabled:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scheduler.cache import Cache
-from scheduler.group_membership import PodGroups
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.framework.world import World
 from scheduler.preemption.units import Unit, group_unit, pod_unit
-from scheduler.world import World
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
 
 
 class GroupUnits:
-    """Units as the cache and the groups are at this moment; a group nobody knows makes no unit."""
+    """Units as the cache and the groups are at this moment; a group that does not exist makes no unit."""
 
     def __init__(self, groups: PodGroups, cache: Cache, world: World) -> None:
         self._groups = groups
@@ -52,8 +52,9 @@ class GroupUnits:
 
     def everywhere(self) -> list[Unit]:
         """Return every unit of the cluster, in the order of the nodes."""
-        return self.of(pod for node in self._cache.nodes.values() if node.node is not None
-                       for pod in node.pods.values())  # fmt: skip
+        return self.of(
+            pod for node in self._cache.nodes.values() if node.node is not None for pod in node.pods.values()
+        )
 
     def node_of(self, pod: PodInfo) -> NodeInfo | None:
         """Return the node that a pod is counted on."""

@@ -1,4 +1,4 @@
-"""Metrics that tell resizes from new pods, as the beta plans them (kep-5836 12). Pure: a rewriting of what is known.
+"""Metrics of resizes apart from those of new pods, as the beta plans them (kep-5836 12). Pure.
 
 Until then the queue's gauges count deferred pods like any others.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.resize.verdict import NAME
+from scheduler.metrics import INITIAL, RESIZE
+from scheduler.resize.outcome import NAME
 
-INITIAL, RESIZE = "initial_placement", "pod_resize"
 WITH_OPERATION: Final = (
     "scheduler_queued_entities",
     "scheduler_preemption_evaluation_duration_seconds",

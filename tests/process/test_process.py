@@ -24,7 +24,7 @@ from services.runtime.process import StartError, main
 
 @dataclass(frozen=True, kw_only=True)
 class BakeryConfig(CommonConfig):
-    '''A process that bakes, or fails as it is told.'''
+    '''A process that bakes, or fails on request.'''
     fails: str = setting("", "how")
 
 class Bakery:
@@ -96,7 +96,7 @@ def page(port, path):
 
 def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bakery, tmp_path):
     process = bakery(
-        "--ready-file", str(tmp_path / "ready"), "--events-dir", str(tmp_path / "events"), "--set", "rs.burst=7",
+        "--ready-file", str(tmp_path / "ready"), "--events-dir", str(tmp_path / "events"), "--set", "unbind.max_attempts=7",
     )  # fmt: skip
     note = note_of(tmp_path / "ready")
     port = note["ports"]["health"]
@@ -105,7 +105,7 @@ def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bake
     assert (200, "ok\n") == page(port, "/healthz") == page(port, "/readyz")
     assert '# TYPE bakery_loaves_total counter\nbakery_loaves_total{kind="rye"} 3\n' in page(port, "/metrics")[1]
     configuration = json.loads(page(port, "/configz")[1])
-    assert (7, ["rs.burst=7"]) == (configuration["switches"]["rs.burst"], configuration["set"])
+    assert (7, ["unbind.max_attempts=7"]) == (configuration["switches"]["unbind.max_attempts"], configuration["set"])
     assert (200, "({'kind': 'rye', 'number': '1 2'}, {'tail': '3'})") == page(port, "/loaves/rye/1%202?tail=3")
     assert 404 == page(port, "/nothing")[0]
 
@@ -147,9 +147,9 @@ def test_an_idle_process_fits_in_60_mib(bakery, tmp_path):
 )
 def test_what_keeps_it_from_working_is_one_line_and_an_exit_code(bakery, arguments, code, line):
     ended, out, err = end_of(bakery(*arguments))
-    told = [x for x in err.splitlines() if not x.startswith("{")]
+    printed = [x for x in err.splitlines() if not x.startswith("{")]
 
-    assert (code, "", [line]) == (ended, out, told)
+    assert (code, "", [line]) == (ended, out, printed)
     assert "Traceback" not in err
 
 

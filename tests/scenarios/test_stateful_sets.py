@@ -1,16 +1,16 @@
-"""StatefulSets told as stories, with what the event log says of names and containers."""
+"""StatefulSets told as scenarios, with what the event log says of names and containers."""
 
 from pathlib import Path
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "stateful-sets"
 
 
 def _told(name, seed=1):
-    """Tell a story; return its result and the event log's lines."""
+    """Run a scenario; return its result and the event log's lines."""
     lines = []
-    return simulate(load_story(FOLDER / f"{name}.txt"), seed=seed, on_line=lines.append), lines
+    return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, on_line=lines.append), lines
 
 
 def _at(lines, event, name):
@@ -19,7 +19,7 @@ def _at(lines, event, name):
 
 
 def test_kubelet_16_a_stateful_sets_pod_starts_when_the_container_of_its_predecessor_has_stopped():
-    result, lines = _told("same-name")
+    result, lines = _told("deleted-by-force")
     stops, starts = _at(lines, "kubelet.stop", "db-0"), _at(lines, "kubelet.start", "db-0")
     gone = [
         line.mono_ns / 1e9

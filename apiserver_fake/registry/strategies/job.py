@@ -32,17 +32,6 @@ def _create(new: Document, ctx: WriteContext) -> None:
         _with_own_selector(new)
 
 
-def _with_replacement_policy(new: Document, ctx: WriteContext) -> None:
-    spec = new.get("spec") or {}
-    usual = "Failed" if spec.get("podFailurePolicy") else ctx.switches.choice("job.pod_replacement_policy")
-    new["spec"] = {"podReplacementPolicy": usual, **spec}
-
-
-def _before_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    if new.get("spec") is not old.get("spec"):
-        _with_replacement_policy(new, ctx)
-
-
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
     spec = new["spec"]
     if old is not None:
@@ -64,8 +53,6 @@ STRATEGIES = {
     "jobs.batch": declared(
         Struct(Field("spec", default={}, struct=SPEC)),
         has_status=True,
-        before_create=_with_replacement_policy,
-        before_update=_before_update,
         on_create=_create,
         rules=_rules,
         status=STATUS,

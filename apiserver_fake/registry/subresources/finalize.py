@@ -1,4 +1,7 @@
-"""`namespaces/finalize`: take the namespace controller's finalizer off; the last one gone ends the namespace."""
+"""`namespaces/finalize`: take the namespace controller's finalizer off; the last one gone ends the namespace.
+
+Source: controllers 11.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`scale` of workloads: the number of replicas as an autoscaling/v1 Scale, for `kubectl scale` and autoscalers."""
+"""`scale` of workloads: the number of replicas as an autoscaling/v1 Scale, for `kubectl scale` and autoscalers.
+
+Source: kubectl-requests 8.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbinding import (
+from services.api.unbind import (
     BLOCKED,
     REASONS,
     REQUESTED,

@@ -1,7 +1,7 @@
 """matchLabelKeys and mismatchLabelKeys: label keys whose values, as the pod has them, join a label selector.
 
 The API server writes them into the selector when a pod is created, so that nobody else needs to know of them.
-Source: KEP-3633 (pod affinity), KEP-3243 (topology spread); the texts are upstream's.
+Source: KEP-3633 (pod affinity), KEP-3243 (topology spread). The texts are upstream's.
 """
 
 from __future__ import annotations

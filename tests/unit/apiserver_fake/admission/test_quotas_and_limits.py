@@ -251,7 +251,7 @@ def test_events_are_never_counted(server):
     assert made["metadata"]["name"] == "e"
 
 
-# --- the six quota cases of a resize (kep-1287 16), and scenario 17 ---
+# --- the six quota cases of a resize (kep-1287 16, acceptance scenario 17) ---
 
 
 def running(server, requests, limits=None, hard=None, used=None):

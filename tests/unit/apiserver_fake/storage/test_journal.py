@@ -69,10 +69,10 @@ def test_as_06_a_flipped_bit_before_the_last_batch_is_refused():
     data = whole.read(name)
 
     for offset in range(0, len(data) // 2, 7):
-        spoiled = bytearray(data)
-        spoiled[offset] ^= 4
+        corrupted = bytearray(data)
+        corrupted[offset] ^= 4
         disk = MemoryDisk()
-        asyncio.run(disk.write(name, bytes(spoiled)))
+        asyncio.run(disk.write(name, bytes(corrupted)))
         with pytest.raises(JournalError, match="bad record at offset 0") as refused:
             reopened(disk)
         assert refused.value.exit_code == 78

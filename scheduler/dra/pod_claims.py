@@ -1,0 +1,67 @@
+"""Which claims a pod has, and why they cannot be used yet, in upstream's words. Pure.
+
+Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.api.kinds.pod import Pod, PodResourceClaim
+from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.meta import Key
+
+FindClaim = Callable[[Key], ResourceClaim | None]
+
+
+def claim_name(pod: Pod, wanted: PodResourceClaim) -> str | None:
+    """Return the name of the claim; None: there is none, yet or at all."""
+    if wanted.resource_claim_name:
+        return wanted.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == wanted.name:
+            return status.resource_claim_name
+    return None
+
+
+def claim_keys(pod: Pod) -> list[Key]:
+    """Return the claims that the pod has by now, each once, in the pod's order."""
+    names = (claim_name(pod, wanted) for wanted in pod.spec.resource_claims)
+    return list(dict.fromkeys(Key(pod.metadata.namespace, name) for name in names if name))
+
+
+def problem_of(pod: Pod, find: FindClaim) -> str:
+    """Return what is wrong with the first claim that cannot be used, "" when all can."""
+    for wanted in pod.spec.resource_claims:
+        problem = problem_with(pod, wanted, find)
+        if problem:
+            return problem
+    return ""
+
+
+def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
+    """Return what is wrong with one claim, "" for nothing."""
+    namespace = pod.metadata.namespace
+    if not wanted.resource_claim_name and not wanted.resource_claim_template_name:
+        return f'pod "{pod.metadata.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
+    if _is_being_generated(pod, wanted):
+        return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
+    name = claim_name(pod, wanted)
+    if name is None:
+        return ""  # the controller decided that this pod needs no claim
+    claim = find(Key(namespace, name))
+    if claim is None:
+        return f'could not find ResourceClaim "{namespace}/{name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'resourceclaim "{name}" is being deleted'
+    owner = claim.metadata.controller
+    if wanted.resource_claim_template_name and (owner is None or owner.uid != pod.metadata.uid):
+        return f"ResourceClaim {namespace}/{name} was not created for pod {pod.metadata.key} (pod is not owner)"
+    return ""
+
+
+def _is_being_generated(pod: Pod, wanted: PodResourceClaim) -> bool:
+    """Whether the claim is to be made from a template, and its controller has not done so yet."""
+    if wanted.resource_claim_name or not wanted.resource_claim_template_name:
+        return False
+    return all(status.name != wanted.name for status in pod.status.resource_claim_statuses)

@@ -1,0 +1,64 @@
+"""Which of several replicas works: the one that holds the lease; the others keep their caches warm and wait.
+
+A standby follows every change and writes nothing: its queue and cache are those of a leader that has not begun
+(upstream's `delayCacheUntilActive: false`). What it saw and did not act on is looked at again when it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterable
+
+from services.client.client import Client
+from services.client.leases import Elector
+from services.client.recorder import Recorder
+
+
+class Leading:
+    """The place of one replica among the others. Without an elector it is the only one and always leads."""
+
+    def __init__(self, elector: Elector | None, client: Client, recorder: Recorder) -> None:
+        self._elector = elector
+        self._client = client
+        self._recorder = recorder
+        self.is_leading = False
+
+    async def begin(self, group: asyncio.TaskGroup) -> None:
+        """Return once this replica leads; its writes carry the epoch from then on (C11).
+
+        In the group, a loss of the lease raises LeadershipLost.
+        """
+        elector = self._elector
+        if elector is not None:
+            self._client.lead(await elector.acquire(), elector.deposed)
+            group.create_task(elector.hold())
+            self._recorder.event(
+                kind="Lease",
+                api_version="coordination.k8s.io/v1",
+                key=elector.lease,
+                uid=elector.lease_uid,
+                reason="LeaderElection",
+                message=f"{elector.holder} became leader",
+            )
+        self.is_leading = True
+
+    def metrics(self) -> dict[str, float]:
+        """Return whether this replica leads; nothing when there is no election."""
+        return self._elector.metrics() if self._elector is not None else {}
+
+
+class MissingNodes:
+    """Nodes that pods are nominated to and that do not exist (K4).
+
+    A node is missing when two looks in a row did not find it: a nomination may be seen before the node is.
+    """
+
+    def __init__(self) -> None:
+        self._suspected: frozenset[str] = frozenset()
+
+    def look(self, nominated: Iterable[str], known: Container[str]) -> list[str]:
+        """Return the nodes that are missing, in the order given."""
+        absent = [node for node in nominated if node not in known]
+        missing = [node for node in absent if node in self._suspected]
+        self._suspected = frozenset(absent)
+        return missing

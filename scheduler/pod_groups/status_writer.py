@@ -1,0 +1,61 @@
+"""The conditions of pod groups, written: one write at a time a group, the newest word on each condition only.
+
+Nothing here decides anything: what is lost is said again after the group's next attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.kinds.podgroup import PodGroup
+from services.api.meta import Document
+from services.api.resources import resource_of_view
+from services.client.client import Client
+
+RESOURCE: Final = resource_of_view(PodGroup).name
+log = structlog.get_logger()
+
+
+class GroupStatusWriter:
+    """By group uid. `submit` never blocks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._desired: dict[str, dict[str, Document]] = {}
+        self._sending: set[str] = set()
+        self.written_total = 0
+        self.failed_total = 0
+
+    def submit(self, group: PodGroup, condition: Document, traceparent: str, tasks: asyncio.TaskGroup) -> None:
+        """Ask for one condition; an unsent earlier word on it is forgotten."""
+        uid = group.metadata.uid
+        self._desired.setdefault(uid, {})[condition["type"]] = condition
+        if uid not in self._sending:
+            self._sending.add(uid)
+            tasks.create_task(self._send(group, traceparent))
+
+    async def _send(self, group: PodGroup, traceparent: str) -> None:
+        uid = group.metadata.uid
+        try:
+            while desired := self._desired.pop(uid, None):
+                patch: Document = {"status": {"conditions": list(desired.values())}}
+                try:
+                    await self._client.patch_rv(
+                        RESOURCE,
+                        group.metadata.key,
+                        patch,
+                        subresource="status",
+                        patch_type="strategic",
+                        uid=uid,
+                        traceparent=traceparent,
+                    )
+                    self.written_total += 1
+                except (ApiError, UnknownOutcome) as error:
+                    self.failed_total += 1
+                    log.info("podgroup.status_dropped", group=str(group.metadata.key), reason=str(error))
+        finally:
+            self._sending.discard(uid)
