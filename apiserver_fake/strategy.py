@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apiserver_fake.switches import ApiServerSwitches
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import Identity
 from services.api.meta import Document
@@ -86,16 +87,18 @@ def _none_yet() -> MutableSequence[str]:
 class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
-    `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read.
-    `lookup(resource, namespace, name)` and `list(resource, namespace)` show staged and committed
-    state; what they return must not be changed. `labels` is a lookup of an object's labels alone, without
-    its document having to be decoded. `warnings` collects `Warning:` header texts.
+    `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read. `register` has all
+    switches, for rules that other components share. `lookup(resource, namespace, name)` and
+    `list(resource, namespace)` show staged and committed state; what they return must not be changed. `labels` is a
+    lookup of an object's labels alone, without its document having to be decoded. `warnings` collects `Warning:`
+    header texts.
     """
 
     identity: Identity
     now_s: float
     wall_s: float
-    switches: Switches
+    switches: ApiServerSwitches
+    register: Switches
     random: Random
     request: Request
     lookup: Lookup

@@ -28,7 +28,7 @@ def check_feasible(pod: Document, ctx: WriteContext) -> None:
     Raises: Forbidden naming every resource of which the node has too little, or what else is wrong with it.
     """
     node_name = (pod.get("spec") or {}).get("nodeName") or ""
-    if not node_name or ctx.switches.choice("resize.feasibility") != BY_ADMISSION:
+    if not node_name or ctx.switches.resize_feasibility != BY_ADMISSION:
         return
     name = pod["metadata"]["name"]
     problem = _problem(pod, node_name, ctx.lookup("nodes", "", node_name))

@@ -9,10 +9,11 @@ served (`constraints`). Upstream calls this declarative validation (KEP-5073).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apiserver_fake.strategy import Cause
+from apiserver_fake.switches import NO_GATES, ApiServerSwitches
 from apiserver_fake.validation.formats import (
     IMMUTABLE,
     duplicate,
@@ -24,7 +25,6 @@ from apiserver_fake.validation.formats import (
     unsupported,
 )
 from services.api.meta import Document
-from services.api.switches import Switches
 
 Form = Callable[[str, Any], list[Cause]]
 """`(path, value)` to what is wrong with the value: `formats.subdomain`, `formats.label_selector`, …"""
@@ -33,21 +33,17 @@ Form = Callable[[str, Any], list[Cause]]
 class Report:
     """What is wrong with one object so far.
 
-    `switches`: the feature gates that rules ask; None counts them as off. `seen`: the keys of the list whose items are
+    `switches`: the feature gates that rules ask. `seen`: the keys of the list whose items are
     being checked. `scope`: what a rule across fields lends to the rules of what lies deeper.
     """
 
     __slots__ = ("causes", "scope", "seen", "switches")
 
-    def __init__(self, switches: Switches | None = None, causes: list[Cause] | None = None) -> None:
+    def __init__(self, switches: ApiServerSwitches = NO_GATES, causes: list[Cause] | None = None) -> None:
         self.causes: list[Cause] = [] if causes is None else causes
         self.switches = switches
         self.seen: set[Any] = set()
         self.scope: Any = None
-
-    def flag(self, name: str) -> bool:
-        """Whether a feature gate is on."""
-        return self.switches is not None and self.switches.flag(name)
 
 
 Check = Callable[[Any, str, Report], None]
@@ -186,7 +182,7 @@ class Struct:
         self.completion = completion
         self._are_defaults_last = are_defaults_last
         self._rules = tuple(_entry(part) for part in parts)
-        self._rules = tuple(rule for rule in self._rules if rule[1] is not None or rule[3] is not None)
+        self._rules = tuple(rule for rule in self._rules if any(each is not None for each in (rule[1], *rule[3:])))
         fields = self.fields
         plain = [f for f in fields if f.default is not None and f.struct is None]
         self._defaults = {f.name: f.default for f in plain}
@@ -200,7 +196,7 @@ class Struct:
     def check(self, holder: Document, at: str, report: Report) -> None:
         """Add what is wrong with an object; `at` is the path of its members so far (`spec.`)."""
         get = holder.get
-        for name, detail, missing, rule in self._rules:
+        for name, detail, missing, allowed, rule in self._rules:
             if not name:
                 rule(holder, at, report)
                 continue
@@ -212,6 +208,8 @@ class Struct:
                 if missing is None:
                     continue
                 value = missing
+            if allowed is not None and value not in allowed:
+                report.causes.append(unsupported(at + name, value, filter(None, allowed)))
             if rule is not None:
                 rule(value, at + name, report)
 
@@ -265,13 +263,17 @@ class Struct:
                 field.struct.unchanged(before or {}, after or {}, f"{at}{name}.", report)
 
 
-def _entry(part: Field | Check) -> tuple[str, str | None, Any, Any]:
-    """Return `(name, detail of a required value or None, what an absent value is checked as, check)`."""
+def _entry(part: Field | Check) -> tuple[str, str | None, Any, tuple[str, ...] | None, Any]:
+    """Return `(name, detail of a required value or None, what an absent value is checked as, its enum, check)`.
+
+    An enum is checked without a call: most fields of a pod that are there have one.
+    """
     if not isinstance(part, Field):
-        return "", None, None, part
+        return "", None, None, None, part
     detail = None if part.required is False else "" if part.required is True else part.required
     missing = {} if part.missing is None and part.struct is not None and part.default == {} else part.missing
-    return part.name, detail, missing, part.compiled()
+    allowed = (*part.enum, "") if part.is_blank_absent else tuple(part.enum)
+    return part.name, detail, missing, allowed if part.enum else None, replace(part, enum=()).compiled()
 
 
 def _completed(field: Field) -> Callable[[Any], Any] | None:

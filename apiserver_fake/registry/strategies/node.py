@@ -9,7 +9,7 @@ from apiserver_fake.validation.formats import label_value, qualified_name
 from apiserver_fake.validation.pod.placement import EFFECTS
 from services.api.meta import Document
 
-POLICY, GATE = "podPreemptionPolicy", "InPlacePodVerticalScalingSchedulerPreemption"
+POLICY = "podPreemptionPolicy"
 TAINT = Struct(
     Field("key", missing="", form=qualified_name),
     Field("value", form=label_value),
@@ -31,7 +31,7 @@ FIELDS = Struct(Field("spec", default={}, struct=SPEC), Field("status", default=
 
 def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
     """Leave out what the feature gate does not know; what is stored already stays (KEP-5836)."""
-    if POLICY in new["spec"] and not ctx.switches.flag(GATE):
+    if POLICY in new["spec"] and not ctx.switches.resize_preemption:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != POLICY}
 
 

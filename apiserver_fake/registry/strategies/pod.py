@@ -45,16 +45,16 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
-        spreads=ctx.switches.flag("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+        spreads=ctx.switches.spread_selector_merge,
     )
     spec.setdefault("enableServiceLinks", True)
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
-    if not ctx.switches.flag("GenericWorkload"):
+    if not ctx.switches.generic_workload:
         spec.pop("schedulingGroup", None)
-    if not ctx.switches.flag("ContainerRestartRules"):
+    if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
     _set_priority(new, spec, ctx)
     new["spec"] = spec
@@ -175,9 +175,9 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
     if node := (old.get("spec") or {}).get("nodeName"):
         # Nobody nominates a node for a pod that has one (I17), but where that tells of its resize (kep-5836 13.5).
         nominated = status.pop("nominatedNodeName", None)
-        if nominated == node and ctx.switches.choice("resize.double_preemption") == "nnn":
+        if nominated == node and ctx.switches.resize_double_preemption == "nnn":
             status["nominatedNodeName"] = node
-        elif before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+        elif before.get("nominatedNodeName") and not ctx.switches.clearing_nominated_node_name:
             status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)
@@ -205,7 +205,7 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
         causes.append(invalid("status.phase", phase, f"the phase may not go back from {was}"))
     elif phase != was and _RANK.get(was, 0) == 2:
         causes.append(invalid("status.phase", phase, f"the phase {was} is final"))
-    STATUS.check(status, "status.", Report(None, causes))
+    STATUS.check(status, "status.", Report(causes=causes))
     return causes
 
 

@@ -19,15 +19,15 @@ FIXED = (*FILLED, "workloadRef", "schedulingConstraints", "resourceClaims")
 
 def _all_with_basic(spec: Document, at: str, report: Report) -> None:
     mode, is_basic = spec.get("disruptionMode") or {}, (spec.get("schedulingPolicy") or {}).get("basic") is not None
-    if mode.get("all") is None or not is_basic or report.switches is None:
+    if mode.get("all") is None or not is_basic:
         return
-    if report.switches.choice("gang.all_mode_with_basic") == "reject":
+    if report.switches.gang_all_mode_with_basic == "reject":
         text = "may not be used with the basic scheduling policy"
         report.causes.append(forbidden(f"{at}disruptionMode.all", text))
 
 
 def _preemption_policy(policy: str, path: str, report: Report) -> None:
-    if not report.flag(POLICY_GATE):
+    if not report.switches.pod_group_preemption_policy:
         report.causes.append(forbidden(path, f"needs the feature gate {POLICY_GATE}"))
     elif policy not in PREEMPTION_POLICIES:
         report.causes.append(unsupported(path, policy, PREEMPTION_POLICIES))
@@ -54,7 +54,7 @@ def require_gate(new: Document, ctx: WriteContext) -> None:
 
     Raises: NotFound, as for an unknown path.
     """
-    if not ctx.switches.flag("GenericWorkload"):
+    if not ctx.switches.generic_workload:
         raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
 
 
@@ -70,7 +70,7 @@ def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
     spec.setdefault("disruptionMode", {"single": {}})
     value, policy = resolve_priority(spec, ctx, refused, "pod group spec")
     spec["priority"] = value
-    if ctx.switches.flag(POLICY_GATE):
+    if ctx.switches.pod_group_preemption_policy:
         stated = spec.setdefault("preemptionPolicy", policy)
         if stated != policy:
             raise refused(

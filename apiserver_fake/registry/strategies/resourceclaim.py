@@ -22,7 +22,7 @@ def _status_rules(old: Document | None, new: Document, ctx: WriteContext) -> lis
     assert old is not None, "a status is of an object that exists"
     causes = check_claim_status(old, new)
     had, has = ((each.get("status") or {}).get("allocation") for each in (old, new))
-    if not causes and had is None and has and ctx.switches.choice("dra.double_allocation_guard") == "apiserver":
+    if not causes and had is None and has and ctx.switches.double_allocation_guard == "apiserver":
         causes += already_granted(new, ctx.list(CLAIMS, ""))
     return causes
 

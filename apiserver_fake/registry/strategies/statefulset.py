@@ -95,7 +95,7 @@ def _gate(new: Document, ctx: WriteContext) -> None:
     numbers = strategy.get("rollingUpdate")
     if strategy["type"] != ROLLING or numbers is None:
         return
-    if ctx.switches.flag("MaxUnavailableStatefulSet"):
+    if ctx.switches.stateful_set_max_unavailable:
         numbers.setdefault("maxUnavailable", 1)
     else:
         numbers.pop("maxUnavailable", None)

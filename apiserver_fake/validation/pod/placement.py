@@ -26,8 +26,6 @@ from services.api.taints import is_decimal
 TOLERATIONS_MAX, TERMS_MAX = 200, 100
 POLICIES = ("Honor", "Ignore")
 NOT_DECIMAL = "must be a valid decimal integer in canonical form"
-COMPARING = "TaintTolerationComparisonOperators"
-"""The feature gate of tolerations that compare numbers (KEP-5471)."""
 REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
@@ -45,11 +43,11 @@ def _operator(each: Document, at: str, report: Report) -> None:
     elif operator == "Exists":
         if value:
             causes.append(invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'"))
-    elif operator in ("Gt", "Lt") and report.flag(COMPARING):
+    elif operator in ("Gt", "Lt") and report.switches.toleration_comparison:
         if not is_decimal(value):
             causes.append(invalid(f"{at}value", value, NOT_DECIMAL))
     else:
-        known = ("Equal", "Exists", "Gt", "Lt") if report.flag(COMPARING) else ("Equal", "Exists")
+        known = ("Equal", "Exists", "Gt", "Lt") if report.switches.toleration_comparison else ("Equal", "Exists")
         causes.append(unsupported(f"{at}operator", operator, known))
 
 

@@ -6,6 +6,7 @@ The texts are upstream's (`pkg/apis/core/validation`). What may change later is 
 from __future__ import annotations
 
 from apiserver_fake.strategy import Cause
+from apiserver_fake.switches import NO_GATES, ApiServerSwitches
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, quantities, unique
 from apiserver_fake.validation.formats import (
     duplicate,
@@ -29,7 +30,6 @@ from apiserver_fake.validation.pod.container import (
 )
 from apiserver_fake.validation.pod.placement import AFFINITY, SPREAD, TERMS_MAX, TOLERATION, TOLERATIONS_MAX
 from services.api.meta import Document
-from services.api.switches import Switches
 
 CONTAINERS_MAX, GATES_MAX, CLAIMS_MAX = 100, 32, 32
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
@@ -177,7 +177,7 @@ POD_SPEC = Struct(
 )
 
 
-def check(spec: Document, at: str, switches: Switches | None = None) -> list[Cause]:
+def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> list[Cause]:
     """Return what is wrong with a spec; `at` is its path (`spec`). Without switches no feature gate is on."""
     report = Report(switches)
     POD_SPEC.check(spec, f"{at}.", report)
