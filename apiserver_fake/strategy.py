@@ -3,7 +3,7 @@
 The registry decodes, patches and commits; what differs between kinds comes from here as values: a
 `Strategy` a kind and a `Subresource` a verb, one file each in `registry/strategies/` and `registry/subresources/`. To
 add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else has to be registered.
-Everything behind this door is plain functions of documents and a `WriteContext`.
+Everything here is plain functions of documents and a `WriteContext`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
 (strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
@@ -66,7 +66,7 @@ class ServerMemory:
     """What the server remembers between writes and may forget at a restart.
 
     `buckets`: rate limiters. `renewed_s`: when each lease `namespace/name` was last renewed, by the server's own
-    monotonic clock; nobody's wall clock decides whether a holder lives.
+    monotonic clock; no wall clock decides whether a holder lives.
     """
 
     buckets: dict[str, TokenBucket] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What the API server may refuse of a resize although its namespace allows it: what the pod's node could never do.
 
 Up to v1.36 such a resize is accepted, and the node calls it Infeasible. Since v1.37 the admission plugin
-PodResizeValidator refuses it, so that whoever asks hears of it at once (`resize.feasibility`). What only the kubelet
+PodResizeValidator refuses it, so that the client learns of it at once (`resize.feasibility`). What only the kubelet
 knows, of swap or of static managers, stays its affair. Source: upstream `plugin/pkg/admission/podresize` (v1.37).
 """
 

@@ -23,7 +23,7 @@ SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
 DOCUMENTS_KEPT = 64
 
 
-class Surroundings:
+class WriteContexts:
     """What all writes have around them; lives with the server."""
 
     def __init__(self, *, clock: Clock, random: Random, switches: Switches, limits: Limits) -> None:

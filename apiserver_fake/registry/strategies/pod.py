@@ -173,7 +173,7 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         else:
             status.pop(name, None)
     if node := (old.get("spec") or {}).get("nodeName"):
-        # Nobody nominates a node for a pod that has one (I17), but where that tells of its resize (kep-5836 13.5).
+        # A pod that has a node is not nominated for one (I17), but where that stands for its resize (kep-5836 13.5).
         nominated = status.pop("nominatedNodeName", None)
         if nominated == node and ctx.switches.resize_double_preemption == "nnn":
             status["nominatedNodeName"] = node

@@ -1,4 +1,4 @@
-"""Claims for devices: the request is fixed once made, the status belongs to whoever allocates (KEP-4381)."""
+"""Claims for devices: the request is fixed once made, the status belongs to its allocator (KEP-4381)."""
 
 from __future__ import annotations
 

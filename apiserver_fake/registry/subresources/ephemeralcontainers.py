@@ -14,7 +14,7 @@ from services.api.meta import Document
 
 _AT = "spec.ephemeralContainers"
 _NEVER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy")
-"""What an ephemeral container cannot have: it is no part of what the pod promises or was promised."""
+"""What an ephemeral container cannot have: it is no part of what the pod offers or was allocated."""
 
 
 def _join(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:

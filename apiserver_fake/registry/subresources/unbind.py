@@ -65,7 +65,7 @@ class _Reason(msgspec.Struct):
 
 
 def reason_of(body: bytes) -> str:
-    """Return the reason in the body of an unbind, "other" for one that nobody may give: a metric's label."""
+    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
     except msgspec.MsgspecError:
@@ -181,7 +181,7 @@ def _answer_again(stored: Document, ctx: WriteContext) -> Document | None:
 
 
 def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 4: nobody wrote since, where the caller cares."""
+    """Check 4: the pod was not written since, where the caller cares."""
     version = str(body["metadata"].get("resourceVersion") or "") or ctx.request.resource_version
     if ctx.switches.unbind_fence == "resourceVersion" and not version:
         raise _unprocessable(stored, "Invalid", "metadata.resourceVersion is required by unbind.fence=resourceVersion")

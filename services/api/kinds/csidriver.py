@@ -15,7 +15,7 @@ class CSIDriverSpec(View, frozen=True):
 
 
 class CSIDriver(View, frozen=True):
-    """A driver as rooms see it."""
+    """A driver as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()

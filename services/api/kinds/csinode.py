@@ -31,7 +31,7 @@ class CSINodeSpec(View, frozen=True):
 
 
 class CSINode(View, frozen=True):
-    """A node's drivers as rooms see them; it has the name of its node."""
+    """A node's drivers as components see them; it has the name of its node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()

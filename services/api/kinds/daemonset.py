@@ -59,7 +59,7 @@ class DaemonSetStatus(View, frozen=True):
 
 
 class DaemonSet(View, frozen=True):
-    """A DaemonSet as rooms see it."""
+    """A DaemonSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()

@@ -49,7 +49,7 @@ class DeploymentStatus(View, frozen=True):
 
 
 class Deployment(View, frozen=True):
-    """A Deployment as rooms see it."""
+    """A Deployment as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()

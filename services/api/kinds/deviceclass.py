@@ -20,7 +20,7 @@ class DeviceClassSpec(View, frozen=True):
 
 
 class DeviceClass(View, frozen=True):
-    """A class as rooms see it."""
+    """A class as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()

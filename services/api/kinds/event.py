@@ -1,4 +1,4 @@
-"""Event: what a component tells people about an object (core/v1; the old schema, with aggregation)."""
+"""Event: what a component reports about an object (core/v1; the old schema, with aggregation)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EventSource(View, frozen=True):
 
 
 class Event(View, frozen=True):
-    """An event as rooms see it. `type`: Normal or Warning."""
+    """An event as components see it. `type`: Normal or Warning."""
 
     metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()

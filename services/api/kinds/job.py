@@ -112,7 +112,7 @@ class JobStatus(View, frozen=True):
 
 
 class Job(View, frozen=True):
-    """A Job as rooms see it."""
+    """A Job as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()

@@ -18,7 +18,7 @@ class LeaseSpec(View, frozen=True):
 
 
 class Lease(View, frozen=True):
-    """A lease as rooms see it."""
+    """A lease as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()

@@ -20,7 +20,7 @@ class NamespaceStatus(View, frozen=True):
 
 
 class Namespace(View, frozen=True):
-    """A namespace as rooms see it."""
+    """A namespace as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()

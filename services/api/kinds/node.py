@@ -48,7 +48,7 @@ class NodeStatus(View, frozen=True):
 
 
 class Node(View, frozen=True):
-    """A node as rooms see it."""
+    """A node as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()

@@ -101,7 +101,7 @@ class PersistentVolumeStatus(View, frozen=True):
 
 
 class PersistentVolume(View, frozen=True):
-    """A volume as rooms see it."""
+    """A volume as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()

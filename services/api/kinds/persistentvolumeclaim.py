@@ -1,4 +1,4 @@
-"""PersistentVolumeClaim: a wish for storage, and the volume that fulfils it (core/v1)."""
+"""PersistentVolumeClaim: a request for storage, and the volume that fulfils it (core/v1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BOUND, LOST, PENDING = "Bound", "Lost", "Pending"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation: both sides of the binding are written; from then on a vanished volume makes the claim Lost."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation: where the scheduler wants the volume to be; whoever provisions takes it away after a failure."""
+"""Annotation: where the scheduler wants the volume to be; the provisioner removes it after a failure."""
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 IN_USE_FINALIZER = "kubernetes.io/pvc-protection"
 
@@ -24,7 +24,7 @@ class VolumeResources(View, frozen=True):
 
 
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What is wished. `storage_class_name`: None was not said (and no default existed), "" is no class."""
+    """What is requested. `storage_class_name`: None was not said (and no default existed), "" is no class."""
 
     access_modes: tuple[str, ...] = ()
     resources: VolumeResources = VolumeResources()
@@ -44,7 +44,7 @@ class PersistentVolumeClaimStatus(View, frozen=True):
 
 
 class PersistentVolumeClaim(View, frozen=True):
-    """A claim as rooms see it."""
+    """A claim as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()

@@ -305,7 +305,7 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the kubelet reports of a container. `allocated_resources`: the requests its node has promised;
+    """What the kubelet reports of a container. `allocated_resources`: the requests its node has allocated;
     `resources`: what it runs with, None from a node that cannot resize (KEP-1287)."""
 
     name: str = ""
@@ -356,7 +356,7 @@ class PodStatus(View, frozen=True):
 
 
 class Pod(View, frozen=True):
-    """A pod as rooms see it."""
+    """A pod as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()

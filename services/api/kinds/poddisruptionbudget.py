@@ -29,7 +29,7 @@ class PodDisruptionBudgetStatus(View, frozen=True):
 
 
 class PodDisruptionBudget(View, frozen=True):
-    """A budget as rooms see it."""
+    """A budget as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()

@@ -101,7 +101,7 @@ class PodGroupStatus(View, frozen=True):
 
 
 class PodGroup(View, frozen=True):
-    """A group as rooms see it."""
+    """A group as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()

@@ -8,7 +8,7 @@ from services.api.resources import Column, Resource
 
 
 class PriorityClass(View, frozen=True):
-    """A priority class as rooms see it."""
+    """A priority class as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0

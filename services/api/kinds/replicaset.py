@@ -30,7 +30,7 @@ class ReplicaSetStatus(View, frozen=True):
 
 
 class ReplicaSet(View, frozen=True):
-    """A ReplicaSet as rooms see it."""
+    """A ReplicaSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()

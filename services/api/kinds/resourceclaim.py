@@ -129,7 +129,7 @@ class ResourceClaimStatus(View, frozen=True):
 
 
 class ResourceClaim(View, frozen=True):
-    """A claim as rooms see it."""
+    """A claim as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()

@@ -23,7 +23,7 @@ class ResourceClaimTemplateSpec(View, frozen=True):
 
 
 class ResourceClaimTemplate(View, frozen=True):
-    """A template as rooms see it."""
+    """A template as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

@@ -37,7 +37,7 @@ class ResourceQuotaStatus(View, frozen=True):
 
 
 class ResourceQuota(View, frozen=True):
-    """A quota as rooms see it."""
+    """A quota as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()

@@ -67,7 +67,7 @@ class ResourceSliceSpec(View, frozen=True):
 
 
 class ResourceSlice(View, frozen=True):
-    """A slice as rooms see it."""
+    """A slice as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()

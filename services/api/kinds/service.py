@@ -23,7 +23,7 @@ class ServiceSpec(View, frozen=True):
 
 
 class Service(View, frozen=True):
-    """A service as rooms see it: which pods belong together."""
+    """A service as components see it: which pods belong together."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()

@@ -22,7 +22,7 @@ class RollingUpdate(View, frozen=True):
 
 
 class UpdateStrategy(View, frozen=True):
-    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when somebody deletes them)."""
+    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when they are deleted)."""
 
     type: str = ROLLING
     rolling_update: RollingUpdate | None = None
@@ -77,7 +77,7 @@ class StatefulSetStatus(View, frozen=True):
 
 
 class StatefulSet(View, frozen=True):
-    """A StatefulSet as rooms see it."""
+    """A StatefulSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()

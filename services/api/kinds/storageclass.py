@@ -25,7 +25,7 @@ class TopologySelectorTerm(View, frozen=True):
 
 
 class StorageClass(View, frozen=True):
-    """A class as rooms see it. `allowed_topologies` are ORed; none means anywhere."""
+    """A class as components see it. `allowed_topologies` are ORed; none means anywhere."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -35,7 +35,7 @@ class StorageClass(View, frozen=True):
 
     @property
     def can_provision(self) -> bool:
-        """Whether somebody makes volumes of this class."""
+        """Whether volumes of this class are provisioned."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
     @property

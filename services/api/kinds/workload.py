@@ -37,7 +37,7 @@ class WorkloadSpec(View, frozen=True):
 
 
 class Workload(View, frozen=True):
-    """A workload as rooms see it."""
+    """A workload as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()

@@ -1,4 +1,4 @@
-"""A world of documents in a dictionary, enough for the rules: no store, no doors, no time that passes by itself."""
+"""A world of documents in a dictionary, enough for the rules: no store, no servers, no time that passes by itself."""
 
 from __future__ import annotations
 

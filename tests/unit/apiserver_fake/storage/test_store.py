@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.registry.creation import Limits, check_room
+from apiserver_fake.registry.creation import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, record_of
 from apiserver_fake.storage.recovery import Gap, restore
 from apiserver_fake.storage.selection import Selection
@@ -222,7 +222,7 @@ def test_l_obj_the_object_limit_counts_what_a_restart_loaded_once():
     store.load([record_of(pods, each, rv, msgspec.json.encode(each)) for rv, each in enumerate(documents, 1)], 2)
 
     assert store.count == 2
-    check_room(Limits(objects=3), store.stage(), pods, "default", "c")
+    check_capacity(Limits(objects=3), store.stage(), pods, "default", "c")
     commit(store, a_document("c"))
     with pytest.raises(Forbidden, match="the store holds 3, at most 3 are allowed"):
-        check_room(Limits(objects=3), store.stage(), pods, "default", "d")
+        check_capacity(Limits(objects=3), store.stage(), pods, "default", "d")

@@ -176,7 +176,7 @@ def test_w13_a_watch_ends_by_itself_with_a_bookmark_two_seconds_before():
     assert len(world.hub) == 0
 
 
-def test_a_watch_lasts_five_to_ten_minutes_when_nobody_says():
+def test_a_watch_lasts_five_to_ten_minutes_unless_the_request_says_so():
     world = World()
     ends = [world.watch().ends_at_s for _ in range(50)]
 

@@ -39,7 +39,7 @@ def test_a_set_is_completed(world):
         "type": "OnDelete"}  # fmt: skip
 
 
-def test_several_at_once_are_heard_of_only_behind_their_gate(world):
+def test_max_unavailable_is_dropped_while_its_gate_is_off(world):
     asked = a_set(updateStrategy={"rollingUpdate": {"maxUnavailable": "50%"}})
 
     assert "maxUnavailable" not in world.create(KIND, asked)["spec"]["updateStrategy"]["rollingUpdate"]
@@ -69,7 +69,7 @@ def test_several_at_once_are_heard_of_only_behind_their_gate(world):
          "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"),
     ],
 )  # fmt: skip
-def test_a_set_that_breaks_a_rule_is_told_which(world, spec, said):
+def test_a_set_that_breaks_a_rule_is_refused_with_that_rule(world, spec, said):
     causes, _ = world.try_create(KIND, a_set(**spec))
 
     assert refused(causes) == [said]
