@@ -415,7 +415,7 @@ REGISTER: tuple[Switch, ...] = (
     Switch("resize.feasibility", "node",
            "who says no to a resize that the pod's node could never do: the node, as Infeasible, or the API server, as "
            "PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2", ("node", "admission"),
-           scenario="resize/deferred"),
+           scenario="resize/deferred-resize"),
     Switch("resize.outside_plugins", "generation",
            "which plugins that are not kube-scheduler's own are asked about deferred pods: PostFilters that opt in, "
            "all that do not bow out, or those to whom such pods are relevant", "kep-5836 6.1",
