@@ -169,7 +169,7 @@ def rule_is_admin(identity: Identity) -> bool:
 
 
 def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:
-    if not rule.needs or (rule.unless[0] and ctx.switches.flag(rule.unless[0]) == rule.unless[1]):
+    if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
         return
     options = delete_options(request)
     missing = [
