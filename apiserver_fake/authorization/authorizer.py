@@ -164,7 +164,7 @@ def _check_preset_node(rule: Rule, identity: Identity, pod: Document) -> None:
 
 
 def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:
-    if not rule.needs or (rule.unless[0] and ctx.switches.flag(rule.unless[0]) == rule.unless[1]):
+    if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
         return
     options = delete_options(request)
     missing = [
