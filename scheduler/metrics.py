@@ -61,7 +61,7 @@ class Metrics:
         self.binding = 0
         self._unbound_at: dict[str, tuple[float, str]] = {}
         self._evicted_for: dict[str, tuple[str, int]] = {}
-        """For whom others had to go: on which node, and how many."""
+        """Preemptors by uid: the node that victims left, and how many."""
 
     def count(self, name: str, by: float = 1) -> None:
         """Add to a counter; labels are part of the name."""

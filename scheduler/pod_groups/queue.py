@@ -39,7 +39,7 @@ from services.api.meta import Key
 
 
 @dataclass(frozen=True)
-class GroupQueueing:
+class GroupQueueRules:
     """How groups queue. `hints` False: a rejected group comes back when its back-off ends, and not before."""
 
     groups: PodGroups
@@ -54,7 +54,7 @@ class GroupedQueue(SchedulingQueue):
 
     def __init__(
         self,
-        how: GroupQueueing,
+        how: GroupQueueRules,
         *,
         sort_key: SortKey,
         pre_enqueue: PreEnqueue,

@@ -209,14 +209,14 @@ def test_with_periodic_retry_the_clock_alone_wakes_a_deferred_pod(scene):
     s = scene(resize__retry_scope="periodic", resize__retry_period_s=20.0).node(200).pod("other", 200, priority=HIGH)
     s.deferred("d", 100, 50, LOW)
     s.attempt()
-    waking = s.core.resizes.waking
+    wake_ups = s.core.resizes.wake_ups
 
     s.now = 15.0
     s.gone("other")
-    waking.flush(s.now)
-    early, due = s.pool("d"), waking.next_deadline()
+    wake_ups.flush(s.now)
+    early, due = s.pool("d"), wake_ups.next_deadline()
     s.now = 20.0
-    waking.flush(s.now)
+    wake_ups.flush(s.now)
 
     assert (early, due) == (Pool.UNSCHEDULABLE, 20.0)
     assert s.attempt().fits
@@ -228,7 +228,7 @@ def test_who_waits_no_more_is_not_woken_by_the_clock(scene):
 
     s.gone("d")
 
-    assert s.core.resizes.waking.next_deadline() is None
+    assert s.core.resizes.wake_ups.next_deadline() is None
 
 
 # -- preempting twice ---------------------------------------------------------------------------------------------
