@@ -14,7 +14,7 @@ from scheduler.resize.fit import NodeCapacity
 
 
 class ConsentingVictimsArgs(Args, frozen=True):
-    """`label`: whoever carries it may be evicted for any pod of higher priority."""
+    """`label`: pods that carry it may be evicted for any pod of higher priority."""
 
     label: str = "example.com/may-be-evicted"
 
