@@ -29,7 +29,7 @@ from scheduler.recorder import SchedulerRecorder
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document
 from services.api.seams import Seams, Span
-from services.client.client import Backoff
+from services.client.backoff import Backoff
 
 ExtenderBind = Callable[[str], Awaitable[None]]
 """Has an extender bind a pod to the named node. Raises: UnknownOutcome."""

@@ -8,10 +8,10 @@ from typing import Any
 from services.api.errors import ApiError
 from services.api.identity import CONTROLLER_MANAGER
 from services.api.meta import Document, Key
-from services.api.roles import controller_identities
 from services.api.wire import Request
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
+from services.runtime.roles import controller_identities
 
 ZONE = "topology.kubernetes.io/zone"
 VOLUME_CONTROLLERS = ("persistentvolume-binder", "volume-protection", "ephemeral-volume", "gc")
