@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from kubelet.line_file import Lines
-from kubelet.managers.device_words import CallPlugin, DevicesChanged
-from kubelet.stages.playing import Operation
+from kubelet.managers.device_calls import CallPlugin, DevicesChanged
+from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
 
@@ -139,6 +138,30 @@ class TellNode(msgspec.Struct, frozen=True):
     reason: str
     message: str
     type: str
+
+
+class StageEvent(msgspec.Struct, frozen=True):
+    """Record an Event about the object."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class StagePatch(msgspec.Struct, frozen=True):
+    """Patch the object; `type`: json, merge or strategic."""
+
+    type: str
+    subresource: str
+    body: Any
+
+
+class StageDelete(msgspec.Struct, frozen=True):
+    """Delete the object at once."""
+
+
+Operation = StageEvent | StagePatch | StageDelete
+"""What playing a stage does to its object."""
 
 
 class PlayStage(msgspec.Struct, frozen=True):

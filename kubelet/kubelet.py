@@ -10,28 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubelet import shutdown
-from kubelet.admission import Admitted
-from kubelet.claims.desk import ClaimDesk
-from kubelet.claims.driver import Driver
-from kubelet.claims.floor import ClaimFloor
-from kubelet.config import NodeDefinition, Settings
+from kubelet.admission.predicates import Admitted
+from kubelet.dra.driver import Driver
+from kubelet.dra.floor import ClaimFloor
+from kubelet.dra.manager import ClaimDesk
 from kubelet.effects import ReadNode, SetTimer
-from kubelet.eviction import Victim
-from kubelet.managers.device_words import Answer
+from kubelet.eviction.manager import Victim
+from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import Allocation
-from kubelet.node_life import TIMERS, NodeLife
-from kubelet.pleg import GENERIC
-from kubelet.pods.fake_cri import PodRecord
-from kubelet.pods.latency import LatencyModel
-from kubelet.pods.running import REMOVED_GRACE_S, Policy
-from kubelet.pods.status import WallTimes
-from kubelet.pods.worker import has_run
+from kubelet.node import shutdown
+from kubelet.node.definition import NodeDefinition
+from kubelet.node.life import TIMERS, NodeLife
+from kubelet.pod.running import REMOVED_GRACE_S, Policy
+from kubelet.pod.status import WallTimes
+from kubelet.pod.worker import has_run
 from kubelet.resize.policy import LOOK_S, deferred_of
-from kubelet.staging import Staging
-from kubelet.static_pods import is_mirror
-from kubelet.static_pods_desk import StaticDesk
-from kubelet.status_desk import WRITE_STATUSES
+from kubelet.runtime.fake_cri import PodRecord
+from kubelet.runtime.latency import LatencyModel
+from kubelet.runtime.pleg import GENERIC
+from kubelet.stages.manager import Staging
+from kubelet.static_pods.manager import StaticDesk
+from kubelet.static_pods.manifests import is_mirror
+from kubelet.status.manager import WRITE_STATUSES
+from kubelet.switches import Settings
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from kubelet.workers import Workers
 from services.api.kinds.node import Node

@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import msgspec
 
-from kubelet.claims.times import claims_in_use
+from kubelet.agent.agent import Agent
+from kubelet.agent.host import Host
+from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
-from kubelet.devices.report import pod_resources
-from kubelet.host import Host
-from kubelet.log_serving import ContainerLogs
-from kubelet.loops import Agent
-from kubelet.manager_switches import settled
+from kubelet.deviceplugin.report import pod_resources
+from kubelet.dra.times import claims_in_use
 from kubelet.managers.metrics import manager_metrics
-from kubelet.pleg import pleg_metrics
-from kubelet.pods.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.node.policies import settled
+from kubelet.pod.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.resize.metrics import PENDING, by_priority
+from kubelet.runtime.pleg import pleg_metrics
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse

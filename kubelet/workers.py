@@ -11,17 +11,18 @@ from typing import Any
 
 import msgspec
 
-from kubelet.admission import Admitted, Ledger, NodeFacts
-from kubelet.admission_desk import AdmissionDesk
-from kubelet.claims.desk import ClaimDesk
-from kubelet.config import NodeDefinition, Settings
-from kubelet.devices.plugins import DevicePlugins
+from kubelet.admission.handler import AdmissionDesk
+from kubelet.admission.predicates import Admitted, Ledger, NodeFacts
+from kubelet.deviceplugin.plugins import DevicePlugins
+from kubelet.dra.manager import ClaimDesk
 from kubelet.effects import Save, SetTimer
+from kubelet.eviction.pressure import NodePressure
 from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
-from kubelet.node_life import NodeLife
-from kubelet.node_status import node_labels
+from kubelet.node.definition import NodeDefinition
+from kubelet.node.life import NodeLife
+from kubelet.node.status import node_labels
 from kubelet.outbox import Outbox
-from kubelet.pods.actions import (
+from kubelet.pod.actions import (
     Action,
     AskDevices,
     CallDrivers,
@@ -38,22 +39,24 @@ from kubelet.pods.actions import (
     Told,
     Unprepare,
 )
-from kubelet.pods.allocation import Deferred, Fits, NodeRules, is_same, overlaid, resources_of
-from kubelet.pods.checkpoint import lines_of
-from kubelet.pods.fake_cri import LOST_EXIT, PodRecord
-from kubelet.pods.latency import LatencyModel
-from kubelet.pods.running import REMOVED_GRACE_S, Policy
-from kubelet.pods.status import WallTimes
-from kubelet.pods.swap import LIMITED
-from kubelet.pods.worker import PodWorker
-from kubelet.pressure import NodePressure
+from kubelet.pod.running import REMOVED_GRACE_S, Policy
+from kubelet.pod.start_times import StartTimes
+from kubelet.pod.status import WallTimes
+from kubelet.pod.worker import PodWorker
+from kubelet.resize.allocation import Deferred, Fits, NodeRules
+from kubelet.resize.manager import Resizing
 from kubelet.resize.policy import ResizePolicy
-from kubelet.resize.resizing import Resizing
-from kubelet.staging import Staging
-from kubelet.start_times import StartTimes
-from kubelet.static_pods_desk import StaticDesk
-from kubelet.status_desk import StatusDesk
-from kubelet.status_manager import StatusManager
+from kubelet.resize.swap import LIMITED
+from kubelet.runtime.checkpoint import lines_of
+from kubelet.runtime.fake_cri import LOST_EXIT, PodRecord
+from kubelet.runtime.latency import LatencyModel
+from kubelet.runtime.resources import is_same, overlaid, resources_of
+from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
+from kubelet.stages.manager import Staging
+from kubelet.static_pods.manager import StaticDesk
+from kubelet.status.manager import StatusDesk
+from kubelet.status.versions import StatusManager
+from kubelet.switches import Settings
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
@@ -104,7 +107,12 @@ class Workers:
         self.resizing = Resizing(self.ledger, rules, self.out)
         self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
         self.staging: Staging | None = None
-        self.pressure = NodePressure(definition, self.out)
+        self.pressure = NodePressure(
+            parse_curves(definition.usage, NODE_RESOURCES),
+            definition.resource_capacities,
+            definition.eviction,
+            self.out,
+        )
         self.admission = AdmissionDesk(
             definition.name, self, settings=settings, ledger=self.ledger, managers=self.managers,
             facts=NodeFacts(definition.name, None, definition.taints), sysctls=definition.allowed_unsafe_sysctls,

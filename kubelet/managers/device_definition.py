@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from kubelet.managers.device_words import Device, is_extended
+from kubelet.managers.device_calls import Device, is_extended
 
 DEVICES_MAX = 10_000
 
@@ -16,8 +16,8 @@ class DevicePlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """An emulated device plugin of a node, a process of its own: `devices` of one extended resource.
 
     `topology`: the NUMA node of each device in turn; none: the devices have no topology. `preferred`: what it answers
-    to GetPreferredAllocation (`kubelet/device_plugin/emulated.py`); "": it is not to be asked. `pre_start`: it wants
-    PreStartContainer. `delay_s`: how long it takes to register, from when it finds a kubelet's socket.
+    to GetPreferredAllocation (`kubelet/deviceplugin/emulated/plugin.py`); "": it is not to be asked. `pre_start`: it
+    wants PreStartContainer. `delay_s`: how long it takes to register, from when it finds a kubelet's socket.
     """
 
     resource: str

@@ -14,8 +14,8 @@ import msgspec
 from kubelet.managers.counters import ManagerCounters
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.cpu_topology import format_cpus
+from kubelet.managers.device_calls import Share
 from kubelet.managers.device_manager import DeviceManager
-from kubelet.managers.device_words import Share
 from kubelet.managers.memory_manager import Block, MemoryManager, Reusable, reused
 from kubelet.managers.node_machine import MachineDefinition
 from kubelet.managers.topology import Hint, ProviderHints, merge

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kubelet.pods.status import RESIZE_PENDING, Condition, PodStatus, WallTimes
-from kubelet.resize_policy_forms import Form
+from kubelet.pod.status import RESIZE_PENDING, Condition, PodStatus, WallTimes
+from kubelet.status.resize_policy import Form
 from kubelet.view import WorkerKey
 from services.api.kinds.node import Node
 from services.api.meta import Document

@@ -14,10 +14,10 @@ import msgspec
 
 from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
-from kubelet.stages.selecting import OPERATORS, Requirement, Selector
+from kubelet.stages.selectors import OPERATORS, Requirement, Selector
 from kubelet.stages.stage import Delay, Event, Finalizers, Patch, PatchType, Stage, Step
 from kubelet.stages.template_tree import TemplateError
-from kubelet.stages.templating import Template
+from kubelet.stages.templates import Template
 
 API_VERSION = "kwok.x-k8s.io/v1alpha1"
 KINDS = ("Pod", "Node")

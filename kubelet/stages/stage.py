@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kubelet.stages.jq import Query
-from kubelet.stages.selecting import Selector
-from kubelet.stages.templating import Template
+from kubelet.stages.selectors import Selector
+from kubelet.stages.templates import Template
 
 PatchType = Literal["json", "merge", "strategic"]
 

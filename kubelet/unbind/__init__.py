@@ -1,1 +1,1 @@
-"""Pods that a node does not keep: deferred, or given back to the scheduler."""
+"""Pods that a node does not keep: deferred, or unbound so that the scheduler may place them anew."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.api.switches import Switches
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RESIZE_PREEMPTION_OFF = "InPlacePodVerticalScalingSchedulerPreemption=false"
@@ -46,7 +46,7 @@ def test_an_expectation_fails_without_the_feature(scenario, flip):
     changed = Switches.parse(flip.split())
     overrides = {name: changed[name] for name in changed if changed.is_set(name)}
 
-    result = simulate(load_story(EXPERIMENTS / f"{scenario}.txt"), seed=1, overrides=overrides)
+    result = simulate(load_scenario(EXPERIMENTS / f"{scenario}.txt"), seed=1, overrides=overrides)
 
     assert [judgement.text for judgement in result.expectations if not judgement.passed] != []
     assert result.error == ""
@@ -54,6 +54,6 @@ def test_an_expectation_fails_without_the_feature(scenario, flip):
 
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.txt")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_shipped_scenario_expects_something(path):
-    steps = load_story(path).steps
+    steps = load_scenario(path).steps
 
     assert any(step.verb in ("expect", "as", "settle", "ended") for step in steps)

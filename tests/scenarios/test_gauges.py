@@ -2,8 +2,8 @@
 
 from scheduler.metrics import Metrics
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
 
 SCENARIO = """
 nodes n1..n2 cpu=4
@@ -32,7 +32,7 @@ def shown_and_stored():
             if line.data["type"] == "DELETED":
                 del stored[key]
 
-    simulate(parse_story(SCENARIO, "gauges.txt", frozenset(VERBS)), seed=1, afterwards=take, on_line=follow)
+    simulate(parse_scenario(SCENARIO, "gauges.txt", frozenset(VERBS)), seed=1, afterwards=take, on_line=follow)
     pods = [data for (kind, _, _), data in stored.items() if kind == "Pod"]
     queued = sum(value for name, value in shown.items() if name.startswith("scheduler_pending_pods"))
     return {

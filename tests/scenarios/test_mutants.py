@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from apiserver_fake import node_authorization, registry, server
-from apiserver_fake.records import DELETED
-from apiserver_fake.store import Store
-from apiserver_fake.subresources import binding, unbind
-from apiserver_fake.watchers import Hub, Watcher
-from apiserver_fake.writer import Writer, refusal
-from kubelet.admission import Ledger
-from kubelet.pods.worker import PodWorker
-from scheduler.binding import Binder
-from scheduler.binding_cycle import BindResult, Outcome
+import apiserver_fake.authorization.node as node_authorization
+import apiserver_fake.registry.registry as registry
+from apiserver_fake import server
+from apiserver_fake.registry.subresources import binding, unbind
+from apiserver_fake.storage.records import DELETED
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_hub import Hub, Watcher
+from apiserver_fake.storage.writer import Writer, refusal
+from kubelet.admission.predicates import Ledger
+from kubelet.pod.worker import PodWorker
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.leading import MissingNodes
-from scheduler.node_info import PodInfo
-from scheduler.queue import SchedulingQueue
-from scheduler.telling import Telling
+from scheduler.leadership import MissingNodes
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.recorder import Telling
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
@@ -31,9 +33,9 @@ from services.chaos.run import run_chaos
 from services.client.client import Client, encode
 from services.client.informer import Informer
 from services.client.reflector import Reflector
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
 from tests.scenarios.plants import claims, pods, records, workloads
 
 BURST = """
@@ -421,18 +423,18 @@ AT_REST = {"I20", "I28"}
 """Judged when a mesh must be at rest, by chaos runs and by `settle`: `test_a_mesh_that_finds_no_rest_is_reported`."""
 BY_GAUGES = {"I31"}
 """No line of the event log tells what a gauge shows: `test_gauges.py` holds them against what is stored."""
-STORIES = {story: None for _, story, _ in MUTANTS}
+SCENARIOS = {scenario: None for _, scenario, _ in MUTANTS}
 SEEDS = (1, 2, 3)
 BESIDE = str(claims.CLAIMS / "mutant.txt")
-"""Where a story of a few lines is taken to be: beside the files it applies."""
+"""Where a scenario of a few lines is taken to be: beside the files it applies."""
 
 
-def _read(story):
-    return load_story(story) if isinstance(story, Path) else parse_story(story, BESIDE, frozenset(VERBS))
+def _read(scenario):
+    return load_scenario(scenario) if isinstance(scenario, Path) else parse_scenario(scenario, BESIDE, frozenset(VERBS))
 
 
-def _found(story, seed):
-    result = simulate(_read(story), seed=seed)
+def _found(scenario, seed):
+    result = simulate(_read(scenario), seed=seed)
     return result, {violation.invariant for violation in result.violations}
 
 
@@ -441,20 +443,20 @@ def test_every_invariant_has_a_planted_bug():
 
 
 @pytest.mark.parametrize(
-    ("plant", "story", "invariant"),
+    ("plant", "scenario", "invariant"),
     MUTANTS,
     ids=[
-        "-".join((plant.__name__, *([story.stem] if isinstance(story, Path) else []), invariant))
-        for plant, story, invariant in MUTANTS
+        "-".join((plant.__name__, *([scenario.stem] if isinstance(scenario, Path) else []), invariant))
+        for plant, scenario, invariant in MUTANTS
     ],
 )
-def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monkeypatch):
+def test_a_planted_bug_is_caught_by_its_invariant(plant, scenario, invariant, monkeypatch):
     plant(monkeypatch)
 
     seen = set()
     for seed in SEEDS:
         try:
-            seen |= _found(story, seed)[1]
+            seen |= _found(scenario, seed)[1]
         except RuntimeError as error:  # a mutant may keep the mesh from becoming ready
             seen.add(str(error))
         if invariant in seen:
@@ -462,10 +464,10 @@ def test_a_planted_bug_is_caught_by_its_invariant(plant, story, invariant, monke
     pytest.fail(f"{invariant} did not notice; raised were: {sorted(seen) or 'none'}")
 
 
-@pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
-def test_the_clean_build_raises_nothing_on_the_same_stories(story):
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=range(len(SCENARIOS)))
+def test_the_clean_build_raises_nothing_on_the_same_scenarios(scenario):
     for seed in SEEDS:
-        result, _ = _found(story, seed)
+        result, _ = _found(scenario, seed)
 
         assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]
         assert result.failures == []

@@ -10,16 +10,16 @@ from typing import Any
 import click
 import msgspec
 
-from kubelet.device_plugin.config import PluginConfig
-from kubelet.device_plugin.emulated import ACTS
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.device_plugin.wiring import build
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.plugin import ACTS
+from kubelet.deviceplugin.emulated.wiring import build
+from kubelet.managers.device_calls import KUBELET_SOCKET
 from kubelet.managers.device_definition import DevicePlugin
-from kubelet.managers.device_words import KUBELET_SOCKET
 from services.cli.output import data_option, fail
+from services.runtime.components import plugin_name
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.process import run
-from services.runtime.rooms import plugin_name
 from services.runtime.unix_sockets import UnixSockets
 
 EPILOG = f"""\
@@ -65,7 +65,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
               "definition": msgspec.json.encode(definition).decode()}  # fmt: skip
     words = [word for name, value in config.items() for word in (f"--{name}", value)]
     click.echo(f"{definition.resource}: {definition.devices} devices for {folder / KUBELET_SOCKET}; Ctrl-C ends it")
-    return run("kubelet.device_plugin", PluginConfig, build, [*words, "--health-port", "-1"], os.environ)
+    return run("kubelet.deviceplugin.emulated", PluginConfig, build, [*words, "--health-port", "-1"], os.environ)
 
 
 def _folder(given: dict[str, Any]) -> Path:

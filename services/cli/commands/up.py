@@ -16,9 +16,9 @@ import msgspec
 
 from services.api.switches import Switches
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
+from services.runtime.components import Schedulers
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
-from services.runtime.rooms import Schedulers
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 
 DETACHED_READY_MAX_S = 120.0
@@ -86,7 +86,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
 
 def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
     """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
-    from kubelet.config import NodeDefinition
+    from kubelet.node.definition import NodeDefinition
 
     try:
         found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])

@@ -49,7 +49,7 @@ def checks() -> tuple[type[Check], ...]:
 class Auditor:
     """Judges lines as they come. `violations` holds at most `limit`; `count` counts all.
 
-    Pure: the same lines, and in a simulation the same streams and answers, give the same verdict.
+    Pure: the same lines, and in a simulation the same streams and answers, give the same result.
     """
 
     def __init__(self, switches: Switches, *, limit: int = 100, is_volatile: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.pods.boots import BOOT_FILE
+from kubelet.runtime.boots import BOOT_FILE
 from services.api.meta import Key
 
 

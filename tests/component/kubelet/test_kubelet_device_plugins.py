@@ -5,18 +5,18 @@ import asyncio
 import msgspec
 import pytest
 
-from kubelet.device_plugin.config import PluginConfig
-from kubelet.device_plugin.telling import tell_plugin
-from kubelet.device_plugin.wiring import build as build_plugin
-from kubelet.devices import wire as wire
-from kubelet.managers.device_words import Device, Given, Options, Registration
+from kubelet.deviceplugin import wire
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
-from services.scenarios.simulated import Lifetime, Platter
-from services.scenarios.simulated_sockets import SimSockets
+from services.scenarios.simulation.network import DiskImage, Lifetime
+from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
 ONE = {GPU: "1"}
@@ -48,7 +48,7 @@ class Plugin:
         name = f"device-plugin/{self.node}"
         self.life = Lifetime(name, self.lives)
         config = PluginConfig(name=name, node=self.node, definition=msgspec.json.encode(self.definition).decode())
-        self.room = build_plugin(config, self.world.seams(name, self.life, Platter(), Identity("plugin")))
+        self.room = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
         task = asyncio.create_task(self.room.run())
         self.life.adopt(task)
         self.world.tasks.append(task)
@@ -124,7 +124,7 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
     assert simulate(story, nodes=(NODE,)) < 10
 
 
-# --- acceptance scenario 13, part by part ---
+# --- kubelet, acceptance scenario 13, part by part ---
 
 
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from kubelet.config import NodeDefinition
+from kubelet.node.definition import NodeDefinition
 from services.api.meta import Key
 from services.runtime.config import StartError
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from kubelet.pod_calls import PodCalls
+from kubelet.agent.pod_calls import PodCalls
 from services.api.meta import Key
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kubelet.config import NodeDefinition
+from kubelet.node.definition import NodeDefinition
 
 
 @pytest.mark.parametrize(

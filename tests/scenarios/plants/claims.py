@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from kubelet.claims.desk import ClaimDesk
-from scheduler.devices.ledger import ClaimLedger
-from scheduler.framework.interface import SUCCESS
+from kubelet.dra.manager import ClaimDesk
+from scheduler.dra.ledger import ClaimLedger
+from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
-from services.controllers import resourceclaim
-from services.controllers.resourceclaim import ClaimController
+from services.controllers.resourceclaim import controller as resourceclaim
+from services.controllers.resourceclaim.controller import ClaimController
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 CLAIMS = EXPERIMENTS / "claims"
@@ -72,5 +72,5 @@ PLANTS = [
     (binds_without_granting, CLAIMS / "one-for-each.txt", "I8"),
     (takes_devices_from_pods_that_are_still_ending, ENDS_SLOWLY, "I9"),
     (leaves_claims_of_pods_that_have_ended, ENDS_BY_ITSELF, "I10"),
-    *((never_unprepares, story, "I30") for story in GO_ON_LONG_ENOUGH),
+    *((never_unprepares, scenario, "I30") for scenario in GO_ON_LONG_ENOUGH),
 ]

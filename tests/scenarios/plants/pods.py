@@ -1,8 +1,10 @@
 """Planted bugs in what becomes of one pod: its node, its phase, its deletion, its name (I1, I2, I21, I22, I23, I32)."""
 
-from apiserver_fake import node_authorization, pod_update_rules, rules
-from apiserver_fake.strategies import pod
-from apiserver_fake.subresources import binding
+import apiserver_fake.authorization.node as node_authorization
+from apiserver_fake import strategy as rules
+from apiserver_fake.registry.strategies import pod
+from apiserver_fake.registry.subresources import binding
+from apiserver_fake.validation.pod import update as pod_update_rules
 from kubelet.workers import Workers
 
 BOUND_TWICE = """

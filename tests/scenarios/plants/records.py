@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from apiserver_fake.writer import Writer
+from apiserver_fake.storage.writer import Writer
 from services.telemetry.eventlog import MemoryEventLog
 
 STEADY = """

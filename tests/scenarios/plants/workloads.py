@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from scheduler.framework.interface import SUCCESS
+from scheduler.framework.status import SUCCESS
 from scheduler.plugins.gang_scheduling import GangScheduling
-from services.controllers import job, job_survey, replicaset
-from services.controllers.garbage_collector import GarbageCollector
-from services.controllers.podgc import PodGC
+from services.controllers.garbage_collector.controller import GarbageCollector
+from services.controllers.job import controller as job
+from services.controllers.job import survey as job_survey
+from services.controllers.podgc.controller import PodGC
+from services.controllers.replicaset import controller as replicaset
 from services.reconcile.actions import NOTHING
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"

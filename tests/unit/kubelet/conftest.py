@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubelet.config import NodeDefinition
+from kubelet.node.definition import NodeDefinition
 from kubelet.view import KubeletPod
 
 

@@ -1,0 +1,161 @@
+"""Admissions that plugins have a say in: one pod at a time, with the calls that its devices take. Pure.
+
+Kubernetes calls plugins in the middle of an admission, and admits nobody else meanwhile. Here a decision that needs
+an answer is put off: the pod waits with its share taken, the others of the node wait for their turn, and what a
+plugin answers decides. An answer about preferences lets the decision be made again; it comes out the same up to
+that question. Source: kubelet 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kubelet.admission.predicates import Admitted, RoomNeeded
+from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
+from kubelet.managers.device_manager import DeviceManager
+from kubelet.managers.endpoints import DeviceEndpoints
+from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
+from kubelet.outbox import Outbox
+from kubelet.view import WorkerKey
+
+
+class _Waiting(msgspec.Struct):
+    """The pod that is being asked about. `admitted` None: what is asked is which devices to choose.
+
+    `done`: the shares of which the plugin has said how they are used, or that need none.
+    """
+
+    key: WorkerKey
+    number: int
+    call: Call
+    admitted: Admitted | None = None
+    done: list[Share] = []
+    is_gone: bool = False
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Decide the pod again: what it depended on is known."""
+
+    key: WorkerKey
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """The pod may run, and its devices are ready."""
+
+    key: WorkerKey
+    admitted: Admitted
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A plugin would not, or could not; nothing of the pod stays taken."""
+
+    key: WorkerKey
+    rejection: Rejection
+
+
+class Nobody(msgspec.Struct, frozen=True):
+    """Whoever waited is gone."""
+
+
+Step = Again | Granted | Refused | Nobody
+
+
+class DeviceDesk:
+    """Invariant: at most one pod waits for a plugin, and exactly one call is under way for it."""
+
+    def __init__(self, managers: ResourceManagers, endpoints: DeviceEndpoints, out: Outbox) -> None:
+        self._managers, self._endpoints, self._out = managers, endpoints, out
+        self._waiting: _Waiting | None = None
+        self._numbers = 0
+
+    @property
+    def _devices(self) -> DeviceManager:
+        return self._managers.devices
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a plugin is being asked, so that nobody else can be decided."""
+        return self._waiting is not None
+
+    def takes(self, key: WorkerKey, outcome: Admitted | RoomNeeded | Rejection) -> bool:
+        """Whether plugins have to be asked before this outcome stands; `answered` then says how it goes on."""
+        asked, self._devices.asked = self._devices.asked, None
+        if asked is not None:
+            if isinstance(outcome, Admitted):
+                self._managers.release(outcome.allocation)
+            self._ask(key, asked)
+            return True
+        self._devices.preferences.clear()
+        if not isinstance(outcome, Admitted) or not self._left(outcome.allocation.devices):
+            return False
+        self._go_on(key, outcome, [])
+        return True
+
+    def _left(self, shares: Sequence[Share]) -> bool:
+        return any(self._devices.is_plugged(share.resource) for share in shares)
+
+    def _go_on(self, key: WorkerKey, admitted: Admitted, done: list[Share]) -> None:
+        """Ask for the next share that is a plugin's; there is one."""
+        shares = admitted.allocation.devices
+        while not self._devices.is_plugged(shares[len(done)].resource):
+            done.append(shares[len(done)])
+        share = shares[len(done)]
+        self._ask(key, Allocate(share.resource, share.ids), admitted, done)
+
+    def _ask(
+        self, key: WorkerKey, call: Call, admitted: Admitted | None = None, done: list[Share] | None = None
+    ) -> None:
+        self._waiting = _Waiting(key, self.send(call), call, admitted, done or [])
+
+    def send(self, call: Call) -> int:
+        """Have a call made; return its number."""
+        self._numbers += 1
+        self._out.effects.append(CallPlugin(self._numbers, self._endpoints.serving(call.resource), call))
+        return self._numbers
+
+    def forget(self, key: WorkerKey) -> None:
+        """The pod is gone; its devices are free, but the plugin is still asked."""
+        waiting = self._waiting
+        if waiting is None or waiting.key != key or waiting.is_gone:
+            return
+        waiting.is_gone = True
+        if waiting.admitted is not None:
+            self._managers.release(waiting.admitted.allocation)
+
+    def answered(self, number: int, answer: Answer) -> Step | None:
+        """Take an answer; None: there is more to ask, or this was asked for somebody else."""
+        waiting = self._waiting
+        if waiting is None or waiting.number != number:
+            return None
+        self._waiting = None
+        if waiting.is_gone:
+            return Nobody()
+        if isinstance(waiting.call, Preference):
+            self._devices.preferences[waiting.call] = _preferred(answer)
+            return Again(waiting.key)
+        assert waiting.admitted is not None
+        if not isinstance(answer, Given):
+            self._managers.release(waiting.admitted.allocation)
+            return Refused(waiting.key, unexpected(_why(answer)))
+        shares = waiting.admitted.allocation.devices
+        done = [*waiting.done, msgspec.structs.replace(shares[len(waiting.done)], given=answer)]
+        if self._left(shares[len(done) :]):
+            self._go_on(waiting.key, waiting.admitted, done)
+            return None
+        ready = (*done, *shares[len(done) :])
+        allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=ready)
+        return Granted(waiting.key, Admitted(waiting.admitted.requests, allocation))
+
+
+def _preferred(answer: Answer) -> tuple[str, ...] | str:
+    if isinstance(answer, tuple):
+        return answer
+    return f"device plugin GetPreferredAllocation rpc failed with err: {_why(answer)}"
+
+
+def _why(answer: Answer) -> str:
+    if isinstance(answer, Failed):
+        return answer.text
+    return "no containers return in allocation response"

@@ -1,0 +1,94 @@
+"""What a pod needs that not every node has: AppArmor, group policies, resources of the pod, declared features. Pure.
+
+Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/lifecycle/handlers.go`,
+`pkg/security/apparmor/validate.go`, `staging/src/k8s.io/component-helpers/nodedeclaredfeatures` (reasons,
+messages, who needs what).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubelet.managers.resource_managers import Rejection
+from kubelet.view import AppArmorProfile, KubeletPod
+
+GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")
+"""What a node definition may switch off for its node alone (`featureGates`)."""
+HOST_USERS, RESTART_ALL = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
+DECLARABLE: Final = (RESTART_ALL, HOST_USERS)
+
+
+class NodeFeatures(msgspec.Struct, frozen=True):
+    """`app_armor`: the node's kernel has it. `groups_policy`: its runtime knows SupplementalGroupsPolicy."""
+
+    app_armor: bool = True
+    groups_policy: bool = True
+    gates: Mapping[str, bool] = {}
+    declared: tuple[str, ...] = ()
+
+    def _is_on(self, gate: str) -> bool:
+        return self.gates.get(gate, True)
+
+    @property
+    def status(self) -> dict[str, bool]:
+        """What the Node's status says of a runtime that lacks something."""
+        return {} if self.groups_policy else {"supplementalGroupsPolicy": False}
+
+    def refuses_first(self, pod: KubeletPod) -> Rejection | None:
+        """Return what making room would not help against."""
+        context = pod.spec.security_context
+        is_strict = context is not None and context.supplemental_groups_policy == "Strict"
+        if is_strict and self._is_on("SupplementalGroupsPolicy") and not self.groups_policy:
+            text = "SupplementalGroupsPolicy=Strict is not supported in this node"
+            return Rejection("SupplementalGroupsPolicyNotSupported", text)
+        return None
+
+    def refuses_last(self, pod: KubeletPod) -> Rejection | None:
+        """Return why a pod that fits may not run here."""
+        if _wants_app_armor(pod):
+            if not self._is_on("AppArmor"):
+                return Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor disabled by feature-gate")
+            if not self.app_armor:
+                return Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+        if not self._is_on("PodLevelResources") and pod.spec.resources is not None:
+            size = pod.spec.resources
+            if size.requests or size.limits:
+                return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+        missing = [name for name in _needs(pod) if name not in self.declared]
+        if missing:
+            text = f"Pod requires node features that are not available: {', '.join(missing)}"
+            return Rejection("PodFeatureUnsupported", text)
+        return None
+
+
+ALL_FEATURES: Final = NodeFeatures()
+
+
+def _wants_app_armor(pod: KubeletPod) -> bool:
+    context = pod.spec.security_context
+    profiles: list[AppArmorProfile | None] = [None if context is None else context.app_armor_profile]
+    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
+        own = container.security_context
+        profiles.append(None if own is None else own.app_armor_profile)
+    return any(profile is not None and profile.type not in ("", "Unconfined") for profile in profiles)
+
+
+def _needs(pod: KubeletPod) -> list[str]:
+    """Return the features that a node must have declared, in the order they are told."""
+    spec = pod.spec
+    rules = [rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules]
+    found = [RESTART_ALL] if any(rule.action == "RestartAllContainers" for rule in rules) else []
+    return [*found, HOST_USERS] if spec.host_network and spec.host_users is False else found
+
+
+def check_features(gates: Mapping[str, bool], declared: tuple[str, ...]) -> None:
+    """Raise ValueError for what no node can lack, or declare."""
+    for name in gates:
+        if name not in GATES:
+            raise ValueError(f"featureGates: {name!r}, want one of {', '.join(GATES)}")
+    for name in declared:
+        if name not in DECLARABLE:
+            raise ValueError(f"declaredFeatures: {name!r}, want one of {', '.join(DECLARABLE)}")

@@ -1,0 +1,412 @@
+"""Who may start on a node: decides of each new pod, and keeps those that cannot be decided yet, or not here. Pure.
+
+A pod is admitted, waits (for room, for a read of the Node, for a second try), is given back to the scheduler,
+or is rejected as Kubernetes does today. What an admitted pod then does is the kubelet's affair.
+Source: kubelet 5; kubelet-unbinding 2, 6.2.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from kubelet.admission.devices import Again, DeviceDesk, Granted, Nobody, Refused
+from kubelet.admission.features import ALL_FEATURES, NodeFeatures
+from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
+from kubelet.admission.sysctls import refusal
+from kubelet.effects import ReadNode, SetTimer
+from kubelet.eviction.pressure import NodePressure
+from kubelet.managers.device_calls import Answer
+from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.outbox import Outbox
+from kubelet.pod.status import WallTimes
+from kubelet.status.manager import StatusDesk
+from kubelet.switches import Settings
+from kubelet.unbind import unbinding
+from kubelet.unbind.deferral import Deferring
+from kubelet.unbind.manager import GivingBack, Verdict
+from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
+from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
+from services.api.meta import Document
+
+
+class Parked(msgspec.Struct):
+    """A pod that is not decided yet. `why`: health, room, node, hold, defer, devices or turn (others' devices)."""
+
+    pod: KubeletPod
+    why: str
+    rejection: Rejection | None = None
+
+
+class Floor(Protocol):
+    """What the desk asks of the kubelet it works for."""
+
+    pods: dict[str, KubeletPod]
+
+    def start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
+        """Count the pod and run it."""
+
+    def evict(self, victim: WorkerKey, resource: str, now: float) -> None:
+        """End a pod that has to make room for a critical one, which lacks this resource."""
+
+    def leaving(self) -> frozenset[WorkerKey]:
+        """Pods that are being ended: their room comes by itself."""
+
+
+class AdmissionDesk:
+    """Invariant: a key is in at most one of `parked` and `giving_back.going`, and in neither once it is admitted."""
+
+    def __init__(
+        self,
+        node: str,
+        floor: Floor,
+        *,
+        settings: Settings,
+        ledger: Ledger,
+        managers: ResourceManagers,
+        sysctls: tuple[str, ...] = (),
+        features: NodeFeatures = ALL_FEATURES,
+        facts: NodeFacts,
+        defined: NodeFacts,
+        pressure: NodePressure,
+        desk: StatusDesk,
+        out: Outbox,
+        times: WallTimes,
+    ) -> None:
+        self.settings = settings
+        self.node, self._defined = facts, defined
+        self._is_held = False
+        self.refused: Rejection | None = None
+        """Why nobody may come in now."""
+        self.parked: dict[WorkerKey, Parked] = {}
+        self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
+        self.deferring = Deferring(settings, out)
+        self._name, self._floor, self._desk = node, floor, desk
+        self._sysctls, self._features = sysctls, features
+        self._ledger, self._managers, self._pressure = ledger, managers, pressure
+        self._out, self._times = out, times
+        self._blocked: dict[WorkerKey, Document] = {}
+        self._tearing: dict[WorkerKey, Verdict | None] = {}
+        """What was asked for before it was torn down, and what is to be done once it is."""
+        self.devices: DeviceDesk | None = None
+        """Of nodes that take device plugins."""
+
+    def holds(self, key: WorkerKey) -> bool:
+        """Whether the pod is here and not decided."""
+        return key in self.parked or key in self.giving_back.going
+
+    def rendered(self, key: WorkerKey) -> Document | None:
+        """Return what a pod's status says because of us."""
+        return self._blocked.get(key) or self.giving_back.asking.get(key)
+
+    def forget(self, key: WorkerKey) -> None:
+        """The pod is gone, is being deleted, or was started."""
+        self.parked.pop(key, None)
+        self.deferring.forget(key)
+        self._blocked.pop(key, None)
+        if key in self._tearing:
+            self._tearing[key] = None
+        if self.devices is not None:
+            self.devices.forget(key)
+
+    # --- a decision (kubelet 5) ---
+
+    def outcome(self, pod: KubeletPod) -> Admitted | RoomNeeded | Rejection:
+        """Return what the node says to this pod now."""
+        evicting = self._floor.leaving() if is_critical(pod) else frozenset()
+        first = self.settings.managers_first
+        # Static pods are admitted without the API server: the node is then what it is defined to be.
+        node = self._defined if self.node.labels is None and is_static(pod) else self.node
+        if (refused := self._features.refuses_first(pod)) is not None:
+            return refused
+        outcome = admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
+        if isinstance(outcome, Admitted) and (refused := self._features.refuses_last(pod)) is not None:
+            self._managers.release(outcome.allocation)
+            return refused
+        return outcome
+
+    def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
+        """Admit, reject, or wait for what the decision depends on.
+
+        A node may get its Node but not watch it (X-NR1), so labels are read live for pods that ask for some.
+        """
+        if self._is_held:
+            self.parked[key] = Parked(pod, "health")
+            return
+        if self.devices is not None and self.devices.is_busy:
+            self.parked[key] = Parked(pod, "turn")
+            return
+        if (refused := self._pressure.refuses(pod) or refusal(pod, self._sysctls) or self.refused) is not None:
+            self._rejected(pod, key, refused, now)
+            return
+        if not is_live and asks_for_labels(pod) and not is_static(pod):
+            self._await_node(pod, key)
+            return
+        outcome = self.outcome(pod)
+        if self.devices is not None and self.devices.takes(key, outcome):
+            self.parked[key] = Parked(pod, "devices")
+            return
+        match outcome:
+            case Admitted() as admitted:
+                self._admitted(pod, key, admitted, now)
+            case RoomNeeded(victims=victims, resource=resource):
+                self.parked[key] = Parked(pod, "room")
+                for victim in victims:
+                    self._floor.evict(victim, resource, now)
+            case Rejection(reason="TaintToleration") if not is_live:
+                # The taint may be gone since the Node was last seen.
+                self._await_node(pod, key)
+            case Rejection() as rejection:
+                self._rejected(pod, key, rejection, now)
+
+    def hold_back(self, is_held: bool, now: float) -> None:
+        """Let new pods wait from now on, or take those that wait."""
+        was_held, self._is_held = self._is_held, is_held
+        if was_held and not is_held:
+            for key in [k for k, p in self.parked.items() if p.why == "health"]:
+                self._retry(key, now)
+
+    def _admitted(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
+        self.deferring.admitted(key)
+        self.forget(key)
+        self._desk.statuses.permit(key)
+        self._out.span_stage(key, "admitted")
+        self._floor.start(pod, key, admitted, now)
+
+    def _await_node(self, pod: KubeletPod, key: WorkerKey) -> None:
+        """Decide once the Node is read; one read serves all who wait."""
+        if not any(p.why == "node" for p in self.parked.values()):
+            self._out.effects.append(ReadNode(key, False))
+        self.parked[key] = Parked(pod, "node")
+
+    def node_read(self, facts: NodeFacts | None, now: float) -> None:
+        """Take a live read of the Node that pods wait for; None: it could not be read."""
+        if facts is not None:
+            self.node = facts
+        for key, parked in [(k, p) for k, p in self.parked.items() if p.why == "node"]:
+            if key in self.parked:
+                del self.parked[key]
+                self.decide(parked.pod, key, now, is_live=True)
+
+    def room_came(self, now: float) -> None:
+        """Something left: ask again for those who wait for room."""
+        for key in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
+            self._retry(key, now)
+
+    def due(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer of a pod that waits fired."""
+        parked = self.parked.get(key)
+        match what:
+            case "unbind":
+                self._stays(key, self.giving_back.call(key, now), now)
+            case "hold" if parked is not None and parked.why == "hold":
+                self._retry(key, now)
+                if key in self.parked:
+                    self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+            case "defer" if parked is not None and parked.why == "defer" and self.deferring.is_due(key, now):
+                self._retry(key, now)
+
+    def _retry(self, key: WorkerKey, now: float) -> None:
+        parked = self.parked.get(key)
+        if parked is None:
+            return
+        if parked.why != "hold":
+            del self.parked[key]
+            self.decide(parked.pod, key, now)
+            return
+        if self.devices is not None and self.devices.is_busy:
+            return
+        outcome = self.outcome(parked.pod)
+        if self.devices is not None and self.devices.takes(key, outcome):
+            return
+        if isinstance(outcome, Admitted):
+            self._admitted(parked.pod, key, outcome, now)
+
+    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
+        """Take a plugin's answer about a pod that waits for it; then it is the next one's turn."""
+        assert self.devices is not None
+        step = self.devices.answered(number, answer)
+        if step is None:
+            return
+        parked = None if isinstance(step, Nobody) else self.parked.get(step.key)
+        match step:
+            case _ if parked is None:
+                pass
+            case Again(key=key) if parked.why == "hold":
+                self._retry(key, now)
+            case Again(key=key):
+                del self.parked[key]
+                self.decide(parked.pod, key, now, is_live=True)
+            case Granted(key=key, admitted=admitted):
+                self._admitted(parked.pod, key, admitted, now)
+            case Refused(key=key, rejection=rejection) if parked.why != "hold":
+                self._rejected(parked.pod, key, rejection, now)
+        for key in [k for k, p in self.parked.items() if p.why == "turn"]:
+            if self.devices.is_busy:
+                return
+            if key in self.parked:
+                self.decide(self.parked.pop(key).pod, key, now)
+
+    # --- a rejection ---
+
+    def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        self.parked.pop(key, None)
+        is_again = key in self.deferring.waiting
+        self._out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
+        if not is_again:
+            self._out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+            self._out.tell(pod, rejection.reason, rejection.message, "Warning")
+            self._out.span_stage(key, "rejected", rejection.reason)
+        if self.deferring.takes(pod, key, rejection, now):
+            self.parked[key] = Parked(pod, "defer", rejection)
+            return
+        if self.giving_back.may_begin(pod, rejection.reason, now):
+            self.give_back(pod, key, rejection, now)
+            return
+        if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
+            # The deletion is confirmed when the watch shows it.
+            self._out.end_span(key, rejection.reason)
+            self._desk.recreate(key, pod)
+            return
+        self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
+
+    def give_back(
+        self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0
+    ) -> None:
+        """Nothing of the pod is here any more, which took so long: have it unbound."""
+        verdict = self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
+        self._stays(key, verdict, now)
+        if key in self.giving_back.asking:
+            self._desk.poke(key, now)
+
+    def ask_first(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        """Have a pod unbound whose teardown only begins: two nodes may hold what is its (`unbind_teardown=after`)."""
+        self._tearing[key] = None
+        self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=None), now)
+
+    def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float, now: float) -> bool:
+        """Do now what was decided meanwhile; return whether the pod was asked for before its teardown."""
+        if key not in self._tearing:
+            return False
+        verdict = self._tearing.pop(key)
+        self.giving_back.torn_down(pod, key, took_s)
+        if key in self.giving_back.going:
+            self._desk.statuses.suppress(key)
+        self._stays(key, verdict, now)
+        return True
+
+    def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
+        """Reject as Kubernetes does today."""
+        self._out.fail_span(key, rejection.reason)
+        status: Document = {
+            "phase": "Failed",
+            "reason": rejection.reason,
+            "message": "Pod was rejected: " + rejection.message,
+            "startTime": self._times.text(now),
+        }
+        self._desk.set_final(key, pod, status, now)
+
+    # --- what the API shows of a pod that is not decided ---
+
+    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Take a newer view of a pod that is not being deleted."""
+        if key in self.parked:
+            self.parked[key].pod = pod
+        elif pod.is_terminal and self.giving_back.gone(key, pod, ""):
+            # Somebody else ended it: there is nothing left to give back.
+            self._desk.statuses.permit(key)
+            self._out.end_span(key, "terminal")
+        else:
+            self._stays(key, self.giving_back.heard(key, pod, now), now)
+
+    def deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Somebody deletes a pod that is not decided: nothing of it ran, so it is Failed, then gone."""
+        self.giving_back.gone(key, pod, "")
+        self.forget(key)
+        self._desk.statuses.permit(key)
+        self._out.end_span(key, "deleted")
+        self._desk.set_final(key, pod, {"phase": "Failed"}, now)
+
+    # --- giving back (kubelet-unbinding 6.2) ---
+
+    def unbind_answered(
+        self, key: WorkerKey, code: int, reason: str, now: float, *,
+        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
+    ) -> None:  # fmt: skip
+        """Take the answer to an unbind; `code` 0: none came."""
+        verdict = self.giving_back.answered(
+            key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
+        )
+        self._stays(key, verdict, now)
+        if key in self._tearing:
+            self._desk.statuses.suppress(key)  # what is being torn down has nothing to tell, whatever was answered
+
+    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
+        """Take a live read of a pod; return whether it is being given back, so that it was read for us."""
+        if key not in self.giving_back.going:
+            return False
+        self._stays(key, self.giving_back.pod_read(key, still_mine, now), now)
+        return True
+
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> None:
+        """Take a live read of the own Node's session; the shell ends the node when it is another's."""
+        self._stays(key, self.giving_back.session_read(key, is_mine, now), now)
+
+    def _stays(self, key: WorkerKey, verdict: Verdict | None, now: float) -> None:
+        """Decide what becomes of a pod that was not given back after all; None: it goes its way."""
+        if verdict is None:
+            return
+        if key in self._tearing:
+            self._tearing[key] = verdict
+            self._desk.statuses.suppress(key)
+            return
+        state = verdict.state
+        match verdict.step:
+            case unbinding.Confirm():
+                self._out.end_span(key, "Terminating")
+                self._desk.set_final(key, self._floor.pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
+            case unbinding.Resume():
+                # A guard against bugs: nothing was started here, so decide again from the beginning.
+                self._out.count("kubelet_pod_unbind_already_started_total")
+                self._out.end_span(key, "AlreadyStarted")
+                self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
+            case unbinding.Absent() if state.reason in unbinding.OPT_IN_REASONS:
+                # Today's kubelet goes on trying to start it.
+                self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
+            case unbinding.Absent():
+                self._fail(state.pod, key, Rejection(state.reason, state.message), now)
+            case unbinding.FallBack(code=code):
+                self._fall_back(key, state, code, now)
+
+    def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
+        pod = self._floor.pods.get(key.uid, state.pod)
+        if code == "LimitReached":
+            self._out.tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+        else:
+            self._out.tell(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+        if self.settings.fallback == "fail":
+            self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
+            return
+        self._out.end_span(key, code)
+        self._hold(pod, key, Rejection(state.reason, state.message), code, now)
+
+    def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
+        """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
+        self.parked[key] = Parked(pod, "hold", rejection)
+        self._out.tell(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
+        self._blocked[key] = {
+            "phase": "Pending",
+            "observedGeneration": pod.metadata.generation,
+            "conditions": [
+                {
+                    "type": "UnbindBlocked",
+                    "status": "True",
+                    "reason": code,
+                    "message": f"{rejection.reason}: {rejection.message}",
+                    "lastTransitionTime": self._times.text(now),
+                }
+            ],
+        }
+        self._desk.poke(key, now)

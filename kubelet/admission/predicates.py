@@ -1,0 +1,263 @@
+"""Does this pod fit what this node really has? The ledger and the handlers, in their order. Pure.
+
+The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view
+is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream
+`pkg/kubelet/lifecycle/predicate.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
+from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
+from services.api.node_selection import may_go_to
+from services.api.podresources import Amounts, pod_requests, qos_class
+from services.api.quantity import amount
+from services.api.taints import NO_EXECUTE, Taint, untolerated
+
+_QOS_RANK = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What the node's own informer knows. `labels` None: the Node is not known."""
+
+    name: str
+    labels: dict[str, str] | None
+    taints: tuple[Taint, ...] = ()
+    os: str = "linux"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One admitted pod in the ledger."""
+
+    pod: KubeletPod
+    requests: Amounts
+    allocation: Allocation
+
+
+class Ledger:
+    """What is promised on this node. Invariant: `used` is the sum over `entries`, and at most allocatable."""
+
+    def __init__(self, allocatable: Mapping[str, str]) -> None:
+        self.allocatable: Amounts = {name: amount(name, text) for name, text in allocatable.items()}
+        self.entries: dict[WorkerKey, Entry] = {}
+        self.used: Amounts = dict.fromkeys(self.allocatable, 0)
+        self._ports: dict[tuple[str, int], dict[str, int]] = {}
+
+    def needs(self, pod: KubeletPod) -> Amounts:
+        """Return what the pod asks of this node; resources the node does not know are not its concern."""
+        needs = {name: n for name, n in pod_requests(pod).items() if name in self.allocatable and n > 0}
+        needs["pods"] = 1
+        return needs
+
+    def add(self, key: WorkerKey, pod: KubeletPod, requests: Amounts, allocation: Allocation) -> None:
+        """Count the pod from now on."""
+        assert key not in self.entries, f"{key} is in the ledger already"
+        self.entries[key] = Entry(pod, requests, allocation)
+        for name, value in requests.items():
+            self.used[name] = self.used.get(name, 0) + value
+        for port, address in _host_ports(pod):
+            held = self._ports.setdefault(port, {})
+            held[address] = held.get(address, 0) + 1
+
+    def remove(self, key: WorkerKey) -> Entry | None:
+        """Count the pod no longer; return what it held."""
+        entry = self.entries.pop(key, None)
+        if entry is None:
+            return None
+        for name, value in entry.requests.items():
+            self.used[name] -= value
+        for port, address in _host_ports(entry.pod):
+            held = self._ports[port]
+            held[address] -= 1
+            if not held[address]:
+                del held[address]
+            if not held:
+                del self._ports[port]
+        return entry
+
+    def shortages(self, requests: Amounts) -> list[str]:
+        """Return the resources of which there is not enough, in the order they are reported."""
+        order = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
+        return [
+            name
+            for name in order
+            if name in requests and self.used.get(name, 0) + requests[name] > self.allocatable.get(name, 0)
+        ]
+
+    def has_free_ports(self, pod: KubeletPod) -> bool:
+        """Whether no host port of the pod is taken; 0.0.0.0 collides with every address."""
+        for port, address in _host_ports(pod):
+            held = self._ports.get(port)
+            if held and (address == "0.0.0.0" or "0.0.0.0" in held or address in held):
+                return False
+        return True
+
+
+def _host_ports(pod: KubeletPod) -> Iterable[tuple[tuple[str, int], str]]:
+    for container in pod.spec.containers:
+        for port in container.ports:
+            host_port = port.host_port or (port.container_port if pod.spec.host_network else 0)
+            if host_port:
+                yield (port.protocol or "TCP", host_port), port.host_ip or "0.0.0.0"
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The pod may run: with these requests counted and this allocation."""
+
+    requests: Amounts
+    allocation: Allocation
+
+
+class RoomNeeded(msgspec.Struct, frozen=True):
+    """A critical pod fits once these have left; ask again then. `resource`: the first of which there is not enough."""
+
+    victims: tuple[WorkerKey, ...]
+    resource: str = ""
+
+
+Outcome = Admitted | Rejection | RoomNeeded
+
+
+def admit(
+    pod: KubeletPod,
+    ledger: Ledger,
+    managers: ResourceManagers,
+    node: NodeFacts,
+    *,
+    managers_first: bool = True,
+    evicting: frozenset[WorkerKey] = frozenset(),
+) -> Outcome:
+    """Decide whether the pod may run; when it may, its allocation is taken but the ledger is the caller's.
+
+    `evicting`: pods that are leaving already to make room for a critical one.
+    """
+    requests = ledger.needs(pod)
+    refused: Rejection | RoomNeeded | None = None
+    if not managers_first and (refused := predicates(pod, requests, ledger, node, evicting)) is not None:
+        return refused
+    allocation = managers.admit(pod)
+    if isinstance(allocation, Rejection):
+        return allocation
+    if managers_first:
+        refused = predicates(pod, requests, ledger, node, evicting)
+        if refused is not None:
+            managers.release(allocation)
+            return refused
+    return Admitted(requests, allocation)
+
+
+def predicates(
+    pod: KubeletPod,
+    requests: Amounts,
+    ledger: Ledger,
+    node: NodeFacts,
+    evicting: frozenset[WorkerKey],
+    *,
+    may_evict: bool = True,
+) -> Rejection | RoomNeeded | None:
+    """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
+    if node.labels is None:
+        return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
+    labelled_os = pod.metadata.labels.get("kubernetes.io/os")
+    if labelled_os is not None and labelled_os != node.os:
+        return Rejection(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        )
+    if pod.spec.os is not None and pod.spec.os.name and pod.spec.os.name != node.os:
+        return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    short = ledger.shortages(requests)
+    failed = _first_mismatch(pod, ledger, node)
+    if short and failed is None and may_evict and is_critical(pod):
+        victims = _victims(pod, requests, ledger, evicting)
+        if victims is not None:
+            return RoomNeeded(victims, short[0])
+    if short:
+        return out_of(short[0], requests, ledger)
+    return failed
+
+
+def out_of(name: str, requests: Amounts, ledger: Ledger) -> Rejection:
+    """Return the rejection that says of which resource there is not enough."""
+    return Rejection(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
+        f"used: {ledger.used.get(name, 0)}, capacity: {ledger.allocatable.get(name, 0)}",
+    )
+
+
+def _first_mismatch(pod: KubeletPod, ledger: Ledger, node: NodeFacts) -> Rejection | None:
+    assert node.labels is not None
+    if pod.spec.node_name and pod.spec.node_name != node.name:
+        return _predicate("NodeName", "node(s) didn't match the requested node name")
+    if not ledger.has_free_ports(pod):
+        return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    if not matches_affinity(pod, node.labels, node.name):
+        return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    if not is_static(pod):
+        taint = untolerated(node.taints, pod.spec.tolerations, (NO_EXECUTE,))
+        if taint is not None:
+            return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _predicate(name: str, description: str) -> Rejection:
+    return Rejection(name, f"Predicate {name} failed: {description}")
+
+
+def matches_affinity(pod: KubeletPod, labels: Mapping[str, str], node_name: str) -> bool:
+    """Whether node selector and required node affinity match (upstream `GetRequiredNodeAffinity`)."""
+    return may_go_to(pod.spec, node_name, labels)
+
+
+def asks_for_labels(pod: KubeletPod) -> bool:
+    """Whether the node's labels decide about this pod."""
+    affinity = pod.spec.affinity
+    if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
+        return True
+    return bool(pod.spec.node_selector)
+
+
+def _victims(
+    pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
+) -> tuple[WorkerKey, ...] | None:
+    """Return the fewest lower pods whose leaving makes room, lowest QoS and priority first; None when none do."""
+    used = dict(ledger.used)
+
+    def lacking() -> bool:
+        return any(used.get(n, 0) + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
+
+    for key in ledger.entries:
+        if key in evicting:
+            _subtract(used, ledger.entries[key].requests)
+    candidates = [
+        (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
+    ]
+    candidates.sort(key=lambda c: (_QOS_RANK[qos_class(c[1].pod)], c[1].pod.spec.priority, c[0].uid))
+    chosen: list[WorkerKey] = []
+    for key, entry in candidates:
+        if not lacking():
+            break
+        _subtract(used, entry.requests)
+        chosen.append(key)
+    return None if lacking() else tuple(chosen)
+
+
+def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
+    """Whether a pod has to leave for a critical one (upstream `Preemptable`)."""
+    if not is_critical(pod):
+        return True
+    return not is_static(pod) and pod.spec.priority < critical.spec.priority
+
+
+def _subtract(total: Amounts, less: Amounts) -> None:
+    for name, value in less.items():
+        total[name] = total.get(name, 0) - value
+
+
+__all__ = ["NO_ALLOCATION", "Admitted", "Ledger", "NodeFacts", "Outcome", "Rejection", "RoomNeeded", "admit"]

@@ -1,0 +1,202 @@
+"""One node's side of the device plugin API: the socket where plugins register, and the calls to those that did.
+
+A plugin that registers is reached on its own socket, asked for its options and followed as long as its list of
+devices streams; the stream's end means that it is gone. Source: kubelet 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from kubelet.agent.host import Host, Tenant
+from kubelet.deviceplugin import wire
+from kubelet.deviceplugin.plugins import DevicePlugins
+from kubelet.managers.device_calls import (
+    KUBELET_SOCKET,
+    Allocate,
+    Answer,
+    Call,
+    CallPlugin,
+    Failed,
+    Options,
+    Preference,
+    PreStart,
+    Registration,
+)
+from services.api.local_rpc import LocalConnection, LocalServer, LocalService, RpcError
+
+DIAL_TIMEOUT_S = 10.0
+PRE_START_TIMEOUT_S = 30.0
+log = structlog.get_logger()
+
+
+class Machine(Protocol):
+    """What is told of plugins: the node's machine."""
+
+    plugins: DevicePlugins | None
+
+    def devices_changed(self, changed: Sequence[str], now: float) -> None:
+        """A plugin came, or some of its devices changed."""
+
+    def devices_lost(self, now: float) -> None:
+        """A plugin is gone."""
+
+    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
+        """A plugin answered a call."""
+
+
+class DeviceSockets:
+    """The sockets of one node that takes plugins. `begin` once."""
+
+    def __init__(self, host: Host, node: Tenant, machine: Machine) -> None:
+        assert machine.plugins is not None
+        self._host, self._node, self._machine, self._plugins = host, node, machine, machine.plugins
+        self._folder = f"{host.config.sockets_dir}/{node.name}"
+        self._file = f"devices-{node.name}.json"
+        self._connections: dict[int, LocalConnection] = {}
+        self._server: LocalServer | None = None
+        self._saved: tuple[str, ...] = ()
+        self._is_saving = False
+
+    def restore(self) -> None:
+        """Take what a former kubelet of this node knew of its plugins."""
+        data = self._host.seams.disk.read(self._file)
+        if data is None:
+            return
+        try:
+            self._saved = msgspec.json.decode(data, type=tuple[str, ...])
+        except msgspec.DecodeError as error:
+            log.warning("devices.checkpoint_unreadable", node=self._node.name, file=self._file, error=str(error))
+            return
+        self._plugins.restore(self._saved, self._host.clock.now())
+
+    async def serve(self) -> None:
+        """Leave a new socket and no other: that is how plugins notice that they have to register (again)."""
+        sockets = self._host.seams.sockets
+        sockets.clear(self._folder)
+        self._server = await sockets.serve(
+            f"{self._folder}/{KUBELET_SOCKET}", LocalService({wire.REGISTER: self._register})
+        )
+
+    # --- registration ---
+
+    async def _register(self, request: bytes) -> bytes:
+        asked = wire.decode_registration(request)
+        why = self._plugins.refused(asked)
+        if not why:
+            why = await self._take_on(asked)
+        data = {"resource": asked.resource, "endpoint": asked.endpoint, "version": asked.version}
+        self._host.seams.events.write(
+            "kubelet.device_register", node=self._node.name, data=data | ({"refused": why} if why else {})
+        )
+        if why:
+            raise RpcError("Unknown", why)
+        return wire.EMPTY
+
+    async def _take_on(self, asked: Registration) -> str:
+        """Reach the plugin and follow it; return why it cannot be had, as Kubernetes says it."""
+        connection = self._host.seams.sockets.dial(f"{self._folder}/{asked.endpoint}")
+        try:
+            await connection.connect(DIAL_TIMEOUT_S)
+        except RpcError as error:
+            await connection.close()
+            return f"failed to dial device plugin: {error.message}"
+        try:
+            options = wire.decode_options(await connection.call(wire.GET_OPTIONS, wire.EMPTY))
+        except RpcError as error:
+            await connection.close()
+            return f"failed to get device plugin options: {error}"
+        self._follow(asked.resource, options, connection)
+        return ""
+
+    def _follow(self, resource: str, options: Options, connection: LocalConnection) -> None:
+        number = self._plugins.connected(resource, options, self._host.clock.now())
+        self._connections[number] = connection
+        self._node.drain()
+        self._node.spawn(self._listen(resource, number, connection))
+
+    async def _listen(self, resource: str, number: int, connection: LocalConnection) -> None:
+        why = "the plugin ended its list"
+        try:
+            async for message in connection.stream(wire.LIST_AND_WATCH, wire.EMPTY):
+                devices = wire.decode_devices(message)
+                now = self._host.clock.now()
+                changed = self._plugins.listed(resource, number, devices, now)
+                if changed is None:
+                    break
+                healthy = sum(device.is_healthy for device in devices)
+                self._tell("kubelet.devices_listed", resource, {"devices": len(devices), "healthy": healthy})
+                self._machine.devices_changed(changed, now)
+                self._node.drain()
+        except RpcError as error:
+            why = str(error)
+        finally:
+            del self._connections[number]
+        now = self._host.clock.now()
+        lost = self._plugins.gone(resource, number, now)
+        if lost is not None:
+            self._tell("kubelet.devices_lost", resource, {"why": why})
+            log.warning("devices.plugin_gone", node=self._node.name, resource=resource, error=why)
+            self._machine.devices_lost(now)
+            self._node.drain()
+        await connection.close()
+
+    def _tell(self, ev: str, resource: str, data: dict[str, object]) -> None:
+        self._host.seams.events.write(ev, node=self._node.name, data={"resource": resource, **data})
+
+    # --- calls ---
+
+    def call(self, wanted: CallPlugin) -> None:
+        """Make a call and report its answer."""
+        self._node.spawn(self._call(wanted))
+
+    async def _call(self, wanted: CallPlugin) -> None:
+        connection = self._connections.get(wanted.connection)
+        answer: Answer
+        if connection is None:
+            answer = Failed(f"endpoint {wanted.call.resource} has been stopped")
+        else:
+            answer = await _answer(connection, wanted.call)
+        self._machine.devices_answered(wanted.number, answer, self._host.clock.now())
+        self._node.drain()
+
+    # --- what a next kubelet has to know ---
+
+    def save(self, registered: tuple[str, ...]) -> None:
+        """Remember which resources have plugins, if that is news."""
+        if registered == self._saved:
+            return
+        self._saved = registered
+        if not self._is_saving:
+            self._is_saving = True
+            self._node.spawn(self._write())
+
+    async def _write(self) -> None:
+        written: tuple[str, ...] | None = None
+        try:
+            while written != self._saved:
+                written = self._saved
+                await self._host.seams.disk.write(self._file, msgspec.json.encode(written))
+        except OSError as error:
+            log.warning("devices.checkpoint_failed", node=self._node.name, file=self._file, error=str(error))
+        finally:
+            self._is_saving = False
+
+
+async def _answer(connection: LocalConnection, call: Call) -> Answer:
+    method, request = wire.encode_call(call)
+    try:
+        match call:
+            case Preference():
+                return wire.decode_preference(await connection.call(method, request))
+            case Allocate():
+                return wire.decode_given(await connection.call(method, request))
+            case PreStart():
+                await connection.call(method, request, PRE_START_TIMEOUT_S)
+                return None
+    except RpcError as error:
+        return Failed(str(error))

@@ -1,0 +1,192 @@
+"""How one node says that it lives: its Lease, renewed every quarter of its duration, and its status.
+
+Source: kubelet 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from kubelet.agent.host import Host, Tenant
+from kubelet.agent.pod_calls import PodCalls
+from kubelet.agent.requests import lease_request, renewal_request
+from kubelet.node.status import REPORT_PERIOD_S, NodeReport
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kinds.node import Node
+from services.api.meta import Key
+from services.api.wire import Response
+from services.client.client import Client
+
+SPREAD_ABOVE_NODES = 20
+LEASE_TRIES = 5
+BEAT_S = 0.25
+"""Nodes of a large host whose Leases are due within this time renew them together: what is sent at once is cheap."""
+RETRY_S = 10.0
+log = structlog.get_logger()
+
+
+class Beating(Tenant, Protocol):
+    """What the heartbeats need of the node they are of."""
+
+    report: NodeReport
+    calls: PodCalls
+    client: Client | None
+    node_uid: str
+    node_writes: int
+    is_registered: bool
+
+    @property
+    def writes_status(self) -> bool:
+        """Whether the Node's status is the kubelet's to write."""
+
+    def take_node(self, node: Node) -> None:
+        """Take the Node as the API server has it."""
+
+    def node_gone(self) -> None:
+        """Somebody deleted the Node."""
+
+
+class Heartbeats:
+    """Invariant: at most one renewal and one report are under way."""
+
+    def __init__(self, host: Host, node: Beating) -> None:
+        self._host, self._node = host, node
+        self._is_reporting = self._reports_again = self._is_renewing = False
+        self._has_begun = self._is_doubted = self._is_looking = False
+        self.lease_renewals = 0
+
+    def begin(self, now: float, *, is_new: bool) -> None:
+        """Renew at once, a node that is new makes its Lease; report at the latest when the period is over.
+
+        A second call changes nothing.
+        """
+        if self._has_begun:
+            return
+        self._has_begun = True
+        host = self._host
+        self._node.spawn(self._renew(is_new=is_new))
+        # Nodes that start together should not beat together for ever.
+        phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
+        self._renew_at(now + phase_s * host.lease_duration_s / 4)
+        host.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self._node, "report")
+
+    def fire(self, what: str, now: float) -> None:
+        """A timer is due: lease, report or retry-report."""
+        match what:
+            case "lease":
+                self._renew_at(now + self._host.lease_duration_s / 4)
+                if not self._is_renewing:
+                    self._node.spawn(self._renew())
+            case "report":
+                self._host.set_timer(now + REPORT_PERIOD_S, self._node, "report")
+                self.report_soon()
+            case _:
+                self.report_soon()
+
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self._host.agents) > SPREAD_ABOVE_NODES
+
+    def _renew_at(self, at_s: float) -> None:
+        if self._is_crowded:
+            at_s = math.floor(at_s / BEAT_S) * BEAT_S
+        self._host.set_timer(at_s, self._node, "lease")
+
+    async def _renew(self, *, is_new: bool = False) -> None:
+        """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""
+        self._is_renewing = True
+        try:
+            for attempt in range(LEASE_TRIES):
+                response = await self._create_lease() if is_new and not attempt else await self._renew_once()
+                if response is not None and response.code == 409:
+                    response = await self._renew_once()
+                elif response is not None and response.code == 404:
+                    response = await self._create_lease()
+                if response is not None and response.is_ok:
+                    self.lease_renewals += 1
+                    if self._is_doubted:
+                        # We were cut off: the control plane may think us dead.
+                        self._is_doubted = False
+                        self.report_soon()
+                    return
+                self._is_doubted = True
+                self._look_soon()
+                await asyncio.sleep(0.2 * 2**attempt)
+        finally:
+            self._is_renewing = False
+
+    async def _renew_once(self) -> Response | None:
+        host, node = self._host, self._node
+        return await node.calls.call(renewal_request(node.name, host.clock.wall(), host.lease_duration_s))
+
+    async def _create_lease(self) -> Response | None:
+        host, node = self._host, self._node
+        request = lease_request(node.name, node.node_uid, host.lease_duration_s, host.clock.wall())
+        return await node.calls.call(request)
+
+    def _look_soon(self) -> None:
+        """See what is said of a node whose Lease cannot be renewed, and say otherwise where that can be done.
+
+        Upstream looks every 10 s at any time; as long as the Lease is renewed there is nothing to see.
+        """
+        if self._node.is_registered and self._node.writes_status and not self._is_looking:
+            self._is_looking = True
+            self._node.spawn(self._look())
+
+    async def _look(self) -> None:
+        node = self._node
+        assert node.client is not None
+        try:
+            stored = msgspec.json.decode(await node.client.get_raw("nodes", Key("", node.name)), type=Node)
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.read_failed", node=node.name, reason=str(error))
+        else:
+            said = {condition.type: condition.status for condition in stored.status.conditions}
+            ours = node.report.status(self._host.clock.wall())["conditions"]
+            if any(said.get(condition["type"]) != condition["status"] for condition in ours):
+                self.report_soon()
+        finally:
+            self._is_looking = False
+
+    def report_soon(self) -> None:
+        """Write the node's status, unless that is being done already."""
+        if not self._node.is_registered or not self._node.writes_status:
+            return
+        if self._is_reporting:
+            self._reports_again = True
+            return
+        self._is_reporting = True
+        self._node.spawn(self._report())
+
+    async def _report(self) -> None:
+        try:
+            again = True
+            while again:
+                self._reports_again = False
+                await self._report_once()
+                again = self._reports_again
+        finally:
+            self._is_reporting = False
+
+    async def _report_once(self) -> None:
+        host, node = self._host, self._node
+        assert node.client is not None
+        status = node.report.status(host.clock.wall())
+        try:
+            stored = await node.client.patch(
+                "nodes", Key("", node.name), {"status": status}, subresource="status", patch_type="strategic"
+            )
+        except NotFound:
+            node.node_gone()
+            return
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.report_failed", node=node.name, reason=str(error))
+            host.set_timer(host.clock.now() + RETRY_S, node, "retry-report")
+            return
+        node.node_writes += 1
+        node.take_node(msgspec.convert(stored, Node))

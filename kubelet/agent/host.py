@@ -1,0 +1,253 @@
+"""What the nodes of one process share: one timer heap, one journal, one group of tasks.
+
+It knows a node only as somebody who lives here, is called when a timer is due, and is told of trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from kubelet.agent.journal import Journal
+from kubelet.agent.manager_state import FILE as MANAGER_STATE
+from kubelet.agent.manager_state import is_readable, restored
+from kubelet.agent.node_files import NodeFiles
+from kubelet.agent.power import Power
+from kubelet.config import KubeletConfig
+from kubelet.managers.resource_managers import Allocation
+from kubelet.node.definition import NodeDefinition
+from kubelet.pod.restarts import crashloop_bounds
+from kubelet.pod.running import Policy
+from kubelet.pod.status import WallTimes
+from kubelet.runtime.boots import Boot, after_boot, look
+from kubelet.runtime.fake_cri import PodRecord
+from kubelet.runtime.latency import LatencyModel
+from kubelet.switches import Settings
+from kubelet.timers import Timers
+from kubelet.view import WorkerKey
+from services.api.seams import Seams
+from services.api.unbind import has_start_fence
+from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+
+TICK_S = 5.0
+NO_KEY = WorkerKey("", 0)
+
+log = structlog.get_logger()
+
+
+class Tenant(Protocol):
+    """A node that lives on a host."""
+
+    is_off: bool
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    async def live(self) -> None:
+        """Be a node until cancelled."""
+
+    def fire(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer of this node is due."""
+
+    def drain(self) -> None:
+        """Perform what the machine wants, in order."""
+
+    def recover(self, record: PodRecord, key: WorkerKey) -> None:
+        """The runtime still holds this from before the process began."""
+
+    def begins(self, boot: Boot) -> None:
+        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
+
+    def files_changed(self, files: Mapping[str, bytes]) -> None:
+        """Take the manifests of static pods as they are now."""
+
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on."""
+
+    def shut_down(self) -> None:
+        """End the pods in good order, then ask to be switched off."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that ends with the node's power."""
+
+    def disk_changed(self, *, has_trouble: bool) -> None:
+        """The disk began or ceased to make trouble."""
+
+    def was_away(self) -> None:
+        """The process was frozen for longer than the grace period (N6)."""
+
+
+class Host:
+    """What all nodes of one process share. `agents` are set once, before `run`."""
+
+    def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
+        self.config, self.seams = config, seams
+        self.clock, self.random = seams.clock, seams.random
+        self.settings = Settings.of(seams.switches)
+        self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
+        self.grace_s = seams.switches.number("node.grace_s")
+        self.times = WallTimes(self.clock.wall() - self.clock.now())
+        self.status_qps = config.status_qps if config.status_qps >= 0 else seams.switches.number("kubelet.status_qps")
+        initial_s, max_s = self._crashloop_bounds()
+        self.policy = Policy(
+            crashloop_initial_s=initial_s,
+            crashloop_max_s=max_s,
+            start_fence=has_start_fence(seams.switches),
+        )
+        seed = config.seed if config.seed is not None else self.random.getrandbits(32)
+        self.stages = config.read_stages()
+        self.latency: LatencyModel = config.latency_model(seed)
+        self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
+        self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
+        self.files = NodeFiles(seams.disk, config.static_pods, definitions)
+        self._definitions = definitions
+        self.agents: list[Tenant] = []
+        self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
+        """Makes the node of that place anew."""
+        self.power: Power[Tenant] = Power(
+            self.agents, lambda place: self.make(place), journal=self.journal, disk=seams.disk, clock=seams.clock,
+            on_new=lambda node: self.files.forget(node.name),
+        )  # fmt: skip
+        self._is_over = False
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at_s = float("inf")
+        self._last_tick_s = self.clock.now()
+        self._touched: dict[Tenant, None] = {}
+
+    def policy_of(self, definition: NodeDefinition) -> Policy:
+        """Return the settings of one node's workers. Raises: StartError for a maximum that the gate forbids."""
+        node_max_s = definition.max_container_restart_period
+        if not node_max_s:
+            return self.policy
+        if not self.seams.switches.flag("KubeletCrashLoopBackOffMax"):
+            text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
+            raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
+        initial_s, max_s = self._crashloop_bounds(node_max_s)
+        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
+
+    def _crashloop_bounds(self, node_max_s: float = 0.0) -> tuple[float, float]:
+        config, switches = self.config, self.seams.switches
+        return crashloop_bounds(
+            config.crashloop_initial_s or switches.number("crashloop.initial_s"),
+            config.crashloop_max_s or switches.number("crashloop.max_s"),
+            is_reduced=switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+            node_max_s=node_max_s,
+        )
+
+    async def run(self) -> None:
+        """Host the nodes until cancelled."""
+        await self._recover()
+        self.files.look(self.agents, self.power)
+        self.journal.on_trouble = self._disk_trouble
+        self.journal.on_batch = self._drain_touched
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.journal.run())
+                group.create_task(self.files.run(self.agents, self.power))
+                self.power.begin(group)
+                self._last_tick_s = self.clock.now()
+                self._tick()
+                await asyncio.Event().wait()
+        finally:
+            # The timer is the one thing of ours that no task owns.
+            self._is_over = True
+            self.power.end()
+            if self._handle is not None:
+                self._handle.cancel()
+
+    async def _recover(self) -> None:
+        """Hand every node what its runtime holds, and in which boot of the machine that is."""
+        by_name = {agent.name: agent for agent in self.agents}
+        records = self.journal.load()
+        for name, pods in self.journal.silent.items():
+            self.seams.events.write("kubelet.checkpoint_lost", node=name, data={"pods": pods})
+        state = self._restored_managers(records.values())
+        now = self.clock.now()
+        boot = look(self.seams.disk, self.random, list(records.values()), now)
+        if boot.is_new:
+            # What ended with the machine is on disk before the boot counts as seen: a kill in between repeats it.
+            records = after_boot(records, now)
+            await self.journal.replace(records)
+        await self.journal.keep({name: boot.id.encode() for name in boot.missing} | state)
+        self.power.machine = boot
+        for agent in self.agents:
+            agent.begins(boot)
+        for (node, key), record in records.items():
+            by_name[node].recover(record, key)
+
+    def _restored_managers(self, records: Iterable[PodRecord]) -> dict[str, bytes]:
+        """Return the file about static policies, if it has to change. Raises: StartError when they may not go on."""
+        held: dict[str, list[Allocation]] = {}
+        for record in records:
+            if not record.is_finished:
+                held.setdefault(record.node, []).append(record.allocation)
+        old = self.seams.disk.read(MANAGER_STATE)
+        if not is_readable(old):
+            log.warning("record.torn", file=MANAGER_STATE, reason="it cannot be read and is left out")
+        try:
+            state = restored(old, self._definitions, held, lost=self.journal.silent)
+        except ValueError as error:
+            raise StartError(str(error), EXIT_CONFIG) from None
+        return {} if state == (old or b"") else {MANAGER_STATE: state}
+
+    def _disk_trouble(self) -> None:
+        for agent in self.agents:
+            agent.disk_changed(has_trouble=self.journal.has_trouble)
+
+    # --- time ---
+
+    def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
+        """Call `agent.fire(what, key)` at that time."""
+        if self.timers.set(at_s, (agent, what, key)):
+            self._arm()
+
+    def _arm(self) -> None:
+        at_s = self.timers.next_at_s
+        if self._is_over or at_s is None or (self._handle is not None and self._handle_at_s <= at_s):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at_s = at_s
+        delay_s = max(0.0, at_s - self.clock.now())
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle, self._handle_at_s = None, float("inf")
+        now = self.clock.now()
+        self.notice(now)
+        self._last_tick_s = now
+        for agent, what, key in self.timers.due(now):
+            agent.fire(what, key, now)
+            self._touched[agent] = None
+        self._drain_touched()
+        self._arm()
+
+    def notice(self, now: float) -> None:
+        """See whether we were frozen: what others decided meanwhile must be read before anything is done (N6)."""
+        if now - self._last_tick_s > self.grace_s:
+            self._last_tick_s = now
+            for agent in self.agents:
+                agent.was_away()
+
+    def touch(self, agent: Tenant) -> None:
+        """Drain this agent's effects at the end of the batch."""
+        self._touched[agent] = None
+
+    def _drain_touched(self) -> None:
+        touched, self._touched = self._touched, {}
+        for agent in touched:
+            agent.drain()
+
+    def _tick(self) -> None:
+        self.times.offset_s = self.clock.wall() - self.clock.now()
+        if self.agents:
+            self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
+
+    def tick(self) -> None:
+        """Notice wall-clock jumps, and that we are alive."""
+        self._tick()

@@ -1,0 +1,187 @@
+"""What a host's pods are, on disk: the runtime's record and the kubelet's checkpoint, side by side.
+
+One append for everybody who waits (group commit): the lines of both files are handed to the disk together, so a pod
+that starts waits once. A pod's line goes into the checkpoint only when something was decided about it, which is when
+it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from kubelet.runtime.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
+from kubelet.runtime.fake_cri import PodRecord, encode_record, replay
+from kubelet.runtime.line_file import LineFile, Lines, R, Reading, Where
+from kubelet.view import WorkerKey
+from services.api.seams import Disk
+
+RUNTIME, CHECKPOINT = "runtime", "checkpoint"
+BATCH_MAX = 4096
+RETRY_S = 1.0
+
+log = structlog.get_logger()
+
+Saved = Callable[[WorkerKey, int], None]
+
+
+class _Put(NamedTuple):
+    """Lines of one pod; empty ones say nothing new."""
+
+    lines: Lines
+    seq: int
+    saved: Saved
+
+
+def _unheard(key: WorkerKey, seq: int) -> None:
+    """Nobody waits."""
+
+
+class Journal:
+    """Appends what is put, in order; whoever put something hears when it is durable."""
+
+    def __init__(self, disk: Disk, nodes: frozenset[str]) -> None:
+        self._disk = disk
+        self._nodes = nodes
+        self._runtime, self._checkpoint = LineFile(disk, RUNTIME), LineFile(disk, CHECKPOINT)
+        self._waiting: list[_Put] = []
+        self._wake = asyncio.Event()
+        self._decided: dict[Where, bytes] = {}
+        """The checkpoint's newest line of each pod, durable or not."""
+        self.silent: dict[str, int] = {}
+        """How many pods of which node ran that the checkpoint did not know."""
+        self.has_trouble = False
+        self.on_trouble: Callable[[], None] = lambda: None
+        self.on_batch: Callable[[], None] = lambda: None
+        self.batches = 0
+        self.syncs = 0
+        self.useless_lines = 0
+
+    # --- what is known ---
+
+    def load(self) -> dict[Where, PodRecord]:
+        """Return what is known of the pods of every node; what was decided about pods that run is known again."""
+        runtime = replay(self._runtime.lines(), self._nodes)
+        checkpoint = read_checkpoints(self._checkpoint.lines(), self._nodes)
+        self._tell(RUNTIME, runtime)
+        self._tell(CHECKPOINT, checkpoint)
+        self._runtime.live = {where: encode_record(record) for where, record in runtime.found.items()}
+        self._checkpoint.live = {where: encode_checkpoint(each) for where, each in checkpoint.found.items()}
+        self._decided = dict(self._checkpoint.live)
+        known, silent = joined(runtime.found, checkpoint.found)
+        for where in silent:
+            self.silent[where[0]] = self.silent.get(where[0], 0) + 1
+            line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
+            self._enqueue(_Put(Lines(where, b"", line, False), 0, _unheard))
+        for node, pods in self.silent.items():
+            reason = "they run on, with what the runtime was told they have"
+            log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
+        return known
+
+    def _tell(self, file: str, reading: Reading[R]) -> None:
+        self.useless_lines += reading.useless
+        if reading.torn:
+            log.warning("record.torn", file=file, lines=reading.torn, reason="they cannot be read and are left out")
+        if reading.elsewhere:
+            log.error(
+                "record.refused", file=file, lines=sum(reading.elsewhere.values()), nodes=sorted(reading.elsewhere),
+                reason=f"it tells of nodes that do not live here; there are {len(self._nodes)}, "
+                f"such as {min(self._nodes, default='none')}",
+            )  # fmt: skip
+
+    def of(self, node: str) -> dict[Where, PodRecord]:
+        """Return what is known of one node's pods, as far as it is durable."""
+        runtime = replay((line for where, line in self._runtime.live.items() if where[0] == node), self._nodes)
+        decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
+        return joined(runtime.found, read_checkpoints(decided, self._nodes).found)[0]
+
+    # --- what becomes known ---
+
+    def put(self, lines: Lines, seq: int, saved: Saved) -> None:
+        """Make what is known of a pod durable soon."""
+        where = lines.where
+        if self._decided.get(where) == lines.checkpoint or (lines.is_gone and where not in self._decided):
+            lines = msgspec.structs.replace(lines, checkpoint=b"")
+        elif lines.is_gone:
+            del self._decided[where]
+        else:
+            self._decided[where] = lines.checkpoint
+        self._enqueue(_Put(lines, seq, saved))
+
+    def _enqueue(self, put: _Put) -> None:
+        self._waiting.append(put)
+        self._wake.set()
+
+    async def flushed(self) -> None:
+        """Return when everything put before is durable."""
+        done = asyncio.Event()
+        nowhere = "", WorkerKey("", 0)
+        self._enqueue(_Put(Lines(nowhere, b"", b"", True), 0, lambda key, seq: done.set()))
+        await done.wait()
+
+    async def replace(self, records: Mapping[Where, PodRecord]) -> None:
+        """Have the runtime's record say this and nothing else; return when that is durable."""
+        self._runtime.live = {where: encode_record(record) for where, record in records.items()}
+        await self._insisted(self._runtime.fold)
+
+    async def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write small files beside the records, in order; return when they are durable."""
+        for name, data in files.items():
+            await self._insisted(partial(self._disk.write, name, data))
+
+    async def _insisted(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except OSError as error:
+                log.warning("checkpoint.failed", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def run(self) -> None:
+        """Write until cancelled; a disk that refuses is tried again every second, and nothing starts meanwhile."""
+        while True:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+            parts = {
+                self._checkpoint: b"".join(put.lines.checkpoint for put in batch),
+                self._runtime: b"".join(put.lines.runtime for put in batch),
+            }
+            while True:
+                try:
+                    await self._append(parts)
+                    break
+                except OSError as error:
+                    log.warning("checkpoint.failed", reason=str(error))
+                    self._set_trouble(True)
+                    await asyncio.sleep(RETRY_S)
+                    for file in parts:
+                        file.distrust()
+            self._set_trouble(False)
+            said = [put.lines for put in batch]
+            self._checkpoint.added(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in said))
+            self._runtime.added(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in said))
+            for put in batch:
+                put.saved(put.lines.where[1], put.seq)
+            self.on_batch()
+
+    async def _append(self, parts: Mapping[LineFile, bytes]) -> None:
+        for file in parts:
+            if file.is_long:
+                await file.fold()
+        wanted = {file.log: data for file, data in parts.items() if data}
+        await self._disk.append_all(wanted)
+        self.batches += 1
+        self.syncs += len(wanted)
+
+    def _set_trouble(self, has_trouble: bool) -> None:
+        if has_trouble != self.has_trouble:
+            self.has_trouble = has_trouble
+            self.on_trouble()

@@ -1,0 +1,63 @@
+"""Answers `kubectl logs`: finds the node that has the pod, and gives a log as it grows to somebody who follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from kubelet.agent.agent import Agent
+from kubelet.agent.host import Host
+from kubelet.runtime.logs import Asked, Run
+from services.runtime.health import HttpRequest, HttpResponse
+
+FOLLOW_S = 1.0
+"""How often somebody who follows a log is told what is new in it."""
+
+
+class ContainerLogs:
+    """The logs of all nodes of a host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Return the log of `namespace`, `pod` and `container`, or why there is none: 404 without pod, else 400."""
+        asked = Asked.of(request.query, self._host.clock.wall())
+        if isinstance(asked, str):
+            return 400, "text/plain", f"{asked}\n".encode()
+        run = self._run_of(request.params, previous=asked.previous)
+        if run is None:
+            return 404, "text/plain", f'pod "{request.params["pod"]}" does not exist\n'.encode()
+        if isinstance(run, str):
+            return 400, "text/plain", f"{run}\n".encode()
+        if asked.follow and not run.is_over:
+            return 200, "text/plain", self._follow(request.params, asked, run)
+        return 200, "text/plain", asked.cut(run.lines)
+
+    def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
+        asked = params["namespace"], params["pod"], params["container"]
+        for agent in self._host.agents:
+            assert isinstance(agent, Agent), "a host's agents are this room's"
+            if (run := agent.run_of(*asked, previous=previous)) is not None:
+                return run
+        return None
+
+    async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
+        """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""
+        restart, seen, left = run.restart, run.lines[-1].place, asked.limit_bytes
+        piece = asked.cut(run.lines)
+        while left is None or left > 0:
+            if left is not None:
+                left -= len(piece)
+            yield piece
+            if run.is_over:
+                return
+            await asyncio.sleep(FOLLOW_S)
+            now = self._run_of(params, previous=False)
+            if not isinstance(now, Run) or now.restart != restart:
+                now = self._run_of(params, previous=True)  # it has been started anew meanwhile
+            if not isinstance(now, Run) or now.restart != restart:
+                return
+            run = now
+            piece = asked._replace(tail=None, limit_bytes=left).cut([line for line in run.lines if line.place > seen])
+            seen = run.lines[-1].place

@@ -1,0 +1,138 @@
+"""What people put on the disks of emulated nodes while they run: manifests of static pods, and what is wrong with them.
+
+Looked for once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
+`--static-pods`, where a file is for every node of the process and a folder of a node's name for that node; a node
+definition's `staticPods` are there from the beginning. Faults: the file `nodes/NODE/faults`; none: as defined.
+Power: the file `nodes/NODE/power` (`kubelet/agent/power.py`).
+Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from kubelet.node.definition import NodeDefinition
+from kubelet.static_pods.manifests import SUFFIXES
+from services.api.seams import Disk
+
+LOOK_PERIOD_S = 1.0
+FOLDER = "nodes/"
+STATIC_PODS = "static-pods"
+FAULTS = "faults"
+POWER = "power"
+
+log = structlog.get_logger()
+
+
+class Owner(Protocol):
+    """A node whose disk is looked at."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    def files_changed(self, files: Mapping[str, bytes]) -> None:
+        """Take the manifests of static pods as they are now."""
+
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on."""
+
+
+class Switch(Protocol):
+    """Who switches nodes on and off; `kubelet.agent.power.Power` is one."""
+
+    def said(self, name: str, text: str) -> None:
+        """Take what is said of a node's power now."""
+
+
+class NodeFiles:
+    """The disks of one process's nodes. Invariant: a node is told only of what is not as it was."""
+
+    def __init__(self, disk: Disk, directory: str, definitions: Sequence[NodeDefinition]) -> None:
+        self._disk, self._directory = disk, directory
+        self._defined: dict[str, dict[str, bytes]] = {}
+        for definition in definitions:
+            if definition.static_pods:
+                self._defined[definition.name] = {
+                    f"definition/{index}": msgspec.json.encode(document)
+                    for index, document in enumerate(definition.static_pods)
+                }
+        self._known: dict[str, dict[str, bytes]] = {}
+        self._faults: dict[str, str] = {}
+        self._trouble = ""
+
+    async def run(self, nodes: Sequence[Owner], power: Switch) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_PERIOD_S)
+            self.look(nodes, power)
+
+    def forget(self, node: str) -> None:
+        """The node is new: it is told everything again."""
+        self._known.pop(node, None)
+        self._faults.pop(node, None)
+
+    def look(self, nodes: Sequence[Owner], power: Switch) -> None:
+        """Tell each node what its files are, if they are others than last time; `power` hears first."""
+        common, own = self._directory_files()
+        faults: dict[str, str] = {}
+        for name in self._disk.names():
+            if name.startswith(FOLDER):
+                node, _, rest = name.removeprefix(FOLDER).partition("/")
+                folder, _, file = rest.partition("/")
+                if folder == STATIC_PODS and _is_manifest(file) and (data := self._disk.read(name)) is not None:
+                    own.setdefault(node, {})[file] = data
+                elif rest == POWER:
+                    power.said(node, (self._disk.read(name) or b"").decode(errors="replace"))
+                elif rest == FAULTS:
+                    faults[node] = (self._disk.read(name) or b"").decode(errors="replace")
+        if not (common or own or faults or self._defined or self._known or self._faults):
+            return
+        for owner in nodes:
+            if faults.get(owner.name, "") != self._faults.get(owner.name, ""):
+                self._faults[owner.name] = faults.get(owner.name, "")
+                owner.faults_changed(self._faults[owner.name])
+            files = {**self._defined.get(owner.name, {}), **common, **own.get(owner.name, {})}
+            if files != self._known.get(owner.name, {}):
+                self._known[owner.name] = files
+                owner.files_changed(files)
+
+    def _directory_files(self) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+        """Return what `--static-pods` has for all nodes, and for single ones."""
+        common: dict[str, bytes] = {}
+        own: dict[str, dict[str, bytes]] = {}
+        if not self._directory:
+            return common, own
+        try:
+            for path in sorted(Path(self._directory).iterdir()):
+                if path.is_dir():
+                    own[path.name] = dict(_files(path))
+                elif _is_manifest(path.name):
+                    common[path.name] = path.read_bytes()
+            self._trouble = ""
+        except OSError as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                log.warning("static_pods.unreadable", directory=self._directory, reason=self._trouble)
+        return common, own
+
+
+def path_of(node: str, name: str) -> str:
+    """Return where, on the disk of its process, a node looks for a file of its own."""
+    return f"{FOLDER}{node}/{name}"
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.iterdir()):
+        if _is_manifest(path.name):
+            yield path.name, path.read_bytes()
+
+
+def _is_manifest(file: str) -> bool:
+    return file.endswith(SUFFIXES) and not file.startswith(".") and "/" not in file

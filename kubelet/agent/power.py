@@ -1,0 +1,133 @@
+"""The power of one process's nodes: what runs as long as a node has it, what a node finds when it gets it back.
+
+People say of a node that it shuts down, is off, or was booted, in the file `nodes/NODE/power`: `shutdown`, `off` or
+`on BOOT`, with a boot id of their own; without the file it is on. A node without power makes no call, takes none and
+renews nothing; its containers end. Source: kubelet 6; guarantees N4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, MutableSequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from kubelet.agent.journal import Journal
+from kubelet.runtime.boots import Boot, after_boot
+from kubelet.runtime.checkpoint import lines_of
+from kubelet.runtime.fake_cri import PodRecord
+from kubelet.view import WorkerKey
+from services.api.seams import Clock, Disk
+
+BOOTED_FILE = "nodes/{}/booted"
+"""The boot that a node's part of the runtime's record belongs to, if it was ever booted by itself."""
+
+
+class Powered(Protocol):
+    """A node that can be switched off."""
+
+    is_off: bool
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    async def live(self) -> None:
+        """Be a node until cancelled."""
+
+    def begins(self, boot: Boot) -> None:
+        """Learn in which boot of the machine this is."""
+
+    def recover(self, record: PodRecord, key: WorkerKey) -> None:
+        """The runtime still holds this."""
+
+    def shut_down(self) -> None:
+        """End the pods in good order, then ask to be switched off."""
+
+
+N = TypeVar("N", bound=Powered)
+
+
+class Power(Generic[N]):
+    """Invariant: a node that is off has no task. `make(place)` makes the node of that place anew."""
+
+    def __init__(
+        self, nodes: MutableSequence[N], make: Callable[[int], N], *, journal: Journal, disk: Disk, clock: Clock,
+        on_new: Callable[[N], None],
+    ) -> None:  # fmt: skip
+        self._nodes, self._make, self._on_new = nodes, make, on_new
+        self._journal, self._disk, self._clock = journal, disk, clock
+        self.machine = Boot("", False, ())
+        """The boot of the machine that all of them share."""
+        self._said: dict[str, str] = {}
+        self._coming: dict[str, str] = {}
+        self._tasks: dict[str, dict[asyncio.Task[None], None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Let every node live that has power."""
+        self._group = group
+        for node in self._nodes:
+            self.start(node, self._come_up(node))
+
+    def end(self) -> None:
+        """The process ends: nothing is begun any more."""
+        self._group = None
+
+    def start(self, node: N, work: Coroutine[Any, Any, None]) -> None:
+        """Do some of a node's work in a task that ends with its power; without power it is not begun."""
+        if self._group is None or node.is_off:
+            work.close()
+            return
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:
+            work.close()  # somebody's task failed, and the process is ending with it
+            return
+        held = self._tasks.setdefault(node.name, {})
+        held[task] = None
+        task.add_done_callback(lambda done: held.pop(done, None))
+
+    def said(self, name: str, text: str) -> None:
+        """Take what is said of a node's power now; what it is not yet is made so."""
+        if text == self._said.get(name, ""):
+            return
+        self._said[name] = text
+        node = next(each for each in self._nodes if each.name == name)
+        match text.split():
+            case ["shutdown"] if self._group is None:
+                node.is_off = True  # its kubelet was killed over it, and the machine went on
+            case ["shutdown"]:
+                node.shut_down()
+            case ["off"]:
+                self.cut(node)
+            case ["on", boot_id] if boot_id != (self._disk.read(BOOTED_FILE.format(name)) or b"").decode():
+                self.cut(node)
+                self._boot(node, boot_id)
+            case ["on", boot_id] if self._group is None:
+                node.begins(Boot(f"{self.machine.id}/{boot_id}", self.machine.is_new, ()))
+
+    def cut(self, node: N) -> None:
+        """The node has no power from this instant."""
+        node.is_off = True
+        for task in list(self._tasks.pop(node.name, {})):
+            task.cancel()
+
+    def _boot(self, node: N, boot_id: str) -> None:
+        place = next(index for index, each in enumerate(self._nodes) if each is node)
+        fresh = self._nodes[place] = self._make(place)
+        self._coming[node.name] = boot_id
+        records = after_boot(self._journal.of(node.name), self._clock.now())
+        fresh.begins(Boot(f"{self.machine.id}/{boot_id}", True, ()))
+        for (_, key), record in records.items():
+            self._journal.put(lines_of(record), 0, lambda key, seq: None)
+            fresh.recover(record, key)
+        self._on_new(fresh)
+        self.start(fresh, self._come_up(fresh))
+
+    async def _come_up(self, node: N) -> None:
+        """Live; after a boot once it is on disk that what ran before does not run any more."""
+        boot_id = self._coming.pop(node.name, "")
+        if boot_id:
+            await self._journal.flushed()
+            await self._journal.keep({BOOTED_FILE.format(node.name): boot_id.encode()})
+        await node.live()

@@ -1,0 +1,163 @@
+"""What an emulated device plugin knows and answers. Pure.
+
+It does what it is told: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin goes
+away for a while. What a container gets is an environment variable, an annotation and a device file for each device:
+names only, nothing is behind them.
+Source: kubelet 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from kubelet.managers.device_calls import Device, DeviceNode, Given, Options
+from kubelet.managers.device_definition import DevicePlugin
+
+
+class Tell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a plugin is told to do: an act and the devices it is about."""
+
+    act: str
+    devices: tuple[str, ...] = ()
+
+
+class EmulatedPlugin:
+    """One plugin of one node. Invariant: `version` grows with every change of the list.
+
+    Two neighbours are a pair, dev-0 and dev-1, dev-2 and dev-3: `preferred` "pairs" keeps pairs together, "spread"
+    takes one of each.
+    """
+
+    def __init__(self, definition: DevicePlugin) -> None:
+        self.definition = definition
+        self.devices: dict[str, Device] = {device.id: device for device in definition.listed()}
+        self.is_away = False
+        self.refuses = False
+        self.version = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The name of its socket."""
+        return self.definition.resource.replace("/", "_") + ".sock"
+
+    @property
+    def options(self) -> Options:
+        """What it wants to be asked."""
+        return Options(pre_start=self.definition.pre_start, prefers=bool(self.definition.preferred))
+
+    def listed(self) -> tuple[Device, ...]:
+        """Return all its devices."""
+        return tuple(self.devices.values())
+
+    # --- what it is told ---
+
+    def tell(self, told: Tell) -> None:
+        """Do that. Raises: ValueError naming the act or the device that there is not."""
+        check_act(told.act, told.devices)
+        ACTS[told.act](self, told.devices)
+
+    def _known(self, devices: Sequence[str]) -> None:
+        if unknown := [device for device in devices if device not in self.devices]:
+            raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(self.devices) or 'none'}")
+
+    def _set_health(self, devices: Sequence[str], *, is_healthy: bool) -> None:
+        self._known(devices)
+        for device in devices:
+            self.devices[device] = Device(device, is_healthy, self.devices[device].numa)
+        self.version += 1
+
+    def _remove(self, devices: Sequence[str]) -> None:
+        self._known(devices)
+        for device in devices:
+            del self.devices[device]
+        self.version += 1
+
+    def _add(self, devices: Sequence[str]) -> None:
+        numa = {device.id: device.numa for device in self.definition.listed()}
+        for device in devices:
+            self.devices[device] = Device(device, numa=numa.get(device, ()))
+        self.version += 1
+
+    # --- what it answers ---
+
+    def given(self, ids: Sequence[str]) -> Given:
+        """Return what a container needs to use these. Raises: ValueError when it will not."""
+        if self.refuses:
+            raise ValueError(f"{self.definition.resource} is told to refuse")
+        self._known(ids)
+        name = self.definition.resource
+        variable = "KEPLAB_DEVICES_" + "".join(sign.upper() if sign.isalnum() else "_" for sign in name)
+        listed = ",".join(sorted(ids))
+        return Given(
+            envs={variable: listed},
+            annotations={f"devices.keplab.dev/{name.rpartition('/')[2]}": listed},
+            nodes=tuple(DeviceNode(f"/dev/{device}", f"/dev/keplab/{name}/{device}") for device in sorted(ids)),
+        )
+
+    def preferred(self, available: Sequence[str], must: Sequence[str], size: int) -> tuple[str, ...]:
+        """Return `size` of the available devices, those that must be first; fewer when there are not enough."""
+        chosen = [device for device in must if device in available][:size]
+        pairs = self._pairs()
+        left = [device for device in available if device not in chosen]
+        while left and len(chosen) < size:
+            taken = [pairs.get(device, -1) for device in chosen]
+            ranked = sorted(left, key=lambda device: self._rank(device, pairs, taken, left, size - len(chosen)))
+            chosen.append(ranked[0])
+            left.remove(ranked[0])
+        return tuple(chosen)
+
+    def _pairs(self) -> dict[str, int]:
+        return {device: index // 2 for index, device in enumerate(self.devices)}
+
+    def _rank(
+        self, device: str, pairs: Mapping[str, int], taken: Sequence[int], left: Sequence[str], wanted: int
+    ) -> tuple[bool, bool, int]:
+        """Return how late a device comes: is its pair begun, is it whole (kept for who wants two), then its place."""
+        pair = pairs.get(device, -1)
+        is_begun = pair in taken
+        is_whole = sum(pairs.get(other, -1) == pair for other in left) > 1
+        place = list(self.devices).index(device) if device in self.devices else len(self.devices)
+        if self.definition.preferred == "spread":
+            return is_begun, not is_whole, place
+        return not is_begun, is_whole != (wanted > 1), place
+
+
+def _stop(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
+    plugin.is_away = True
+
+
+def _start(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
+    plugin.is_away = False
+
+
+def _refuse(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
+    plugin.refuses = True
+
+
+def _accept(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
+    plugin.refuses = False
+
+
+ACTS: dict[str, Callable[[EmulatedPlugin, Sequence[str]], None]] = {
+    "stop": _stop,
+    "start": _start,
+    "refuse": _refuse,
+    "accept": _accept,
+    "unhealthy": lambda plugin, devices: plugin._set_health(devices, is_healthy=False),
+    "healthy": lambda plugin, devices: plugin._set_health(devices, is_healthy=True),
+    "remove": EmulatedPlugin._remove,
+    "add": EmulatedPlugin._add,
+}
+ABOUT_DEVICES = ("unhealthy", "healthy", "remove", "add")
+
+
+def check_act(act: str, devices: Sequence[str]) -> None:
+    """Raise ValueError when there is no such act, or not about these devices."""
+    if act not in ACTS:
+        raise ValueError(f"no act {act!r}; there are: {', '.join(sorted(ACTS))}")
+    if act in ABOUT_DEVICES and not devices:
+        raise ValueError(f"{act} wants devices, for example: {act} dev-0")
+    if act not in ABOUT_DEVICES and devices:
+        raise ValueError(f"{act} is about no device, not {' '.join(devices)}")

@@ -1,0 +1,177 @@
+"""The emulated plugin's life: serve, register, register again whenever the kubelet's directory was cleared.
+
+A kubelet that starts clears the directory of all sockets; a plugin that misses its own begins anew. `tell` is served
+on a socket of its own below, in `plugins/`, which no kubelet clears.
+Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import structlog
+
+from kubelet.deviceplugin import wire
+from kubelet.deviceplugin.emulated.plugin import EmulatedPlugin, Tell
+from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
+from services.api.local_rpc import LocalServer, LocalService, RpcError
+from services.api.seams import Seams
+
+TELL = "/keplab.v1.DevicePlugin/Tell"
+POLL_S = 0.5
+"""How soon it notices that its socket is gone."""
+RETRY_S = 1.0
+CALL_TIMEOUT_S = 15.0
+log = structlog.get_logger()
+
+
+def control_path(folder: str, resource: str) -> str:
+    """Return the path of the socket where the plugin of a resource is told things; `folder`: the node's."""
+    return f"{folder}/plugins/{resource.replace('/', '_')}.sock"
+
+
+class PluginServing:
+    """One plugin at work. `run` once."""
+
+    def __init__(self, plugin: EmulatedPlugin, seams: Seams, node: str, folder: str) -> None:
+        self._plugin, self._seams, self._node, self._folder = plugin, seams, node, folder
+        self._path = f"{folder}/{plugin.endpoint}"
+        self._control_path = control_path(folder, plugin.definition.resource)
+        self._control: LocalServer | None = None
+        self._moved = asyncio.Event()
+        """Set, and replaced by a new one, whenever something that others wait for has changed."""
+        self._was_registered = False
+        self.is_listed = False
+        self.allocations = self.registrations = 0
+
+    async def run(self) -> None:
+        """Be the plugin until cancelled."""
+        try:
+            while True:
+                await self._be_told()
+                if self._plugin.is_away:
+                    await self._moved.wait()
+                else:
+                    await self._serve_once()
+        finally:
+            if self._control is not None:
+                await self._control.close()
+
+    async def _be_told(self) -> None:
+        """Serve `tell`; anew when its socket is gone: with its folder, or with another plugin that had taken it."""
+        if self._control is not None and self._seams.sockets.exists(self._control_path):
+            return
+        if self._control is not None:
+            await self._control.close()
+        self._control = await self._seams.sockets.serve(self._control_path, LocalService({TELL: self._tell}))
+
+    async def _serve_once(self) -> None:
+        """Serve and be registered until the socket is gone or the plugin is told to go."""
+        service = LocalService(
+            {
+                wire.GET_OPTIONS: self._options,
+                wire.PREFERENCE: self._preferred,
+                wire.ALLOCATE: self._allocate,
+                wire.PRE_START: self._pre_start,
+            },
+            {wire.LIST_AND_WATCH: self._list},
+        )
+        if self._was_registered and self._plugin.definition.delay_s:
+            await self._pause(self._plugin.definition.delay_s)
+        if self._plugin.is_away:
+            return
+        server = await self._seams.sockets.serve(self._path, service)
+        try:
+            while not await self._register():
+                await self._pause(RETRY_S)
+                if self._plugin.is_away or not self._seams.sockets.exists(self._path):
+                    return
+            while not self._plugin.is_away and self._seams.sockets.exists(self._path):
+                await self._be_told()
+                await self._pause(POLL_S)
+        finally:
+            await server.close()
+
+    async def _pause(self, duration_s: float) -> None:
+        """Wait, but not longer than until the plugin is told to go."""
+        end_s = self._seams.clock.now() + duration_s
+        while not self._plugin.is_away and (left_s := end_s - self._seams.clock.now()) > 0:
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._moved.wait()
+            except TimeoutError:
+                return
+
+    async def _register(self) -> bool:
+        definition = self._plugin.definition
+        asked = Registration(VERSION, self._plugin.endpoint, definition.resource, self._plugin.options)
+        connection = None
+        why = ""
+        try:
+            connection = self._seams.sockets.dial(f"{self._folder}/{KUBELET_SOCKET}")
+            await connection.call(wire.REGISTER, wire.encode_registration(asked), CALL_TIMEOUT_S)
+        except RpcError as error:
+            why = str(error)
+        finally:
+            if connection is not None:
+                await connection.close()
+        data = {"resource": definition.resource}
+        if why:
+            log.info("plugin.not_registered", node=self._node, error=why, **data)
+            return False
+        self.registrations += 1
+        self._was_registered = True
+        self._seams.events.write("plugin.registered", node=self._node, data=data)
+        return True
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    # --- what it serves ---
+
+    async def _tell(self, request: bytes) -> bytes:
+        try:
+            told = msgspec.json.decode(request, type=Tell)
+            self._plugin.tell(told)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise RpcError("InvalidArgument", str(error)) from None
+        data = {"resource": self._plugin.definition.resource, "act": told.act, "devices": list(told.devices)}
+        self._seams.events.write("plugin.told", node=self._node, data=data)
+        self._move()
+        return b""
+
+    async def _options(self, _: bytes) -> bytes:
+        return wire.encode_options(self._plugin.options)
+
+    async def _list(self, _: bytes) -> AsyncIterator[bytes]:
+        version = -1
+        while True:
+            if version != self._plugin.version:
+                version = self._plugin.version
+                yield wire.encode_devices(self._plugin.listed())
+                self.is_listed = True
+                continue
+            await self._moved.wait()
+
+    async def _preferred(self, request: bytes) -> bytes:
+        wanted = wire.decode_preferences(request)
+        return wire.encode_preferences([self._plugin.preferred(*each) for each in wanted])
+
+    async def _allocate(self, request: bytes) -> bytes:
+        wanted = wire.decode_allocate(request)
+        try:
+            answer = wire.encode_given([self._plugin.given(ids) for ids in wanted])
+        except ValueError as error:
+            raise RpcError("Unknown", str(error)) from None
+        self.allocations += 1
+        data = {"resource": self._plugin.definition.resource, "containers": [list(ids) for ids in wanted]}
+        self._seams.events.write("plugin.allocate", node=self._node, data=data)
+        return answer
+
+    async def _pre_start(self, request: bytes) -> bytes:
+        data = {"resource": self._plugin.definition.resource, "devices": list(wire.decode_pre_start(request))}
+        self._seams.events.write("plugin.pre_start", node=self._node, data=data)
+        return wire.EMPTY

@@ -1,0 +1,113 @@
+"""The eviction signals of one node: what is left of each resource, and the thresholds that must not be crossed. Pure.
+
+Source: kubelet 7; upstream `pkg/kubelet/eviction/api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kubelet.managers.node_machine import Definition
+from services.api.quantity import amount
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """`usage`: the resource of a usage curve; `resource`: what is said to be low; `condition`: of the Node."""
+
+    name: str
+    usage: str
+    resource: str
+    condition: str
+    is_of_pods: bool = True
+    """Whether pods that leave give any of it back."""
+
+
+SIGNALS = {
+    s.name: s
+    for s in (
+        Signal("memory.available", "memory", "memory", "MemoryPressure"),
+        Signal("nodefs.available", "ephemeral-storage", "ephemeral-storage", "DiskPressure"),
+        Signal("nodefs.inodesFree", "inodes", "inodes", "DiskPressure"),
+        Signal("imagefs.available", "imagefs", "ephemeral-storage", "DiskPressure", is_of_pods=False),
+        Signal("pid.available", "pids", "pids", "PIDPressure"),
+    )
+}
+DEFAULT_HARD = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+}
+PIDS, BYTES_PER_INODE = 32768, 16384
+
+
+class Eviction(Definition, frozen=True):
+    """When a node evicts pods (KubeletConfiguration's names, seconds instead of durations).
+
+    Thresholds are quantities or shares, `{"memory.available": "100Mi"}`; each soft one has a grace period. `hard` None:
+    Kubernetes' own, which are then not withheld from the pods (`NodeDefinition.allocatable`).
+    """
+
+    hard: dict[str, str] | None = None
+    soft: dict[str, str] = {}
+    soft_grace_period: dict[str, float] = {}
+    max_pod_grace_period: float = 0.0
+    pressure_transition_period: float = 300.0
+
+    @property
+    def hard_thresholds(self) -> dict[str, str]:
+        """What is evicted for at once."""
+        return DEFAULT_HARD if self.hard is None else self.hard
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """Less than `least` left of a signal is too little. `grace_s` None: at once, else after so long (soft)."""
+
+    signal: Signal
+    least: int
+    text: str
+    grace_s: float | None = None
+
+
+def capacities(memory: str, ephemeral_storage: str) -> dict[str, int]:
+    """Return how much a node has of each resource of a usage curve; images have a disk as large as the node's own."""
+    disk = amount("ephemeral-storage", ephemeral_storage)
+    return {
+        "memory": amount("memory", memory),
+        "ephemeral-storage": disk,
+        "imagefs": disk,
+        "inodes": disk // BYTES_PER_INODE,
+        "pids": PIDS,
+    }
+
+
+def thresholds(
+    hard: Mapping[str, str], soft: Mapping[str, str], soft_grace_s: Mapping[str, float], capacity: Mapping[str, int]
+) -> tuple[Threshold, ...]:
+    """Return the thresholds, memory before all else. Raises: ValueError naming a signal or a quantity."""
+    found: list[Threshold] = []
+    for given, is_soft in ((hard, False), (soft, True)):
+        for name in given:
+            if name not in SIGNALS:
+                raise ValueError(f"eviction signal {name!r}: want one of {', '.join(SIGNALS)}")
+            if is_soft and name not in soft_grace_s:
+                raise ValueError(f"soft eviction threshold {name}: want a grace period too")
+    for signal in SIGNALS.values():
+        size = capacity[signal.usage]
+        if signal.name in hard:
+            found.append(_threshold(signal, hard[signal.name], size, None))
+        if signal.name in soft:
+            found.append(_threshold(signal, soft[signal.name], size, soft_grace_s[signal.name]))
+    return tuple(found)
+
+
+def _threshold(signal: Signal, text: str, size: int, grace_s: float | None) -> Threshold:
+    if not text.endswith("%"):
+        return Threshold(signal, amount(signal.resource, text), text, grace_s)
+    try:
+        least = int(size * float(text[:-1]) / 100)
+    except ValueError:
+        raise ValueError(f"eviction threshold {signal.name}<{text}: want a quantity or a share such as 10%") from None
+    return Threshold(signal, least, str(least), grace_s)

@@ -1,0 +1,1 @@
+"""A node beside its pods: its definition, status, health, images and shutdown."""

@@ -1,0 +1,252 @@
+"""What one emulated node consists of: its machine, what it withholds from pods, what goes wrong on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from kubelet.admission.features import NodeFeatures, check_features
+from kubelet.dra.driver import DriverDefinition, parse_drivers
+from kubelet.eviction.signals import Eviction, capacities, thresholds
+from kubelet.managers.device_definition import DevicePlugin, check_plugins
+from kubelet.managers.node_machine import Definition, MachineDefinition
+from kubelet.node.health import parse_node_faults
+from kubelet.node.image_gc import ImagePolicy
+from kubelet.node.shutdown import Period, plain_periods
+from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
+from kubelet.static_pods.manifests import ManifestError, read_manifest
+from services.api.quantity import amount, format_amount
+from services.api.taints import Taint
+
+RESERVABLE = ("cpu", "memory", "ephemeral-storage")
+_EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
+
+
+class ShutdownPeriod(Definition, frozen=True):
+    """How long pods of this priority or more have when the node shuts down."""
+
+    priority: int
+    shutdown_grace_period_seconds: float
+
+
+class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
+    """One emulated node.
+
+    `max_container_restart_period` is the longest crash-loop back-off here, 1 to 300 s; 0: as everywhere (KEP-4603).
+    `usage` is what the node uses itself, over time, in the words of `kubelet/runtime/usage.py`.
+    `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
+    `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
+    `start_faults` go wrong here when pods start, in the words of `kubelet/runtime/start_faults.py`.
+    `kube_reserved` and `system_reserved` are quantities that pods may not have.
+    `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
+    `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
+    Images that nobody uses leave when the disk is fuller than `imageGCHighThresholdPercent`, or they are unused for
+    `imageMaximumGCAge` seconds (`kubelet/node/image_gc.py`).
+    `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
+    Devices in `numa` and `extended` need no plugin.
+    `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods/manifests.py`). `drivers`
+    offer devices for claims, and may be written `gpu.example.com:4` (`kubelet/dra/driver.py`).
+    `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
+    `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any number.
+    `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` off are off here alone,
+    and `declared_features` is what pods may ask of few nodes only (`kubelet/admission/features.py`).
+    `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
+    """
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    zone: str = ""
+    region: str = ""
+    max_container_restart_period: float = 0.0
+    usage: str = ""
+    eviction: Eviction = Eviction()
+    device_socket: bool = False
+    device_plugins: tuple[DevicePlugin, ...] = ()
+    static_pods: tuple[dict[str, Any], ...] = ()
+    drivers: tuple[DriverDefinition, ...] = ()
+    start_faults: str = ""
+    shutdown_grace_period: float = 0.0
+    shutdown_grace_period_critical_pods: float = 0.0
+    shutdown_grace_period_by_pod_priority: tuple[ShutdownPeriod, ...] = ()
+    kube_reserved: dict[str, str] = {}
+    system_reserved: dict[str, str] = {}
+    images: dict[str, str] = {}
+    image_gc_high_threshold_percent: int = msgspec.field(default=85, name="imageGCHighThresholdPercent")
+    image_gc_low_threshold_percent: int = msgspec.field(default=80, name="imageGCLowThresholdPercent")
+    image_minimum_gc_age: float = msgspec.field(default=120.0, name="imageMinimumGCAge")
+    image_maximum_gc_age: float = msgspec.field(default=0.0, name="imageMaximumGCAge")
+    serialize_image_pulls: bool = True
+    max_parallel_image_pulls: int = 0
+    allowed_unsafe_sysctls: tuple[str, ...] = ()
+    attachable_volumes: int = 0
+    app_armor: bool = True
+    supplemental_groups_policy: bool = True
+    feature_gates: dict[str, bool] = {}
+    declared_features: tuple[str, ...] = ()
+    swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
+
+    @property
+    def resource_capacities(self) -> dict[str, int]:
+        """How much there is of each resource that is watched for evictions."""
+        return capacities(self.memory, self.ephemeral_storage)
+
+    @classmethod
+    def parse(cls, document: Mapping[str, object]) -> NodeDefinition:
+        """Return the definition a JSON object describes. Raises: ValueError naming node and field."""
+        shape: dict[str, Any] = dict(document)
+        name = shape.get("name", "?")
+        try:
+            if isinstance(shape.get("drivers"), str):
+                shape["drivers"] = parse_drivers(str(shape["drivers"]))
+            if isinstance(shape.get("numa"), str):
+                shape["numa"] = _numa(str(shape["numa"]))
+            # Options of a scenario are texts; numbers in them are meant as numbers.
+            definition = msgspec.convert(shape, cls, strict=False)
+            definition.check()
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ValueError(f"node {name}: {error}") from None
+        return definition
+
+    def allocatable(self) -> dict[str, str]:
+        """Return the capacity less what the definition withholds from pods.
+
+        That is what is reserved for the system, and hard eviction thresholds that are said.
+        """
+        found = super().allocatable()
+        if not self._reserves_cpus:
+            found["cpu"] = self.capacity()["cpu"]
+        for name, taken in self._withheld().items():
+            found[name] = format_amount(name, max(0, amount(name, found.get(name, "0")) - taken))
+        return found
+
+    @property
+    def _reserves_cpus(self) -> bool:
+        return bool(self.reserved_cpus or self.reserved_system_cpus)
+
+    @property
+    def reserved(self) -> int | tuple[int, ...]:
+        """The CPUs the system keeps: which ones, or how many; at least what is reserved of them, in whole CPUs."""
+        if self._reserves_cpus:
+            return super().reserved
+        milli = sum(amount("cpu", each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
+        return -(-milli // 1000)
+
+    def _said(self) -> dict[str, int]:
+        """Return what kubeReserved, systemReserved and the thresholds that are said come to."""
+        taken: dict[str, int] = {}
+        for reserved in (self.kube_reserved, self.system_reserved):
+            for name, text in reserved.items():
+                taken[name] = taken.get(name, 0) + amount(name, text)
+        sizes = self.resource_capacities
+        for each in thresholds(self.eviction.hard or {}, {}, {}, sizes):
+            if (kept := _EVICTED.get(each.signal.name)) is not None:
+                taken[kept] = taken.get(kept, 0) + each.least
+        return taken
+
+    def _withheld(self) -> dict[str, int]:
+        taken = self._said()
+        if self._reserves_cpus:
+            taken.pop("cpu", None)  # that stands for all of it
+        if self.reserved_memory:
+            taken.pop("memory", None)  # and so does reservedMemory, which must be as much
+        return taken
+
+    def present_images(self) -> dict[str, int]:
+        """Return the sizes, in bytes, of the images that are there from the beginning. Raises: ValueError."""
+        return {name: amount("memory", size) for name, size in self.images.items()}
+
+    def shutdown_periods(self) -> tuple[Period, ...]:
+        """Return how long each priority has when the node shuts down; none: no time at all (KEP-2000, KEP-2712)."""
+        if chosen := self.shutdown_grace_period_by_pod_priority:
+            return tuple(sorted(Period(each.priority, each.shutdown_grace_period_seconds) for each in chosen))
+        return plain_periods(self.shutdown_grace_period, self.shutdown_grace_period_critical_pods)
+
+    def _check_shutdown(self) -> None:
+        total_s, critical_s = self.shutdown_grace_period, self.shutdown_grace_period_critical_pods
+        if not 0 <= critical_s <= total_s or 0 < total_s < 1 or 0 < critical_s < 1:
+            raise ValueError(
+                f"shutdownGracePeriod: {total_s:g} s, shutdownGracePeriodCriticalPods: {critical_s:g} s; want each 0 "
+                "or at least 1, the second not above the first"
+            )
+        chosen = self.shutdown_grace_period_by_pod_priority
+        if chosen and total_s:
+            raise ValueError("shutdownGracePeriodByPodPriority: cannot be given together with shutdownGracePeriod")
+        if len({each.priority for each in chosen}) < len(chosen):
+            raise ValueError("shutdownGracePeriodByPodPriority: a priority is given twice")
+
+    @property
+    def pullers(self) -> int:
+        """How many images are pulled at once; 0: any number."""
+        return 1 if self.serialize_image_pulls else self.max_parallel_image_pulls
+
+    def check(self) -> None:
+        """Raise ValueError when the definition cannot be a node."""
+        self.check_machine()
+        check_features(self.feature_gates, self.declared_features)
+        self.image_policy.check()
+        if self.attachable_volumes < 0:
+            raise ValueError(f"attachableVolumes: {self.attachable_volumes}, want 0 (any number) or more")
+        parse_curves(self.usage, NODE_RESOURCES)
+        parse_node_faults(self.start_faults)
+        self._check_shutdown()
+        for field, reserved in (("kubeReserved", self.kube_reserved), ("systemReserved", self.system_reserved)):
+            for name, text in reserved.items():
+                if name not in RESERVABLE:
+                    raise ValueError(f"{field}: {name!r}, want one of {', '.join(RESERVABLE)}")
+                amount(name, text)
+        total, said = (
+            sum(amount("memory", each.limits.get("memory", "0")) for each in self.reserved_memory),
+            self._said(),
+        )
+        if total and said.get("memory", total) != total:
+            raise ValueError(
+                f'reservedMemory: the total amount "{format_amount("memory", total)}" of type "memory" is not equal to '
+                f'the value "{format_amount("memory", said["memory"])}" determined by Node Allocatable feature'
+            )
+        self.present_images()
+        if self.max_parallel_image_pulls < 0 or (self.serialize_image_pulls and self.max_parallel_image_pulls > 1):
+            raise ValueError(
+                f"maxParallelImagePulls: {self.max_parallel_image_pulls} with serializeImagePulls "
+                f"{str(self.serialize_image_pulls).lower()}; want 0 or more, and above 1 only where pulls are parallel"
+            )
+        check_plugins(self.device_plugins)
+        for index, document in enumerate(self.static_pods):
+            try:
+                read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)
+            except ManifestError as error:
+                raise ValueError(f"staticPods[{index}]: {error}") from None
+        chosen = self.eviction
+        sizes = self.resource_capacities
+        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, sizes)
+        if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
+            raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
+
+    @property
+    def image_policy(self) -> ImagePolicy:
+        """When images leave."""
+        return ImagePolicy(
+            self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent,
+            self.image_minimum_gc_age, self.image_maximum_gc_age,
+        )  # fmt: skip
+
+    @property
+    def features(self) -> NodeFeatures:
+        """What pods that need more than room find here."""
+        return NodeFeatures(
+            self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features
+        )  # fmt: skip
+
+    @property
+    def takes_plugins(self) -> bool:
+        """Whether device plugins may register here."""
+        return self.device_socket or bool(self.device_plugins)
+
+
+def _numa(text: str) -> list[dict[str, int]]:
+    nodes, sign, cpus = text.partition("x")
+    if not (sign and nodes.isdigit() and cpus.isdigit()):
+        raise ValueError(f"numa: {text!r}, want for example 2x8: two NUMA nodes of eight CPUs")
+    return [{"cpus": int(cpus)}] * int(nodes)

@@ -1,0 +1,187 @@
+"""What a kubelet says about its node: the Node document, its status and its Lease. Pure.
+
+Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubelet.node.definition import NodeDefinition
+from kubelet.runtime.images import NodeImages
+from services.api.meta import Document
+from services.api.release import KUBERNETES
+from services.api.times import format_micro_time, format_time
+
+RUNTIME_VERSION = "keplab://0.1.0"
+LEASE_NAMESPACE = "kube-node-lease"
+STATUS_PERIOD_S = 10.0
+"""What has changed of a node is told together once in this time (kubelet 1)."""
+REPORT_PERIOD_S = 300.0
+"""An unchanged status is written this often (kubelet 1)."""
+
+
+_PRESSURES = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+_SHORTAGES = {
+    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+}
+
+
+_TURNS = {
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("Ready", "True"): "NodeReady",
+    ("Ready", "False"): "NodeNotReady",
+}
+"""What is told when a condition turns (upstream `recordNodeStatusEvent`)."""
+
+
+def node_labels(definition: NodeDefinition) -> dict[str, str]:
+    """Return the labels a node registers with."""
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": definition.name,
+        "kubernetes.io/os": "linux",
+    }
+    if definition.zone:
+        labels["topology.kubernetes.io/zone"] = definition.zone
+    if definition.region:
+        labels["topology.kubernetes.io/region"] = definition.region
+    return labels | definition.labels
+
+
+def node_document(definition: NodeDefinition) -> Document:
+    """Return the Node to register."""
+    spec: Document = {}
+    if definition.taints:
+        spec["taints"] = [
+            {"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in definition.taints
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": definition.name, "labels": node_labels(definition)},
+        "spec": spec,
+        "status": {"capacity": definition.capacity(), "allocatable": definition.allocatable()},
+    }
+
+
+class NodeReport:
+    """The status of one node and when its conditions last turned."""
+
+    def __init__(self, definition: NodeDefinition, *, session: str, address: str, port: int) -> None:
+        self._definition = definition
+        self.session, self.boot_id = session, ""
+        self.address, self.port = address, port
+        self._since: dict[str, tuple[str, str]] = {}
+        self.has_disk_trouble = False
+        self.pressures: tuple[str, ...] = ()
+        self.news: list[tuple[str, str]] = [("Starting", "Starting kubelet.")]
+        """Reasons and messages of Events that are still to be told of the node."""
+        self.troubles: tuple[str, ...] = ()
+        """Why the node is not Ready; none: it is."""
+        present = NodeImages(definition.present_images())
+        self.images: tuple[tuple[str, int], ...] = present.reported()
+        self.devices: Mapping[str, tuple[int, int]] = {}
+        """(Capacity, allocatable) of the resources of device plugins."""
+
+    def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
+        now = format_time(wall_s)
+        held = self._since.get(kind)
+        if held is None or held[0] != status:
+            held = self._since[kind] = (status, now)
+            event = _TURNS[kind, status]
+            self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
+        return {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": held[1],
+        }
+
+    def seen(self, kind: str, status: str, since: str) -> None:
+        """Take over what the API shows of a condition, so that an equal one keeps its transition time."""
+        self._since[kind] = (status, since)
+
+    def status(self, wall_s: float) -> Document:
+        """Return the whole status; `lastHeartbeatTime` is now."""
+        conditions = []
+        for kind, reason, message in _PRESSURES:
+            status = "False"
+            if kind in self.pressures:
+                status, (reason, message) = "True", _SHORTAGES[kind]
+            if kind == "DiskPressure" and self.has_disk_trouble:
+                status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
+            conditions.append(self._condition(kind, status, reason, message, wall_s))
+        status, reason, message = "True", "KubeletReady", "kubelet is posting ready status"
+        if self.troubles:
+            status, reason, message = "False", "KubeletNotReady", _joined(self.troubles)
+        conditions.append(self._condition("Ready", status, reason, message, wall_s))
+        made: Document = {
+            "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
+            "allocatable": self._definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
+            "conditions": conditions,
+            "addresses": [
+                {"type": "InternalIP", "address": self.address},
+                {"type": "Hostname", "address": self._definition.name},
+            ],
+            "nodeInfo": {
+                "machineID": self._definition.name,
+                "systemUUID": self._definition.name,
+                "bootID": self.boot_id,
+                "kernelVersion": "emulated",
+                "osImage": "keplab",
+                "containerRuntimeVersion": RUNTIME_VERSION,
+                "kubeletVersion": KUBERNETES,
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                "kubeletSession": self.session,
+            },
+        }
+        if features := self._definition.features.status:
+            made["features"] = features
+        if self._definition.declared_features:
+            made["declaredFeatures"] = sorted(self._definition.declared_features)
+        if self.images:
+            made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
+        if self.port > 0:
+            made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
+        return made
+
+
+def _joined(troubles: tuple[str, ...]) -> str:
+    """Return several errors as Go spells them together."""
+    return troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]"
+
+
+def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:
+    """Return the node's Lease, owned by its Node."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node,
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}],
+        },
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": format_micro_time(wall_s),
+        },
+    }

@@ -1,0 +1,1 @@
+"""The machine of one pod on one node: its containers, and the parts that move them."""

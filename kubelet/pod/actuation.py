@@ -1,0 +1,262 @@
+"""From what was promised to what runs: the calls to the runtime that a resize takes, and their order. Pure.
+
+Resource by resource, memory first. Of each, the pod's own limit is raised, then containers are made smaller,
+then the pod's limit is lowered, then containers are made bigger; so the sum never stands above what was
+promised. The first call that fails ends the attempt; the next sync of the pod begins another one.
+Source: kep-1287-in-place-resize 7 and 13; upstream `doPodResizeAction`. Requests (shares) go with the limits.
+
+What the emulated runtime says when asked comes from annotations of the pod, which may change while it runs:
+
+    keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none), unless the
+                                            curves of `usage` tell it
+    keplab.dev/resize-fails: 1              so many calls fail before one succeeds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubelet.runtime import usage
+from kubelet.runtime.resources import PodResources
+from kubelet.view import KubeletPod
+from services.api.kinds.pod import Container, ResourceRequirements
+from services.api.meta import Document
+from services.api.quantity import amount, format_amount, units
+
+ORDER = ("memory", "cpu")
+RETRY_S = 10.0
+"""A pod whose resize failed is synced again after this long (kubelet 1)."""
+POD = ""
+"""The pod's own cgroup, among the names of containers."""
+MEMORY_ANNOTATION, FAILS_ANNOTATION = "keplab.dev/memory", "keplab.dev/resize-fails"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Set one resource of one container, or of the pod (`POD`), to what is allocated."""
+
+    resource: str
+    container: str
+
+
+class Actuation:
+    """How far the newest admitted resize of a pod has come.
+
+    `stage`: idle, saving (the allocation is not durable yet), calling, failed (waits for the next sync), settling
+    (the last record is not durable, or containers are being restarted). `started_s`: when the present attempt began.
+    `due_s`: when something happens by itself.
+    """
+
+    __slots__ = ("calls", "due_s", "generation", "made", "refused", "restarting", "seq", "stage", "started_s")
+
+    def __init__(self) -> None:
+        self.stage = "idle"
+        self.generation = 0
+        self.seq = 0
+        self.started_s = 0.0
+        self.due_s: float | None = None
+        self.calls: list[Call] = []
+        self.restarting: dict[str, None] = {}
+        self.made = 0
+        self.refused = 0
+
+    def begin(self, generation: int, seq: int, now: float) -> None:
+        """A resize was admitted; what was under way for an earlier one is superseded."""
+        self.stage, self.generation, self.seq, self.started_s = "saving", generation, seq, now
+        self.due_s, self.calls = None, []
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+        self.stage, self.due_s, self.calls = "idle", None, []
+        self.restarting.clear()
+
+    def fail(self, now: float) -> None:
+        """Try again at the next sync."""
+        self.stage, self.due_s, self.calls = "failed", now + RETRY_S, []
+
+
+def plan(actual: PodResources, allocated: PodResources, running: Iterable[str]) -> list[Call]:
+    """Return the calls that lead from `actual` to `allocated`, in order; `running`: containers to be called."""
+    names = list(running)
+    calls: list[Call] = []
+    for resource in ORDER:
+        changed = [name for name in names if _differs(actual, allocated, name, resource)]
+        smaller = [name for name in changed if _is_smaller(actual.of(name), allocated.of(name), resource)]
+        level: list[str] = []
+        if allocated.level is not None and actual.level is not None:
+            level = [POD] if _value(actual.level, resource) != _value(allocated.level, resource) else []
+        lowers = bool(level) and _is_smaller(actual.level, allocated.level, resource)
+        order = [*([] if lowers else level), *smaller, *(level if lowers else [])]
+        order += [name for name in changed if name not in smaller]
+        calls += [Call(resource, name) for name in order]
+    return calls
+
+
+def applied(actual: PodResources, allocated: PodResources, call: Call) -> PodResources:
+    """Return what runs after the call."""
+    if call.container == POD:
+        assert allocated.level is not None
+        return msgspec.structs.replace(actual, level=_with(actual.level, allocated.level, call.resource))
+    size = _with(actual.of(call.container), allocated.of(call.container), call.resource)
+    return msgspec.structs.replace(actual, containers={**actual.containers, call.container: size})
+
+
+def restarted(actual: PodResources, allocated: PodResources, container: str) -> PodResources:
+    """Return what runs after a container was started anew."""
+    return msgspec.structs.replace(actual, containers={**actual.containers, container: allocated.of(container)})
+
+
+def _with(old: ResourceRequirements | None, new: ResourceRequirements, resource: str) -> ResourceRequirements:
+    old = old or ResourceRequirements()
+
+    def merged(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+        rest = {name: value for name, value in before.items() if name != resource}
+        return {**rest, resource: after[resource]} if resource in after else rest
+
+    return ResourceRequirements(merged(old.requests, new.requests), merged(old.limits, new.limits))
+
+
+def _value(resources: ResourceRequirements, resource: str) -> tuple[int | None, int | None]:
+    """Return request and limit as numbers, None where there is none."""
+    request, limit = resources.requests.get(resource), resources.limits.get(resource)
+    return (
+        None if request is None else amount(resource, request),
+        None if limit is None else amount(resource, limit),
+    )
+
+
+def _differs(actual: PodResources, allocated: PodResources, name: str, resource: str) -> bool:
+    return _value(actual.of(name), resource) != _value(allocated.of(name), resource)
+
+
+def _is_smaller(old: ResourceRequirements | None, new: ResourceRequirements | None, resource: str) -> bool:
+    """Whether the limit goes down, or, where it stays, the request does."""
+    if old is None or new is None:
+        return False
+    (old_request, old_limit), (new_request, new_limit) = _value(old, resource), _value(new, resource)
+    if new_limit != old_limit:
+        return new_limit is not None and (old_limit is None or new_limit < old_limit)
+    return (new_request or 0) < (old_request or 0)
+
+
+# --- restarts ---
+
+
+def must_restart(container: Container, actual: PodResources, allocated: PodResources) -> bool:
+    """Whether a resource that changes asks for a restart; one such is enough.
+
+    A container without a limit of its own feels a change of its pod's (KEP-5419).
+    """
+    name = container.name
+    for policy in container.resize_policy:
+        resource = policy.resource_name
+        if policy.restart_policy != "RestartContainer" or resource not in ORDER:
+            continue
+        limits = [each.limits_of(name).get(resource) for each in (actual, allocated)]
+        numbers = [None if text is None else amount(resource, text) for text in limits]
+        if numbers[0] != numbers[1] or _differs(actual, allocated, name, resource):
+            return True
+    return False
+
+
+# --- memory ---
+
+
+def memory_used(pod: KubeletPod, container: str) -> int:
+    """Return the bytes a container uses, as the pod's annotations say; 0 when they do not."""
+    annotations = pod.metadata.annotations
+    text = annotations.get(f"{MEMORY_ANNOTATION}.{container}") or annotations.get(MEMORY_ANNOTATION)
+    try:
+        return units(text) if text else 0
+    except ValueError:
+        return 0
+
+
+def memory_in_use(pod: KubeletPod, container: str, age_s: float) -> int:
+    """Return the bytes a container that runs for so long uses: by its curves, or else by the annotation."""
+    return usage.used(pod, container, age_s).get("memory", memory_used(pod, container))
+
+
+def failing_calls(pod: KubeletPod) -> int:
+    """Return how many calls to the runtime are to fail."""
+    text = pod.metadata.annotations.get(FAILS_ANNOTATION, "")
+    return int(text) if text.isdigit() and len(text) < 10 else 0
+
+
+def memory_error(actual: PodResources, allocated: PodResources, used: Mapping[str, int]) -> str:
+    """Return why memory limits cannot be lowered now: more is in use. "" when they can be.
+
+    `used`: bytes, by containers that run and are not to be restarted.
+    """
+    problems: list[str] = []
+    old, new = _pod_limit(actual), _pod_limit(allocated)
+    if new is not None and (old is None or new < old) and sum(used.values()) > new:
+        problems.append(f"attempting to set pod memory limit ({new}) below current usage ({sum(used.values())})")
+    for name in used:
+        before, after = _memory_limit(actual, name), _memory_limit(allocated, name)
+        if after is not None and (before is None or after < before) and used[name] > after:
+            problems.append(
+                f'attempting to set container "{name}" memory limit ({after}) below current usage ({used[name]})'
+            )
+    if not problems:
+        return ""
+    text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    return f"cannot decrease memory limits: {text}"
+
+
+def _memory_limit(resources: PodResources, name: str) -> int | None:
+    text = resources.of(name).limits.get("memory")
+    return None if text is None else units(text)
+
+
+def _pod_limit(resources: PodResources) -> int | None:
+    """Return the memory limit of the pod: its own, or its containers' sum when all of them have one."""
+    if resources.level is not None and "memory" in resources.level.limits:
+        return units(resources.level.limits["memory"])
+    limits = [_memory_limit(resources, name) for name in resources.containers]
+    return None if None in limits else sum(limit for limit in limits if limit is not None)
+
+
+# --- what is told ---
+
+
+def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: str = "") -> str:
+    """Return the size as the events of a resize carry it: JSON."""
+
+    def listed(containers: tuple[Container, ...]) -> list[Document]:
+        return [
+            {"name": c.name, "resources": requirements(resources.of(c.name))}
+            for c in containers
+            if c.name in resources.containers
+        ]
+
+    body: Document = {}
+    if inits := listed(pod.spec.init_containers):
+        body["initContainers"] = inits
+    body["containers"] = listed(pod.spec.containers)
+    body["generation"] = generation
+    if error:
+        body["error"] = error
+    return msgspec.json.encode(body).decode()
+
+
+def requirements(resources: ResourceRequirements) -> Document:
+    """Return the document of requests and limits; what is empty is left out."""
+    made: Document = {}
+    if resources.limits:
+        made["limits"] = resources.limits
+    if resources.requests:
+        made["requests"] = resources.requests
+    return made
+
+
+def level_of(resources: PodResources) -> ResourceRequirements:
+    """Return the pod's own resources; a request it does not make itself is the sum of its containers' (KEP-5419)."""
+    level = resources.level or ResourceRequirements()
+    requests = dict(level.requests)
+    for name in ORDER:
+        asked = [each.requests[name] for each in resources.containers.values() if name in each.requests]
+        if name not in requests and asked:
+            requests[name] = format_amount(name, sum(amount(name, text) for text in asked))
+    return ResourceRequirements(requests, level.limits)

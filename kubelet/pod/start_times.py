@@ -1,0 +1,81 @@
+"""How long pods take to start and to end on a node, counted by upstream's names. Pure.
+
+`kubelet_pod_start_duration_seconds` is from being admitted to the first container; the SLI from the pod's creation
+until the watch shows all its containers started, less pulls and init containers; `kubelet_pod_worker_duration_seconds`
+has the first sync of a pod and its end. Source: kubelet 10; upstream `pkg/kubelet/util/pod_startup_latency_tracker.go`,
+`pkg/kubelet/metrics`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubelet.outbox import Outbox
+from kubelet.pod.status import WallTimes
+from kubelet.pod.worker import PodWorker
+from kubelet.runtime.fake_cri import INIT, Container
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.times import parse_time
+
+START: Final = "kubelet_pod_start_duration_seconds"
+SLI: Final = "kubelet_pod_start_sli_duration_seconds"
+WORKER: Final = "kubelet_pod_worker_duration_seconds"
+
+
+class StartTimes:
+    """Invariant: a key of `_unseen` was started here and is not shown started by the API server yet."""
+
+    def __init__(self, out: Outbox, times: WallTimes) -> None:
+        self._out, self._times = out, times
+        self._admitted_s: dict[WorkerKey, float] = {}
+        self._unseen: dict[WorkerKey, None] = {}
+        self._ending_s: dict[WorkerKey, float] = {}
+
+    def admitted(self, key: WorkerKey, now: float) -> None:
+        """The pod's worker begins."""
+        self._admitted_s[key] = now
+        self._unseen[key] = None
+
+    def started(self, key: WorkerKey, now: float) -> None:
+        """Its first container runs."""
+        took_s = now - self._admitted_s.pop(key, now)
+        self._observe(START, "", took_s)
+        self._observe(WORKER, '{operation_type="create"}', took_s)
+
+    def ending(self, key: WorkerKey, now: float) -> None:
+        """It is being ended; said twice it counts from the first time."""
+        self._ending_s.setdefault(key, now)
+
+    def ended(self, key: WorkerKey, now: float) -> None:
+        """Nothing of it runs any more."""
+        self._observe(WORKER, '{operation_type="kill"}', now - self._ending_s.pop(key, now))
+
+    def shown(self, worker: PodWorker, pod: KubeletPod, now: float) -> None:
+        """The API server shows the pod so."""
+        if worker.key not in self._unseen:
+            return
+        told = pod.status.container_statuses
+        if len(told) < len(pod.spec.containers) or not all(each.state.running for each in told):
+            return
+        del self._unseen[worker.key]
+        created_s = parse_time(pod.metadata.creation_timestamp) - self._times.offset_s
+        self._observe(SLI, "", max(0.0, now - created_s - _excluded_s(worker.containers)))
+
+    def forget(self, key: WorkerKey) -> None:
+        """The pod is gone."""
+        self._admitted_s.pop(key, None)
+        self._unseen.pop(key, None)
+        self._ending_s.pop(key, None)
+
+    def _observe(self, name: str, labels: str, seconds: float) -> None:
+        self._out.add(f"{name}_sum{labels}", seconds)
+        self._out.count(f"{name}_count{labels}")
+
+
+def _excluded_s(containers: list[Container]) -> float:
+    """Return how long images were pulled, from the first to the last, and init containers ran."""
+    pulls = [(c.pull.first_s, c.pull.done_s) for c in containers if c.pull.first_s is not None and c.pull.is_done]
+    inits = sum(c.finished_s - c.started_s for c in containers if c.kind == INIT and c.state == "exited")
+    if not pulls:
+        return inits
+    return inits + max(done_s for _, done_s in pulls) - min(first_s for first_s, _ in pulls)

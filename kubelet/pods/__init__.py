@@ -1,1 +1,0 @@
-"""The machine of one pod on one node: its containers, probes, sizes and status."""

@@ -1,0 +1,118 @@
+"""Whether a resize may change what a pod was allocated. Pure.
+
+A resize is judged as a whole: all of it is allocated, or nothing.
+Source: kep-1287-in-place-resize 5; upstream `pkg/kubelet/allocation`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubelet.admission.predicates import Ledger, NodeFacts, RoomNeeded, out_of, predicates
+from kubelet.resize import swap
+from kubelet.runtime.resources import PodResources, overlaid, resources_of
+from kubelet.view import KubeletPod, WorkerKey, is_static
+from services.api.podresources import Amounts, amounts, qos_class
+
+RESIZABLE = ("cpu", "memory")
+
+
+class Fits(msgspec.Struct, frozen=True):
+    """The node has room: these are the pod's requests from now on."""
+
+    requests: Amounts
+
+
+class Deferred(msgspec.Struct, frozen=True):
+    """Not now, perhaps later. `victims`: pods to evict, when the resizing pod is critical, which lacks `resource`."""
+
+    message: str
+    victims: tuple[WorkerKey, ...] = ()
+    resource: str = ""
+
+
+class Infeasible(msgspec.Struct, frozen=True):
+    """Never on this node, unless the wish changes. `detail`: upstream's `reason_detail`."""
+
+    message: str
+    detail: str
+
+
+Judgement = Fits | Deferred | Infeasible
+
+
+class NodeRules(msgspec.Struct, frozen=True):
+    """What of the node's definition bears on resizes."""
+
+    has_static_cpus: bool = False
+    has_static_memory: bool = False
+    has_swap: bool = False
+    """Whether containers may use swap within limits (LimitedSwap)."""
+    evicts: bool = True
+    """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
+    orders_as_upstream: bool = False
+    """Whether resizes that wait are compared as upstream does it, which is no order (kep-1287 6)."""
+
+
+def judge(
+    desired: KubeletPod,
+    allocated: PodResources,
+    others: Ledger,
+    node: NodeFacts,
+    rules: NodeRules,
+    *,
+    evicting: frozenset[WorkerKey] = frozenset(),
+) -> Judgement:
+    """Decide about a resize of a pod that is not in `others` (kep-1287 5; the first handler that refuses wins).
+
+    The others count with what they were allocated: what they wish for and do not have blocks nobody here.
+    """
+    if is_static(desired):
+        return Infeasible("In-place resize of static-pods is not supported", "static_pod")
+    if rules.has_swap and swap.forbids(desired, overlaid(desired, allocated)):
+        return Infeasible(swap.REFUSED, "swap_limitation")
+    if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
+        wished = resources_of(desired)
+        if rules.has_static_cpus and _changes("cpu", wished, allocated):
+            return Infeasible(
+                'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+                "guaranteed_pod_cpu_manager_static_policy",
+            )
+        if rules.has_static_memory and _changes("memory", wished, allocated):
+            return Infeasible(
+                'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+                "guaranteed_pod_memory_manager_static_policy",
+            )
+    requests = others.needs(desired)
+    for name in ("memory", "cpu"):
+        capacity = others.allocatable.get(name, 0)
+        if requests.get(name, 0) > capacity:
+            return Infeasible(
+                f"Node didn't have enough capacity: {name}, requested: {requests[name]}, capacity: {capacity}",
+                "insufficient_node_allocatable",
+            )
+    refused = predicates(desired, requests, others, node, evicting, may_evict=rules.evicts)
+    match refused:
+        case None:
+            return Fits(requests)
+        case RoomNeeded(victims=victims, resource=resource):
+            return Deferred(out_of(resource, requests, others).message, victims, resource)
+        case _:
+            return Deferred(refused.message)
+
+
+def _changes(resource: str, desired: PodResources, allocated: PodResources) -> bool:
+    return any(
+        amounts(desired.of(name).requests).get(resource) != amounts(allocated.of(name).requests).get(resource)
+        for name in desired.containers
+    )
+
+
+def grows(requests: Amounts, than: Amounts) -> bool:
+    """Whether more cpu or memory is asked for than before."""
+    return any(requests.get(name, 0) > than.get(name, 0) for name in RESIZABLE)
+
+
+def shrinks(requests: Amounts, than: Amounts) -> bool:
+    """Whether less cpu or memory is asked for than before, so that others may find room."""
+    return any(requests.get(name, 0) < than.get(name, 0) for name in RESIZABLE)

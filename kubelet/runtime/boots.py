@@ -1,0 +1,69 @@
+"""Which boot of its machine a kubelet host lives in, and what a boot leaves of the pods that ran. Pure.
+
+The machine's word is a file that only whoever boots it changes; beside the runtime's record lies the boot it was made
+under. Where the two differ the machine was booted: nothing that the record calls running runs any more.
+Source: kubelet 6; guarantees N4, FM-K3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from kubelet.runtime.fake_cri import LOST_EXIT, ContainerRecord, PodRecord
+from kubelet.view import WorkerKey
+from services.api.seams import Disk, Random
+
+BOOT_FILE = "machine.boot"
+"""The boot id of the machine; not there before its first kubelet."""
+SEEN_FILE = "runtime.boot"
+"""The boot id that the runtime's record belongs to."""
+
+
+class Boot(msgspec.Struct, frozen=True):
+    """`is_new`: the machine was booted since the runtime's record was made. `missing`: files to write, in order."""
+
+    id: str
+    is_new: bool
+    missing: tuple[str, ...]
+
+
+def look(disk: Disk, random: Random, records: Sequence[PodRecord], now: float) -> Boot:
+    """Return the present boot. Records of the future tell of another one too: the machine's clock began anew."""
+    found, seen = _text(disk, BOOT_FILE), _text(disk, SEEN_FILE)
+    boot_id = found or f"{random.getrandbits(128):032x}"
+    is_new = (bool(seen) and seen != boot_id) or any(record.start_s > now + 1.0 for record in records)
+    return Boot(
+        boot_id, is_new, tuple(name for name, held in ((BOOT_FILE, found), (SEEN_FILE, seen)) if held != boot_id)
+    )
+
+
+def _text(disk: Disk, name: str) -> str:
+    return (disk.read(name) or b"").decode("ascii", "replace").strip()
+
+
+def boot_id_of(node: str, boot_id: str) -> str:
+    """Return the boot id of one emulated node of a machine, shaped as Linux shows it."""
+    text = hashlib.sha256(f"{boot_id}/{node}".encode()).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+
+
+def after_boot(
+    records: Mapping[tuple[str, WorkerKey], PodRecord], now: float
+) -> dict[tuple[str, WorkerKey], PodRecord]:
+    """Return what the runtime holds once the machine is up again: the same containers, none of which runs."""
+    return {
+        where: msgspec.structs.replace(
+            record, start_s=min(record.start_s, now), containers=[_lost(each, now) for each in record.containers]
+        )
+        for where, record in records.items()
+    }
+
+
+def _lost(container: ContainerRecord, now: float) -> ContainerRecord:
+    if container.exit_code >= 0:
+        return container
+    started_s = min(container.started_s, now)
+    return msgspec.structs.replace(container, started_s=started_s, exit_code=LOST_EXIT, finished_s=now)

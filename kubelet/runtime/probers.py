@@ -1,0 +1,207 @@
+"""Is a container started, ready, alive? Its probes, asked at their times, and what follows from the answers. Pure.
+
+An emulated container's answers are known beforehand (`script`), so a probe that is answered well is not asked again
+before its answer can be another one: a thousand healthy containers cost no timer. Every failure is told, as a node
+tells it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after a failure).
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from kubelet.runtime.probe_texts import REDIRECTED, failure_text
+from kubelet.runtime.script import HANGS, WARNS, Script
+from kubelet.timers import EARLY_S
+from kubelet.view import KubeletContainer, Probe
+
+STARTUP, READINESS, LIVENESS = "startup", "readiness", "liveness"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one try brought. `failure`: the text to tell, "" after a success, which may have a `warning`; `kills`: the
+    container must end."""
+
+    probe: str
+    failure: str = ""
+    warning: str = ""
+    kills: bool = False
+    has_started: bool = False
+
+
+class Prober:
+    """One probe of one container: its tries of the present run.
+
+    `result` None: it says nothing yet. `due_s` None: it is not asked, or its answer cannot change.
+    """
+
+    __slots__ = ("_first_s", "_is_awaited", "_last", "_run", "due_s", "kind", "result", "spec")
+
+    def __init__(self, kind: str, spec: Probe) -> None:
+        self.kind, self.spec = kind, spec
+        self.result: bool | None = None
+        self.due_s: float | None = None
+        self._first_s = 0.0
+        self._last: bool | None = None
+        self._run = 0
+        self._is_awaited = False
+
+    def forget(self) -> None:
+        """A new run begins: nothing is known of it. Liveness is assumed, readiness is not."""
+        self.result = {STARTUP: None, READINESS: False, LIVENESS: True}[self.kind]
+        self.rest()
+        self._last, self._run = None, 0
+
+    def begin(self, at_s: float) -> None:
+        """Ask from then on, every period."""
+        self._first_s = self.due_s = at_s
+        self._is_awaited = False
+
+    def rest(self) -> None:
+        """Ask no more."""
+        self.due_s, self._is_awaited = None, False
+
+    def attempt(self, t: float, script: Script, started_s: float) -> str | None:
+        """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come.
+
+        A success that warns is asked for again, so that it is told each time.
+        """
+        how = HANGS if self._is_awaited else script.answer(self.kind, t - started_s)
+        if how == WARNS and self.spec.http_get is None:
+            how = ""
+        if how == HANGS and not self._is_awaited:
+            self._is_awaited, self.due_s = True, t + self.spec.timeout_seconds
+            return None
+        self._is_awaited = False
+        self._count(is_success=how in ("", WARNS))
+        self._set_due(t, script, started_s, is_success=not how)
+        return how
+
+    def _count(self, *, is_success: bool) -> None:
+        self._run = self._run + 1 if self._last is is_success else 1
+        self._last = is_success
+        if self._run >= (self.spec.success_threshold if is_success else self.spec.failure_threshold):
+            self.result = is_success
+
+    def _set_due(self, t: float, script: Script, started_s: float, *, is_success: bool) -> None:
+        """The next try, one of the times of its period; a steady success is asked again when it may end."""
+        not_before_s = t + EARLY_S
+        if is_success and self.result:
+            change_s = script.next_answer_s(self.kind, t - started_s)
+            if change_s is None:
+                self.rest()
+                return
+            not_before_s = max(not_before_s, started_s + change_s - EARLY_S)
+        periods = math.ceil((not_before_s - self._first_s) / self.spec.period_seconds)
+        self.due_s = self._first_s + periods * self.spec.period_seconds
+
+
+class Probes:
+    """All probes of one container.
+
+    Invariant: while the startup probe has not succeeded, no other is asked.
+    """
+
+    __slots__ = ("_all", "_container", "_liveness", "_readiness", "_script", "_started_s", "_startup")
+
+    def __init__(self, container: KubeletContainer, script: Script) -> None:
+        self._container, self._script = container, script
+        self._startup = Prober(STARTUP, container.startup_probe) if container.startup_probe else None
+        self._readiness = Prober(READINESS, container.readiness_probe) if container.readiness_probe else None
+        self._liveness = Prober(LIVENESS, container.liveness_probe) if container.liveness_probe else None
+        self._all = [p for p in (self._startup, self._readiness, self._liveness) if p is not None]
+        self._started_s = 0.0
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the present run has come up."""
+        return self._startup is None or self._startup.result is True
+
+    @property
+    def is_ready(self) -> bool | None:
+        """What the readiness probe says; None: there is none."""
+        return None if self._readiness is None else self._readiness.result is True
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next try, or its time-out, is due."""
+        return min((p.due_s for p in self._all if p.due_s is not None), default=None)
+
+    def run(self, started_s: float, now: float = 0.0) -> None:
+        """A run began: ask from the initial delay on, not before `now`."""
+        self._started_s = started_s
+        for prober in self._all:
+            prober.forget()
+        if self._startup is not None:
+            self._startup.begin(max(now, started_s + self._startup.spec.initial_delay_seconds))
+        else:
+            self._begin_others(max(now, started_s))
+
+    def wait(self) -> None:
+        """Ask nothing until `run` is called again."""
+        for prober in self._all:
+            prober.rest()
+
+    def resume(self, started_s: float, now: float, *, was_started: bool, was_ready: bool, share: float) -> None:
+        """Take over a run that began before this kubelet did; its last results stand until a probe says otherwise.
+
+        `share` (0 to 1): where in each probe's first period its first try is, so that not all come at once.
+        """
+        self.run(started_s)
+        if self._readiness is not None:
+            self._readiness.result = was_ready
+        if self._startup is not None and was_started:
+            self._startup.result = True
+            self._startup.rest()
+            self._begin_others(now)
+        for prober in self._all:
+            if prober.due_s is not None:
+                prober.begin(max(prober.due_s, now + share * prober.spec.period_seconds))
+
+    def settle(self) -> None:
+        """The pod is being stopped: nobody kills for an answer any more; readiness is still asked for."""
+        for prober in (self._startup, self._liveness):
+            if prober is not None:
+                prober.rest()
+
+    def step(self, t: float, address: str) -> list[Seen]:
+        """Ask every probe that is due at `t`, in their order; `address`: the pod's, for the texts."""
+        found: list[Seen] = []
+        for prober in self._all:
+            if prober.due_s is None or prober.due_s > t + EARLY_S:
+                continue
+            was = prober.result
+            how = prober.attempt(t, self._script, self._started_s)
+            if how is None:
+                continue
+            what, warning = prober.kind.capitalize(), ""
+            if how == WARNS:
+                how, warning = "", f"{what} probe warning: {REDIRECTED}"
+            text = f"{what} probe failed: {failure_text(prober.spec, self._container, how, address)}" if how else ""
+            kills = bool(how) and prober.result is False and prober is not self._readiness
+            if kills:
+                # Nothing is asked until there is a new run.
+                prober.rest()
+            has_started = prober is self._startup and prober.result is True and was is not True
+            if has_started:
+                prober.rest()
+                self._begin_others(t)
+            found.append(Seen(prober.kind, text, warning, kills, has_started))
+        return found
+
+    def grace_s(self, probe: str) -> int | None:
+        """Return how long a container that this probe ends may take; None: as long as its pod says."""
+        return next(p.spec.termination_grace_period_seconds for p in self._all if p.kind == probe)
+
+    def _begin_others(self, t: float) -> None:
+        for prober in (self._readiness, self._liveness):
+            if prober is not None:
+                prober.begin(max(t, self._started_s + prober.spec.initial_delay_seconds))
+
+
+def probes_of(container: KubeletContainer, script: Script) -> Probes | None:
+    """Return the container's probes, None when it has none."""
+    if container.startup_probe is None and container.readiness_probe is None and container.liveness_probe is None:
+        return None
+    return Probes(container, script)

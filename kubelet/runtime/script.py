@@ -1,0 +1,306 @@
+"""What an emulated container does once it runs, read from annotations or from its command. Pure.
+
+The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab.dev/run.<container>` for
+one (init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or
+seconds:
+
+    forever                         run until told to stop (the default of main containers and sidecars)
+    exit CODE [after D]             end with that code (the default of init containers: exit 0 after 0s)
+    crash [after D]                 exit 1
+    oom [after D]                   end as the kernel ends it: 137, OOMKilled
+    ready after D                   readiness comes D after the start (default: at once)
+    flap D N                        once ready, readiness turns N times, every D
+    on SIGTERM exit CODE [after D]  how it ends when asked to (default: exit 0 after the stop latency)
+    on SIGTERM ignore               it does not; SIGKILL ends it with 137
+    prestop D                       the preStop hook takes D
+    prestop fails [after D]         it fails
+    poststart D                     the postStart hook takes D; nothing else of the pod starts meanwhile
+    poststart fails [after D]       it fails, and with it the container
+    pull D                          the image is not on the node yet, and takes D to pull
+    pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
+    STAGE fails [N times] [for D] [chance P]
+                                    a stage of the start fails: attach, mount, prepare (of devices), sandbox (of the
+                                    whole pod), config, create, start (of the container); see `start_faults`
+    answer after D                  until D after the start every probe's connection is refused
+    fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
+                                    is answered with a failure, for so long (default: for ever)
+    hang [PROBE] after D [for D]    as `fail`, but no answer comes within the probe's timeoutSeconds
+    warn [PROBE] after D [for D]    an HTTP probe is answered by a redirect to elsewhere: a success, and a ProbeWarning
+
+A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe. Hooks
+that no clause speaks of take no time and succeed, unless they sleep, open a socket, or run a command understood below.
+Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+
+import msgspec
+
+from kubelet.runtime.durations import ScriptError, duration_s, is_duration
+from kubelet.runtime.start_faults import STAGES, StartFault, parse_fault
+from kubelet.view import KubeletContainer, LifecycleHandler
+from services.api.kinds.pod import Pod
+
+ANNOTATION = "keplab.dev/run"
+_EPS_S = 1e-6
+
+
+PROBES = ("startup", "readiness", "liveness")
+REFUSES, FAILS, HANGS, WARNS = "refuses", "fails", "hangs", "warns"
+_HOWS = {"fail": FAILS, "hang": HANGS, "warn": WARNS}
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """From `from_s` until before `until_s` after the start, `probe` ("": every one) is answered so."""
+
+    probe: str
+    how: str
+    from_s: float
+    until_s: float = math.inf
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """What a hook does: it takes so many seconds and fails, or not. `kind` (Exec, HTTP, Sleep, or "": none that can be
+    run) and `what` are for the texts; so is `error`."""
+
+    takes_s: float = 0.0
+    fails: bool = False
+    kind: str = "Exec"
+    what: str = "[]"
+    error: str = "command exited with 1: "
+
+    @property
+    def is_sleep(self) -> bool:
+        """Whether it only waits."""
+        return self.kind == "Sleep"
+
+    def failure(self, container: str, pod: Pod) -> str:
+        """Return what is said when it failed (upstream `lifecycle/handlers.go`)."""
+        if not self.kind:
+            return f"Cannot run handler: {self.error}"
+        meta = pod.metadata
+        whose = f'Container "{container}" in Pod "{meta.name}_{meta.namespace}({meta.uid})"'
+        text = f"{self.kind} lifecycle hook ({self.what}) for {whose} failed - error: {self.error}"
+        return f'{text}, message: ""' if self.kind == "Exec" else text
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One container's behaviour. Times in seconds from its start; `exit_after_s` None: runs until stopped."""
+
+    exit_after_s: float | None = None
+    exit_code: int = 0
+    reason: str = ""
+    ready_after_s: float = 0.0
+    flap_every_s: float = 0.0
+    flaps: int = 0
+    term_exit_code: int = 0
+    term_after_s: float | None = None
+    """None: after the stage `stop` of the latency model."""
+    ignores_term: bool = False
+    prestop_s: float = 0.0
+    prestop_fails: bool = False
+    poststart: Hook | None = None
+    outages: tuple[Outage, ...] = ()
+    must_pull: bool = False
+    pull_s: float = 1.0
+    pull_fails_s: float = 0.0
+    start_faults: tuple[StartFault, ...] = ()
+
+    def is_ready(self, age_s: float) -> bool:
+        """Return whether the container is ready so long after its start, as `ready` and `flap` tell it."""
+        since_s = age_s - self.ready_after_s
+        if since_s < -_EPS_S:
+            return False
+        if not (self.flaps and self.flap_every_s > 0):
+            return True
+        return min(self.flaps, int(since_s / self.flap_every_s + _EPS_S)) % 2 == 0
+
+    def next_turn_s(self, age_s: float) -> float | None:
+        """Return the age at which readiness next changes, strictly after `age_s`."""
+        if age_s + _EPS_S < self.ready_after_s:
+            return self.ready_after_s
+        if self.flaps and self.flap_every_s > 0:
+            turns = int((age_s - self.ready_after_s) / self.flap_every_s + _EPS_S)
+            if turns < self.flaps:
+                return self.ready_after_s + (turns + 1) * self.flap_every_s
+        return None
+
+    def answer(self, probe: str, age_s: float) -> str:
+        """Return how a probe is answered at that age: "" well, else refuses, fails, hangs or warns."""
+        for outage in self.outages:
+            if outage.probe in ("", probe) and outage.from_s <= age_s + _EPS_S and age_s + _EPS_S < outage.until_s:
+                return outage.how
+        return FAILS if probe == "readiness" and not self.is_ready(age_s) else ""
+
+    def next_answer_s(self, probe: str, age_s: float) -> float | None:
+        """Return the age at which a probe's answer may next be another, strictly after `age_s`."""
+        edges = [e for o in self.outages if o.probe in ("", probe) for e in (o.from_s, o.until_s)]
+        if probe == "readiness" and (turn := self.next_turn_s(age_s)) is not None:
+            edges.append(turn)
+        return min((e for e in edges if age_s + _EPS_S < e < math.inf), default=None)
+
+
+FOREVER = Script()
+DONE = Script(exit_after_s=0.0)
+
+
+def _code(text: str) -> int:
+    if not (text.isdigit() and int(text) <= 255):
+        raise ScriptError(f"exit code {text!r}: want 0 to 255")
+    return int(text)
+
+
+def _after(words: list[str], clause: str) -> float:
+    if not words:
+        return 0.0
+    if len(words) != 2 or words[0] != "after":
+        raise ScriptError(f"clause {clause!r}: want `after DURATION` at its end")
+    return duration_s(words[1])
+
+
+@lru_cache(maxsize=1024)
+def parse_script(text: str) -> Script:
+    """Return the behaviour `text` describes. Raises: ScriptError naming the clause."""
+    script = FOREVER
+    for clause in filter(None, (part.strip() for part in text.split(";"))):
+        script = _clause(script, clause)
+    return script
+
+
+def _clause(script: Script, clause: str) -> Script:
+    match clause.split():
+        case ["forever"]:
+            return msgspec.structs.replace(script, exit_after_s=None)
+        case ["exit", code, *rest]:
+            return msgspec.structs.replace(script, exit_code=_code(code), exit_after_s=_after(rest, clause))
+        case ["crash", *rest]:
+            return msgspec.structs.replace(script, exit_code=1, exit_after_s=_after(rest, clause))
+        case ["oom", *rest]:
+            return msgspec.structs.replace(script, exit_code=137, reason="OOMKilled", exit_after_s=_after(rest, clause))
+        case ["ready", "after", delay]:
+            return msgspec.structs.replace(script, ready_after_s=duration_s(delay))
+        case ["flap", every, count] if count.isdigit() and int(count) <= 10_000:
+            return msgspec.structs.replace(script, flap_every_s=duration_s(every), flaps=int(count))
+        case ["on", "SIGTERM", "ignore"]:
+            return msgspec.structs.replace(script, ignores_term=True)
+        case ["on", "SIGTERM", "exit", code, *rest]:
+            return msgspec.structs.replace(script, term_exit_code=_code(code), term_after_s=_after(rest, clause))
+        case ["prestop", "fails", *rest]:
+            return msgspec.structs.replace(script, prestop_s=_after(rest, clause), prestop_fails=True)
+        case ["prestop", delay]:
+            return msgspec.structs.replace(script, prestop_s=duration_s(delay))
+        case ["poststart", "fails", *rest]:
+            return msgspec.structs.replace(script, poststart=Hook(_after(rest, clause), fails=True))
+        case ["poststart", delay]:
+            return msgspec.structs.replace(script, poststart=Hook(duration_s(delay)))
+        case ["pull", "fails"]:
+            return msgspec.structs.replace(script, must_pull=True, pull_fails_s=math.inf)
+        case ["pull", "fails", "for", length]:
+            return msgspec.structs.replace(script, must_pull=True, pull_fails_s=duration_s(length))
+        case ["pull", length]:
+            return msgspec.structs.replace(script, must_pull=True, pull_s=duration_s(length))
+        case [stage, "fails", *_] if stage in STAGES:
+            return msgspec.structs.replace(script, start_faults=(*script.start_faults, parse_fault(clause.split())))
+        case ["answer", "after", delay]:
+            return _with_outage(script, Outage("", REFUSES, 0.0, duration_s(delay)))
+        case [("fail" | "hang" | "warn") as how, *rest]:
+            return _with_outage(script, _outage(_HOWS[how], rest, clause))
+        case _:
+            raise ScriptError(f"clause {clause!r} is not understood; see kubelet/runtime/script.py for the grammar")
+
+
+def _with_outage(script: Script, outage: Outage) -> Script:
+    return msgspec.structs.replace(script, outages=(*script.outages, outage))
+
+
+def _outage(how: str, words: list[str], clause: str) -> Outage:
+    probe = words.pop(0) if words and words[0] in PROBES else ""
+    match words:
+        case ["after", start]:
+            return Outage(probe, how, duration_s(start))
+        case ["after", start, "for", length]:
+            return Outage(probe, how, duration_s(start), duration_s(start) + duration_s(length))
+        case _:
+            raise ScriptError(f"clause {clause!r}: want `after DURATION [for DURATION]` at its end")
+
+
+@lru_cache(maxsize=1024)
+def _of_command(words: tuple[str, ...], default: Script) -> Script:
+    """Return what a few well known commands do; anything else does what `default` says."""
+    if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash", "ash") and words[1] == "-c":
+        line = " ".join(words[2:])
+    else:
+        line = " ".join(words)
+    total, code, seen = 0.0, 0, False
+    for part in re.split(r"\s*(?:;|&&)\s*", line.strip()):
+        match part.split():
+            case ["sleep", "infinity" | "inf"]:
+                return FOREVER
+            case [("sleep" | "/bin/sleep"), length] if is_duration(length):
+                total, seen = total + duration_s(length), True
+            case ["exit", text] if text.isdigit():
+                return Script(exit_after_s=total, exit_code=int(text) & 255)
+            case ["true"]:
+                seen = True
+            case ["false"]:
+                code, seen = 1, True
+            case ["echo", *_]:
+                pass
+            case _:
+                return default
+    return Script(exit_after_s=total, exit_code=code) if seen else default
+
+
+def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False) -> Script:
+    """Return what this container does; its hooks do what the spec says of them where no clause says otherwise."""
+    script = _script_of(pod, container, is_init, is_ephemeral)
+    hooks = container.lifecycle
+    if hooks is None:
+        return script
+    if hooks.pre_stop is not None and not script.prestop_s and not script.prestop_fails:
+        hook = _hook_of(hooks.pre_stop)
+        script = msgspec.structs.replace(script, prestop_s=hook.takes_s, prestop_fails=hook.fails)
+    if hooks.post_start is not None:
+        hook = _hook_of(hooks.post_start)
+        if (told := script.poststart) is not None:
+            hook = msgspec.structs.replace(hook, takes_s=told.takes_s, fails=told.fails)
+        script = msgspec.structs.replace(script, poststart=hook)
+    return script
+
+
+def _hook_of(handler: LifecycleHandler) -> Hook:
+    """Return what a hook does, as far as its words tell."""
+    if handler.exec is not None:
+        words = handler.exec.command
+        does = _of_command(words, DONE) if words else DONE
+        takes_s = math.inf if does.exit_after_s is None else does.exit_after_s
+        error = f"command '{' '.join(words)}' exited with {does.exit_code or 1}: "
+        return Hook(takes_s, does.exit_code != 0, "Exec", f"[{' '.join(words)}]", error)
+    if handler.http_get is not None:
+        path = handler.http_get.path
+        return Hook(0.0, kind="HTTP", what=path, error=f'Get "{path}": dial tcp: connect: connection refused')
+    if handler.sleep is not None:
+        seconds = handler.sleep.seconds
+        error = "container terminated before sleep hook finished"
+        return Hook(float(seconds), kind="Sleep", what=str(seconds), error=error)
+    return Hook(0.0, fails=True, kind="", error="invalid handler: tcpSocket")
+
+
+def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemeral: bool) -> Script:
+    # One whose annotation cannot be read does what it would without.
+    default = DONE if is_init and container.restart_policy != "Always" else FOREVER
+    annotations = pod.metadata.annotations
+    text = annotations.get(f"{ANNOTATION}.{container.name}")
+    if text is None and not is_init and not is_ephemeral:
+        text = annotations.get(ANNOTATION)
+    if text is not None:
+        try:
+            return parse_script(text)
+        except ScriptError:
+            return default
+    words = container.command + container.args
+    return _of_command(words, default) if words else default

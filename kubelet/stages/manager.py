@@ -1,0 +1,142 @@
+"""The pods of one node that stages move instead of containers: chosen, admitted, played, forgotten. Pure.
+
+Admission, room and giving back stay the kubelet's; what happens to an admitted pod, its end and its deletion
+included, is what its stages say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kubelet.effects import Operation, PlayStage, SetTimer, StagePatch
+from kubelet.outbox import Outbox
+from kubelet.pod.status import WallTimes
+from kubelet.stages.choice import Draws
+from kubelet.stages.lifecycle import Life
+from kubelet.stages.operations import operations
+from kubelet.stages.stage import Stage
+from kubelet.stages.template_functions import Context
+from kubelet.stages.template_tree import TemplateError
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document, Key
+
+FAILED = "StageFailed"
+"""Reason of the Event that tells why a stage could not be played."""
+
+
+class StagedPod(msgspec.Struct):
+    """A pod that stages move. `pod_ip`: its address, once a stage asks for it."""
+
+    pod: KubeletPod
+    life: Life
+    pod_ip: str
+
+
+class Staging:
+    """The staged pods of a node.
+
+    `read` gives a pod's newest whole document. `context` is what templates may ask, but for the pod's address.
+    """
+
+    def __init__(
+        self,
+        stages: tuple[Stage, ...],
+        *,
+        seed: int,
+        times: WallTimes,
+        context: Callable[[float], Context],
+        new_ip: Callable[[KubeletPod], str],
+        read: Callable[[Key], Document | None],
+        out: Outbox,
+    ) -> None:
+        self._stages, self._seed, self._times = stages, seed, times
+        self._context, self._new_ip, self._read, self._out = context, new_ip, read, out
+        self.pods: dict[WorkerKey, StagedPod] = {}
+
+    def chooses(self, pod: KubeletPod) -> bool:
+        """Whether stages move this pod at all."""
+        document = self._read(pod.metadata.key)
+        return document is not None and any(stage.selector.chooses(document) for stage in self._stages)
+
+    def took(self, pod: KubeletPod) -> bool:
+        """Whether a previous kubelet let stages move this pod already, or none may run it any more."""
+        status = pod.status
+        has_begun = bool(status.start_time or status.pod_ip) or status.phase not in ("", "Pending")
+        return (has_begun or pod.metadata.deletion_timestamp is not None) and self.chooses(pod)
+
+    def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Move this pod from now on."""
+        # By name, not uid: the luck of a pod is the same in every run of a story.
+        meta = pod.metadata
+        draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
+        self.pods[key] = StagedPod(pod, Life(self._stages, draws), pod.status.pod_ip or self._new_ip(pod))
+        self.changed(key, pod, now)
+
+    def changed(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Take the pod's newest state."""
+        staged = self.pods[key]
+        staged.pod = pod
+        if self._out.has_span(key) and pod.status.phase not in ("", "Pending"):
+            self._out.end_span(key, "")
+        document = self._read(pod.metadata.key)
+        if document is not None and document["metadata"].get("uid") == key.uid:
+            self._arm(key, staged.life.seen(document, now, self._wall_s(now)))
+
+    def due(self, key: WorkerKey, now: float) -> None:
+        """A delay is over."""
+        staged = self.pods.get(key)
+        turn = staged.life.due(now) if staged is not None else None
+        if staged is None or turn is None:
+            return
+        context = msgspec.structs.replace(self._context(now), pod_ip=staged.pod_ip)
+        try:
+            wanted = [_observed(each, staged.pod) for each in operations(turn.stage, turn.document, context)]
+        except TemplateError as error:
+            self._out.tell(staged.pod, FAILED, str(error), "Warning")
+            self._arm(key, staged.life.played(now, self._wall_s(now)))
+            return
+        self._out.log("kubelet.stage", staged.pod, key, {"stage": turn.stage.name})
+        self._out.effects.append(
+            PlayStage(key, staged.pod, turn.stage.name, tuple(wanted), is_immediate=turn.stage.is_immediate)
+        )
+
+    def played(self, key: WorkerKey, stage: str, code: int, said: str, now: float) -> None:
+        """Take the answer to the last call of a stage; `code` 0: none came."""
+        staged = self.pods.get(key)
+        if staged is None:
+            return
+        is_lost = code in (0, 429) or code >= 500
+        if 400 <= code < 500 and code not in (404, 409, 429):
+            self._out.tell(staged.pod, FAILED, f"stage {stage}: {said}", "Warning")
+        self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=is_lost))
+
+    def forget(self, key: WorkerKey) -> KubeletPod | None:
+        """Move the pod no longer; return it, None when it was not moved."""
+        staged = self.pods.pop(key, None)
+        return staged.pod if staged is not None else None
+
+    @property
+    def running(self) -> int:
+        """Staged pods that their stages made run."""
+        return sum(staged.pod.status.phase == "Running" for staged in self.pods.values())
+
+    def _arm(self, key: WorkerKey, due_s: float | None) -> None:
+        if due_s is not None:
+            self._out.effects.append(SetTimer(due_s, "stage", key))
+
+    def _wall_s(self, now: float) -> float:
+        return now + self._times.offset_s
+
+
+def _observed(operation: Operation, pod: KubeletPod) -> Operation:
+    """Say in a status which generation of the spec it is of: the API server refuses one of an earlier binding."""
+    if not isinstance(operation, StagePatch) or operation.subresource != "status" or operation.type == "json":
+        return operation
+    status = operation.body.get("status")
+    if not isinstance(status, dict):
+        return operation
+    said = status.get("observedGeneration")
+    seen = max(said if isinstance(said, int) else 0, pod.metadata.generation)
+    return StagePatch(operation.type, "status", {**operation.body, "status": {**status, "observedGeneration": seen}})

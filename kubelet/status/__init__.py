@@ -1,0 +1,1 @@
+"""The statuses of pods on their way to the API server."""

@@ -1,0 +1,172 @@
+"""What the API server is still to hear of a node's pods: statuses, last words, and deletions to confirm. Pure.
+
+A status is written when somebody said that it changed; what it says is rendered then. A pod without a worker
+has its last words here. An object is deleted only after its terminal phase is in the API and nothing of it
+runs. Source: kubelet 3.4, 4; guarantees N8.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubelet.effects import DeletePod, ReadPod, SetTimer, WriteStatuses
+from kubelet.outbox import Outbox
+from kubelet.status.versions import TAKEN_BACK, StatusManager, Write
+from kubelet.view import KubeletPod, WorkerKey, worker_key
+from services.api.meta import Document
+
+RETRY_S = 10.0
+WRITE_STATUSES = WriteStatuses()
+
+
+class Pods(Protocol):
+    """What the desk asks of the kubelet it works for."""
+
+    pods: dict[str, KubeletPod]
+
+    def shown(self, key: WorkerKey) -> KubeletPod | None:
+        """Return the object that tells of this pod: itself, of a static pod its mirror; None while there is none."""
+
+    def render(self, key: WorkerKey) -> Document | None:
+        """Return the status of a pod as this kubelet sees it."""
+
+    def is_over(self, key: WorkerKey) -> bool:
+        """Whether nothing of the pod runs, or ever will."""
+
+    def acknowledged(self, key: WorkerKey, now: float) -> None:
+        """The API server has the pod's newest status."""
+
+
+class StatusDesk:
+    """Invariant: a key of `deleting` has one delete in flight, or a timer to try again."""
+
+    def __init__(self, pods: Pods, statuses: StatusManager, out: Outbox) -> None:
+        self.statuses = statuses
+        self.finals: dict[WorkerKey, Document] = {}
+        """Last words of pods that have no worker and never will."""
+        self._pods, self._out = pods, out
+        self._deleting: dict[WorkerKey, None] = {}
+        self._recreated: dict[WorkerKey, None] = {}
+
+    def forget(self, key: WorkerKey) -> None:
+        """The object is gone, or is not ours any more."""
+        self.finals.pop(key, None)
+        self._recreated.pop(key, None)
+        self._deleting.pop(key, None)
+        self.statuses.forget(key)
+
+    def set_final(self, key: WorkerKey, pod: KubeletPod, status: Document, now: float) -> None:
+        """Write this status of a pod that has no worker and never will."""
+        self.finals[key] = {**status, "observedGeneration": pod.metadata.generation}
+        self.poke(key, now)
+
+    def poke(self, key: WorkerKey, now: float) -> None:
+        """The pod's status may be another: have it written."""
+        status = self._pods.render(key) if self.statuses.is_immediate else None
+        if self.statuses.changed(key, now, status):
+            self._out.effects.append(WRITE_STATUSES)
+
+    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Take the pod as the API shows it: what is ours there is put right."""
+        if self._has_drifted(key, pod) and self.statuses.drifted(key, now):
+            self._out.effects.append(WRITE_STATUSES)
+
+    def next_write(self, now: float) -> Write | None:
+        """Return the next status to write, or None when the API server has all that may be written now."""
+        while (key := self.statuses.next_key(now)) is not None:
+            pod = self._pods.pods.get(key.uid)
+            rendered = self._pods.render(key)
+            if pod is None or rendered is None or worker_key(pod) != key:
+                self.statuses.forget(key)
+                continue
+            shown = self._pods.shown(key)
+            if shown is None:
+                self.statuses.doubt(key)  # a static pod whose mirror is still to come
+                continue
+            write = self.statuses.take(key, shown, rendered)
+            if write is not None:
+                return write
+            self._after_ack(key, now)
+        return None
+
+    def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
+        """Take the answer to a status write; `code` 0: none came (N8)."""
+        key = write.key
+        if 200 <= code < 300:
+            self.statuses.acknowledged(write, now)
+            self._after_ack(key, now)
+            return
+        is_mirrored = write.uid != key.uid
+        if code == 404 or (code == 409 and reason == "UIDMismatch") or (code == 403 and is_mirrored):
+            if is_mirrored:
+                self.statuses.doubt(key)  # the next mirror is told everything
+            else:
+                self.statuses.forget(key)
+            return
+        if code == 403 or (code == 409 and reason == "StaleBinding"):
+            # Re-read; the old status is not sent again.
+            self.statuses.failed(write, now)
+            if (pod := self._pods.pods.get(key.uid)) is not None:
+                self._out.effects.append(ReadPod(key, pod))
+            self._out.effects.append(SetTimer(now + RETRY_S, "status", key))
+            return
+        is_lost = code in (0, 503, 504)
+        self._out.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
+
+    def _after_ack(self, key: WorkerKey, now: float) -> None:
+        if self._out.has_span(key) and self.statuses.acked_phase(key) not in ("", "Pending"):
+            self._out.end_span(key, "")
+        self._pods.acknowledged(key, now)
+        self.maybe_delete(key)
+
+    def is_synced(self, key: WorkerKey) -> bool:
+        """Whether the API server has everything said of the pod."""
+        return self.statuses.last_acked(key) is not None
+
+    # --- deletions ---
+
+    def maybe_delete(self, key: WorkerKey) -> None:
+        """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
+        pod = self._pods.pods.get(key.uid)
+        if pod is None or worker_key(pod) != key:
+            return
+        if pod.metadata.deletion_timestamp is None:
+            if key in self._recreated:  # the first delete was lost or refused: ask again
+                self._out.effects.append(DeletePod(key, pod, None))
+            return
+        if self._pods.is_over(key) and self.is_synced(key):
+            self.delete(key, pod)
+
+    def delete(self, key: WorkerKey, pod: KubeletPod) -> None:
+        """Remove the object of a pod that is being deleted and is over."""
+        if key not in self._deleting:
+            self._deleting[key] = None
+            self._out.effects.append(DeletePod(key, pod, 0))
+
+    def recreate(self, key: WorkerKey, pod: KubeletPod) -> None:
+        """Delete the pod like anybody else would: its controller makes another (`kubelet.on_reject=recreate`)."""
+        self._recreated[key] = None
+        self._out.effects.append(DeletePod(key, pod, None))
+
+    def delete_again(self, key: WorkerKey) -> None:
+        """The time after a failed delete is over."""
+        self._deleting.pop(key, None)
+        self.maybe_delete(key)
+
+    def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
+        """Take the answer to a delete; the watch tells when it is gone."""
+        if not (200 <= code < 300 or code in (404, 409)):
+            self._out.effects.append(SetTimer(now + RETRY_S, "delete", key))
+
+    def _has_drifted(self, key: WorkerKey, pod: KubeletPod) -> bool:
+        """Whether the API shows our own fields otherwise than we last wrote them."""
+        acked = self.statuses.last_acked(key)
+        if acked is None:
+            return False
+        if pod.status.phase != acked.get("phase", pod.status.phase):
+            return True
+        held = {c.type: c.status for c in pod.status.conditions}
+        ours = acked.get("conditions", ())
+        if any(held.get(c["type"]) != c["status"] for c in ours):
+            return True
+        return any(kind in held and all(c["type"] != kind for c in ours) for kind in TAKEN_BACK)

@@ -1,0 +1,253 @@
+"""Which status to write next, and what of it: versions, coalescing, merging, the fence. Pure.
+
+A pod's status has a version; a write takes the newest and covers all before it. What the API server
+acknowledged is remembered, and only the difference is sent, as a strategic merge patch that carries the
+uid and the observed generation (N8). After any doubt everything is sent again.
+Source: kubelet 4; kubelet-unbinding 4.3. Deviates: the read before each write is left out, because uid
+and generation are checked inside the commit; after a refusal the pod is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kubelet.status.resize_policy import TYPES
+from kubelet.timers import EARLY_S
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document
+from services.api.unbind import BLOCKED, REQUESTED
+
+FULL_SYNC_S = 10.0
+LOST_RETRY_S = 0.2
+"""First wait after a write that nobody answered; it doubles up to the full sync."""
+TERMINAL = ("Succeeded", "Failed")
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOCKED)
+"""Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must be told so."""
+
+
+class _Entry:
+    __slots__ = ("acked", "baseline", "retry_at_s", "since_s", "version", "written")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.written = 0
+        self.baseline: Document | None = None
+        self.acked: Document | None = None
+        self.since_s: float | None = None
+        self.retry_at_s = 0.0
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One status to write: the patch, and what to remember when it is acknowledged."""
+
+    key: WorkerKey
+    version: int
+    status: Document
+    patch: Document
+    uid: str
+    """Of the object to write to: the pod itself, or the mirror of a static pod."""
+
+
+class StatusManager:
+    """The statuses of one node's pods that the API server does not have yet.
+
+    `faithful`: one write at a time for the whole node, the newest status of each pod in the order in which
+    pods first changed. `immediate`: every change is a write of its own.
+    Invariant: `written <= version` for every pod; an entry is dirty iff they differ.
+    """
+
+    def __init__(self, *, is_immediate: bool = False) -> None:
+        self.is_immediate = is_immediate
+        self._entries: dict[WorkerKey, _Entry] = {}
+        self._dirty: dict[WorkerKey, None] = {}
+        self._snapshots: list[tuple[WorkerKey, int, Document]] = []
+        self.suppressed: dict[WorkerKey, None] = {}
+        self._lost = 0
+        self._lost_until_s = 0.0
+        self.sync_seconds_sum = 0.0
+        self.syncs = 0
+
+    def changed(self, key: WorkerKey, now: float, status: Document | None = None) -> bool:
+        """Note a new version; return whether somebody should write. `status`: for immediate writes."""
+        if key in self.suppressed:
+            return False
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry()
+        entry.version += 1
+        if entry.since_s is None:
+            entry.since_s = now
+        if self.is_immediate and status is not None:
+            self._snapshots.append((key, entry.version, status))
+        else:
+            self._dirty[key] = None
+        return True
+
+    def suppress(self, key: WorkerKey) -> None:
+        """Write nothing for this pod any more, and drop what waits (kubelet-unbinding 6.2)."""
+        self.forget(key)
+        self.suppressed[key] = None
+
+    def permit(self, key: WorkerKey) -> None:
+        """Write for this pod again."""
+        self.suppressed.pop(key, None)
+
+    def forget(self, key: WorkerKey) -> None:
+        """Know nothing of this pod any more."""
+        self._entries.pop(key, None)
+        self._dirty.pop(key, None)
+        self.suppressed.pop(key, None)
+
+    def doubt(self, key: WorkerKey) -> None:
+        """Nobody has this pod's status, and nobody is there to be told: all of it is sent after the next change."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.baseline = entry.acked = None
+            entry.version += 1
+        self._dirty.pop(key, None)
+        self._snapshots = [each for each in self._snapshots if each[0] != key]
+
+    def next_key(self, now: float) -> WorkerKey | None:
+        """Return the pod to write next, or None; failed ones wait for their retry."""
+        if self._snapshots:
+            return self._snapshots[0][0]
+        now += EARLY_S
+        if now < self._lost_until_s:
+            return None
+        for key in self._dirty:
+            if self._entries[key].retry_at_s <= now:
+                return key
+        return None
+
+    def take(self, key: WorkerKey, pod: KubeletPod, rendered: Document) -> Write | None:
+        """Return what to send for this pod now; None when the API server has it all."""
+        entry = self._entries.get(key)
+        version = entry.version if entry is not None else 0
+        if self._snapshots and self._snapshots[0][0] == key:
+            _, version, rendered = self._snapshots.pop(0)
+        else:
+            self._dirty.pop(key, None)
+        if entry is None:
+            return None
+        status = dict(rendered)
+        if pod.is_terminal and status.get("phase") not in TERMINAL:
+            # A terminal phase never changes again; the rest may still be reported.
+            status["phase"] = pod.status.phase
+        patch = _difference(entry.baseline, status, pod)
+        if patch is None:
+            entry.written = max(entry.written, version)
+            entry.acked = status
+            self._settled(entry)
+            return None
+        # Until the answer is known, nobody knows what the API server has.
+        entry.baseline = None
+        uid = pod.metadata.uid
+        return Write(key, version, status, {"metadata": {"uid": uid}, "status": patch}, uid)
+
+    def acknowledged(self, write: Write, now: float) -> None:
+        """The API server has this version."""
+        self._lost = 0
+        entry = self._entries.get(write.key)
+        if entry is None:
+            return
+        entry.written = max(entry.written, write.version)
+        entry.baseline = entry.acked = write.status
+        if entry.since_s is not None:
+            self.sync_seconds_sum += now - entry.since_s
+            self.syncs += 1
+        self._settled(entry)
+        if entry.version > entry.written and not self.is_immediate:
+            self._dirty.setdefault(write.key, None)
+
+    @staticmethod
+    def _settled(entry: _Entry) -> None:
+        if entry.written >= entry.version:
+            entry.since_s = None
+
+    def failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
+        """Send the newest whole status later; return when.
+
+        `is_lost`: no answer came, so the link or the server is in trouble and no pod's write would fare
+        better: all wait, and soon one tries again (C6).
+        """
+        if is_lost and now >= self._lost_until_s:
+            self._lost_until_s = now + min(FULL_SYNC_S, LOST_RETRY_S * 2.0 ** min(self._lost, 10))
+            self._lost += 1
+        retry_at_s = self._lost_until_s if is_lost else now + FULL_SYNC_S
+        entry = self._entries.get(write.key)
+        if entry is None:
+            return retry_at_s
+        entry.baseline = None
+        entry.retry_at_s = retry_at_s
+        self._dirty.pop(write.key, None)
+        self._dirty[write.key] = None
+        return entry.retry_at_s
+
+    def drifted(self, key: WorkerKey, now: float) -> bool:
+        """Somebody else changed what is ours: write it all again; return whether we know this pod."""
+        entry = self._entries.get(key)
+        if entry is None or entry.written < entry.version:
+            return False
+        entry.baseline = None
+        return self.changed(key, now)
+
+    def last_acked(self, key: WorkerKey) -> Document | None:
+        """Return the status the API server last acknowledged, while nothing newer waits."""
+        entry = self._entries.get(key)
+        if entry is None or entry.written < entry.version:
+            return None
+        return entry.acked
+
+    def owes(self, key: WorkerKey) -> bool:
+        """Return whether the API server does not have this pod's newest status yet."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.written < entry.version
+
+    def acked_phase(self, key: WorkerKey) -> str:
+        """Return the phase the API server last acknowledged; empty when it has none from us."""
+        entry = self._entries.get(key)
+        return str(entry.acked.get("phase", "")) if entry is not None and entry.acked is not None else ""
+
+    @property
+    def waiting(self) -> int:
+        """Pods whose newest status is not written."""
+        return len(self._dirty)
+
+
+def _difference(baseline: Document | None, status: Document, pod: KubeletPod) -> Document | None:
+    """Return the fields to send; conditions only those that changed; None when none did. `pod`: as the API shows it."""
+    if baseline is None:
+        gone = _gone((c.type for c in pod.status.conditions), status.get("conditions") or ())
+        return {**status, "conditions": [*(status.get("conditions") or ()), *gone]} if gone else status
+    patch: dict[str, Any] = {}
+    for field, value in status.items():
+        held = baseline.get(field)
+        if held == value:
+            continue
+        if field == "conditions" and held:
+            before = {c["type"]: c for c in held}
+            value = [
+                # A merge keeps what a patch does not name: the reason of a condition that is True now must go.
+                {**dict.fromkeys(n for n in before.get(c["type"], {}) if n not in c), **c}
+                for c in value
+                if before.get(c["type"]) != c
+            ] + _gone(before, value)
+            if not value:
+                continue
+        patch[field] = value
+    if not patch:
+        return None
+    patch.setdefault("observedGeneration", status.get("observedGeneration", 0))
+    return patch
+
+
+def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
+    """Return the directives that take back what no longer stands."""
+    held = [kind for kind in before if kind in TAKEN_BACK]
+    if not held:
+        return []
+    standing = [c["type"] for c in now]
+    return [{"$patch": "delete", "type": kind} for kind in held if kind not in standing]

@@ -1,0 +1,95 @@
+"""Rejected, but perhaps only for now: which pods wait on the node for a second try, and for how long. Pure.
+
+A rejection that time may cure (a device plugin is restarting, a pod is still leaving) need not be final: the pod
+stays Pending and bound, and is decided again when something leaves the node, the moment a device plugin has listed
+its devices, and every `defer.period_s`, until `defer.timeout_s` are over. Nothing of it is counted meanwhile and
+nothing is written to the API, so the scheduler keeps its room reserved: a deferred pod is a hostage of its node.
+Source: kubelet-unbinding 2 (`defer`, `defer_then_unbind`) and 6.1; kubernetes/kubernetes PR #139959.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from kubelet.effects import SetTimer
+from kubelet.managers.resource_managers import DeviceRejection, Rejection
+from kubelet.outbox import Outbox
+from kubelet.switches import Settings
+from kubelet.unbind.unbinding import EXCLUDE_MAX_REASONS
+from kubelet.view import KubeletPod, WorkerKey, is_static
+
+_EARLY_S = 1e-6
+
+
+class _Deferred(msgspec.Struct):
+    """Until when a pod is tried again, and when next."""
+
+    until_s: float
+    next_s: float
+
+
+class Deferring:
+    """Invariant: a key is in `waiting` from its first deferred rejection until it is admitted, gone or given up."""
+
+    def __init__(self, settings: Settings, out: Outbox) -> None:
+        self.waiting: dict[WorkerKey, _Deferred] = {}
+        self._settings, self._out = settings, out
+
+    def takes(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> bool:
+        """Whether the rejected pod waits, from now or on; its next try is a timer."""
+        state = self.waiting.get(key)
+        if not self._may_pass(pod, rejection):
+            self.waiting.pop(key, None)
+            return False
+        if state is None:
+            state = self.waiting[key] = self._begun(pod, key, rejection, now)
+        elif now >= state.until_s - _EARLY_S:
+            del self.waiting[key]
+            self._out.count('kubelet_pod_deferrals_total{result="timeout"}')
+            return False
+        state.next_s = min(now + self._settings.defer_period_s, state.until_s)
+        self._out.effects.append(SetTimer(state.next_s, "defer", key))
+        return True
+
+    def is_due(self, key: WorkerKey, now: float) -> bool:
+        """Whether this timer is the newest one of the pod: a try in between has set another."""
+        state = self.waiting.get(key)
+        return state is not None and now >= state.next_s - _EARLY_S
+
+    def admitted(self, key: WorkerKey) -> None:
+        """The wait was worth it, if there was one."""
+        if self.waiting.pop(key, None) is not None:
+            self._out.count('kubelet_pod_deferrals_total{result="admitted"}')
+
+    def forget(self, key: WorkerKey) -> None:
+        """The pod is gone, or is being deleted."""
+        self.waiting.pop(key, None)
+
+    def explained(self, rejection: Rejection) -> Rejection:
+        """Return the rejection of a pod that waited in vain."""
+        return Rejection(rejection.reason, f"{rejection.message} (deferred for {self._timeout_s(rejection):g} s)")
+
+    def _begun(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> _Deferred:
+        timeout_s = self._timeout_s(rejection)
+        self._out.log("kubelet.defer", pod, key, {"reason": rejection.reason, "timeout_s": timeout_s})
+        self._out.tell(pod, "AdmissionDeferred", f"Tried again for {timeout_s:g} s: {rejection.reason}", "Normal")
+        return _Deferred(now + timeout_s, now)
+
+    def _timeout_s(self, rejection: Rejection) -> float:
+        """Return how long a pod waits; for missing devices that may be another time (switch device.defer_timeout_s)."""
+        settings = self._settings
+        own = isinstance(rejection, DeviceRejection) and settings.device_defer_timeout_s > 0
+        return settings.device_defer_timeout_s if own else settings.defer_timeout_s
+
+    def _may_pass(self, pod: KubeletPod, rejection: Rejection) -> bool:
+        """Whether time may cure this: with `defer` all that is no lack of the node's, else what is marked transient."""
+        settings, reason = self._settings, rejection.reason
+        if settings.on_reject not in ("defer", "defer-then-unbind") or is_static(pod):
+            return False
+        if self._timeout_s(rejection) <= 0:
+            return False
+        if settings.on_reject == "defer":
+            return reason not in EXCLUDE_MAX_REASONS
+        return any(fnmatchcase(reason, marked) for marked in settings.defer_reasons)

@@ -1,0 +1,245 @@
+"""The pods a node is giving back: asks, waits and reads for each, until one is gone or must be decided otherwise. Pure.
+
+`unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
+that was not given back is a verdict, and the kubelet's affair. Pods that were told to come back later form a line, by
+namespace because limits are: only the first of it asks again, and the next one once that is settled.
+Source: kubelet-unbinding 6.2; decision 0021.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubelet.effects import CallUnbind, ReadNode, ReadPod, SetTimer
+from kubelet.outbox import Outbox
+from kubelet.pod.status import WallTimes
+from kubelet.status.versions import StatusManager
+from kubelet.switches import Settings
+from kubelet.unbind import unbinding
+from kubelet.unbind.unbinding import Unbinding
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Document, find_condition
+from services.api.unbind import REQUESTED
+
+UNTIL_RUNNING = "pod_unbinds_until_running"
+UNHEARD_MAX = 1_000
+"""Pods gone by the watch whose answers may still come."""
+RUNNING_MAX = 10_000
+"""Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The pod is not being given back any more, and stays here. `step` says why."""
+
+    state: Unbinding
+    step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
+
+
+class GivingBack:
+    """The bindings one node gives back.
+
+    Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
+    Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
+    """
+
+    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox, times: WallTimes) -> None:
+        self._times = times
+        self.going: dict[WorkerKey, Unbinding] = {}
+        self.asking: dict[WorkerKey, Document] = {}
+        self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
+        self._lines: dict[str, dict[WorkerKey, None]] = {}
+        """By namespace, who was told to come back later, in the order in which they were."""
+        self._absent_until_s = float("-inf")
+        self._running: dict[WorkerKey, None] = {}
+        self._unheard: dict[WorkerKey, Unbinding] = {}
+
+    def begin(
+        self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float, *, torn_s: float | None = 0.0
+    ) -> Verdict | None:
+        """Nothing else writes the pod's status from now on; ask for the unbind.
+
+        `torn_s`: how long its teardown took, None: that is still going on.
+        """
+        is_asking = self._settings.unbind_api == "condition"
+        if not is_asking:
+            self._statuses.suppress(key)
+        state = self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
+        state.torn_s = torn_s
+        if self._settings.teardown == "before" and torn_s is not None:
+            # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
+            self.torn_down(pod, key, torn_s)
+        self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.span_stage(key, "unbinding", reason)
+        if is_asking:
+            self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
+        return self.call(key, now)
+
+    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
+        """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
+        state = self.going.get(key)
+        if state is None:
+            return None
+        state.pod = pod  # the next try names this version (`unbind.fence=resourceVersion`)
+        if key not in self.asking:
+            return None
+        answer = find_condition(pod.status.conditions, REQUESTED)
+        if answer is None or answer.status != "False":
+            return None
+        self._out.log("kubelet.unbind_result", pod, key, {"result": answer.reason, "code": 422})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{answer.reason}"}}')
+        return self._step(key, state, unbinding.FallBack(answer.reason), now)
+
+    def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
+        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being given back."""
+        state = self.going.pop(key, None)
+        if state is None:
+            return False
+        self._leave_line(key, state)
+        if state.is_calling:
+            # The watch may tell sooner than the answer that we gave it back.
+            self._unheard[key] = state
+            if len(self._unheard) > UNHEARD_MAX:
+                del self._unheard[next(iter(self._unheard))]
+        self.asking.pop(key, None)
+        if result:
+            self._out.log("kubelet.unbind_result", pod, key, {"result": result})
+        return True
+
+    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of a pod that is being given back."""
+        state = self.going[key]
+        return self._step(key, state, state.pod_read(still_mine), now)
+
+    def started(self, pod: KubeletPod, key: WorkerKey) -> None:
+        """A container of this binding runs: note once how often the pod had to be given back for that."""
+        if key in self._running:
+            return
+        self._running[key] = None
+        if len(self._running) > RUNNING_MAX:
+            del self._running[next(iter(self._running))]
+        unbinds = pod.status.unbind_count
+        for bound in ("0", "1", "2", "4", "8", "+Inf"):
+            if unbinds <= float(bound):
+                self._out.count(f'{UNTIL_RUNNING}_bucket{{le="{bound}"}}')
+        self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
+        self._out.count(f"{UNTIL_RUNNING}_count")
+
+    def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
+        """Say that nothing of the pod is left on the node."""
+        self._out.log("kubelet.teardown_done", pod, key, {})
+        self._out.add("kubelet_unbind_teardown_seconds_sum", took_s)
+        self._out.count("kubelet_unbind_teardown_seconds_count")
+
+    def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
+        """Whether a pod rejected for this reason may be given back now."""
+        settings = self._settings
+        return (
+            settings.on_reject in ("unbind", "defer-then-unbind")
+            and settings.has_unbinding
+            and settings.unbind_api in ("subresource", "binding_delete", "condition")
+            and now >= self._absent_until_s
+            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
+        )
+
+    def call(self, key: WorkerKey, now: float) -> Verdict | None:
+        """Ask for the unbind, unless it is too early or a request is in flight."""
+        state = self.going.get(key)
+        if state is None:
+            return None
+        if key in self.asking or self._waits_in_line(key, state):
+            return self._step(key, state, state.asked(now), now)
+        return self._step(key, state, state.call(now), now)
+
+    def answered(
+        self, key: WorkerKey, code: int, reason: str, now: float, *,
+        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
+    ) -> Verdict | None:  # fmt: skip
+        """Take the answer to an unbind; `code` 0: none came."""
+        state = self.going.get(key)
+        result = "ok" if code in (200, 201) else reason or str(code)
+        if state is None:
+            self._heard_late(self._unheard.pop(key, None), code, result, now)
+            return None
+        self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        if code == 429 and isinstance(step, unbinding.Wait):
+            self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
+            step = state.asked(now) if self._waits_in_line(key, state) else step
+        else:
+            self._leave_line(key, state)
+        return self._step(key, state, step, now)
+
+    def _waits_in_line(self, key: WorkerKey, state: Unbinding) -> bool:
+        """Whether somebody was told before this pod to come back later, and has not yet got through."""
+        line = self._lines.get(state.pod.metadata.namespace, {})
+        return key in line and next(iter(line)) != key
+
+    def _leave_line(self, key: WorkerKey, state: Unbinding) -> None:
+        """Forget that the pod was told to come back later; if it was the first, it is the next one's turn."""
+        namespace = state.pod.metadata.namespace
+        line = self._lines.get(namespace, {})
+        if key not in line:
+            return
+        was_first = next(iter(line)) == key
+        del line[key]
+        if not line:
+            del self._lines[namespace]
+        elif was_first:
+            following = next(iter(line))
+            self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
+
+    def _heard_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
+        """Count an answer about a pod that the watch had shown to be gone already."""
+        if state is None:
+            return
+        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        if code in (200, 201):
+            self._took(state, now)
+
+    def _took(self, state: Unbinding, now: float) -> None:
+        self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
+        self._out.count("kubelet_pod_unbind_duration_seconds_count")
+
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> Verdict | None:
+        """Take a live read of the own Node's session."""
+        state = self.going.get(key)
+        if state is None or not is_mine:
+            return None
+        return self._step(key, state, state.session_read(now), now)
+
+    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> Verdict | None:
+        match step:
+            case unbinding.Call():
+                self._out.log(
+                    "kubelet.unbind_call", state.pod, key,
+                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
+                )  # fmt: skip
+                self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
+            case unbinding.Wait(until_s=until_s):
+                self._out.effects.append(SetTimer(until_s, "unbind", key))
+            case unbinding.Forget(is_done=is_done):
+                if is_done:
+                    if self._settings.teardown == "after" and state.torn_s is not None:
+                        self.torn_down(state.pod, key, state.torn_s)
+                    self._took(state, now)
+                self._stop(key)
+                self._out.end_span(key, "" if is_done else "gone")
+                self._statuses.forget(key)
+            case unbinding.ReadPod():
+                self._out.effects.append(ReadPod(key, state.pod))
+            case unbinding.ReadSession():
+                self._out.effects.append(ReadNode(key, True))
+            case unbinding.Absent():
+                self._absent_until_s = now + unbinding.ABSENT_S
+                self._stop(key)
+                return Verdict(state, step)
+            case _:
+                self._stop(key)
+                return Verdict(state, step)
+        return None
+
+    def _stop(self, key: WorkerKey) -> None:
+        self._leave_line(key, self.going.pop(key))
+        self.asking.pop(key, None)
+        self._statuses.permit(key)

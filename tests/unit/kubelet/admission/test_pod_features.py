@@ -1,0 +1,67 @@
+"""What a pod needs that not every node has: reasons and messages are upstream's."""
+
+import pytest
+
+from kubelet.admission.features import HOST_USERS as HOST_USERS_FEATURE
+from kubelet.admission.features import RESTART_ALL, NodeFeatures
+from kubelet.managers.resource_managers import Rejection
+
+APP_ARMOR = {"appArmorProfile": {"type": "RuntimeDefault"}}
+STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
+POD_LEVEL = {"resources": {"requests": {"cpu": "1"}}}
+HOST_USERS = {"hostNetwork": True, "hostUsers": False}
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+
+
+def verdict(features, pod):
+    return features.refuses_first(pod) or features.refuses_last(pod)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "spec", "reason", "message"),
+    [
+        ({"app_armor": False}, {"securityContext": APP_ARMOR}, "AppArmor",
+         "Cannot enforce AppArmor: AppArmor is not enabled on the host"),
+        ({"app_armor": False}, {"containers": [{"name": "c", "securityContext": APP_ARMOR}]}, "AppArmor",
+         "Cannot enforce AppArmor: AppArmor is not enabled on the host"),
+        ({"gates": {"AppArmor": False}}, {"securityContext": APP_ARMOR}, "AppArmor",
+         "Cannot enforce AppArmor: AppArmor disabled by feature-gate"),
+        ({"groups_policy": False}, STRICT, "SupplementalGroupsPolicyNotSupported",
+         "SupplementalGroupsPolicy=Strict is not supported in this node"),
+        ({"gates": {"PodLevelResources": False}}, POD_LEVEL, "PodLevelResourcesNotSupported",
+         "PodLevelResources feature gate is disabled"),
+        ({}, HOST_USERS, "PodFeatureUnsupported",
+         f"Pod requires node features that are not available: {HOST_USERS_FEATURE}"),
+        ({}, HOST_USERS | {"containers": [{"name": "c", "restartPolicyRules": [RULE]}]}, "PodFeatureUnsupported",
+         f"Pod requires node features that are not available: {RESTART_ALL}, {HOST_USERS_FEATURE}"),
+    ],
+)  # fmt: skip
+def test_a_node_refuses_what_it_lacks(a_pod, lacking, spec, reason, message):
+    assert verdict(NodeFeatures(**lacking), a_pod(spec=spec)) == Rejection(reason, message)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "spec"),
+    [
+        ({}, STRICT | POD_LEVEL | {"containers": [{"name": "c", "securityContext": APP_ARMOR}]}),
+        ({"app_armor": False}, {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+        ({"groups_policy": False}, {"securityContext": {"supplementalGroupsPolicy": "Merge"}}),
+        ({"groups_policy": False, "gates": {"SupplementalGroupsPolicy": False}}, STRICT),
+        ({"declared": ("UserNamespacesHostNetworkSupport",)}, HOST_USERS),
+        ({}, {"hostNetwork": True}),
+    ],
+)
+def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
+    assert verdict(NodeFeatures(**lacking), a_pod(spec=spec)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"featureGates": {"Sidecars": False}}, "node n1: featureGates: 'Sidecars', want one of AppArmor, "),
+        ({"declaredFeatures": ["Anything"]}, "node n1: declaredFeatures: 'Anything', want one of Restart"),
+    ],
+)
+def test_a_definition_cannot_lack_or_declare_what_nobody_knows(a_node, fields, told):
+    with pytest.raises(ValueError, match=told):
+        a_node(**fields)

@@ -1,0 +1,287 @@
+"""The pod worker: start order, restarts, stopping, adoption. Virtual time is a plain number."""
+
+import itertools
+
+import pytest
+
+from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.pod.actions import Finished, LogStart, LogStop, Persist, Poke, Told
+from kubelet.pod.running import Policy
+from kubelet.pod.status import WallTimes
+from kubelet.pod.worker import PodWorker
+from kubelet.runtime.latency import LatencyModel
+from kubelet.view import worker_key
+
+
+class Life:
+    """Drives one worker: what it wants durable is durable at once; keeps what it asked for, with times."""
+
+    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None,
+                 make=PodWorker):  # fmt: skip
+        self.now = now
+        self.log = []
+        self.record = None
+        self.worker = make(
+            pod, worker_key(pod), node="n1", host_ip="1.1.1.1", pod_ip="10.0.0.1", allocation=NO_ALLOCATION,
+            latency=LatencyModel.parse(latency, 1).for_pod("n1", pod.metadata.uid),
+            policy=policy or Policy(), times=WallTimes(1e9), now=now, images=images,
+        )  # fmt: skip
+        self.true_at = {}
+        self.take(self.worker.adopt(adopt, now) if adopt else self.worker.begin(now))
+
+    def take(self, actions):
+        for kind, held in self.worker.conditions.items():
+            if held.status == "True":
+                self.true_at.setdefault(kind, (len(self.true_at), self.now))
+        for action in actions:
+            self.log.append((self.now, action))
+            if isinstance(action, Persist):
+                self.record = self.worker.record()
+                self.take(self.worker.persisted(action.seq, self.now))
+
+    def run(self, until):
+        while (due := self.worker.due_s) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.take(self.worker.advance(self.now))
+        self.now = until
+        return self
+
+    def at(self, kind):
+        return [round(t, 3) for t, a in self.log if isinstance(a, kind)]
+
+    def told(self, reason):
+        return [round(t, 3) for t, a in self.log if isinstance(a, Told) and a.reason == reason]
+
+    @property
+    def status(self):
+        return self.worker.render()
+
+    def container(self, name="main"):
+        return next(c for c in self.status["containerStatuses"] if c["name"] == name)
+
+
+def test_kubelet_4_conditions_become_true_and_events_come_in_the_order_of_the_start_sequence(a_pod):
+    init = [
+        {"name": "i1", "command": ["sleep", "1"]},
+        {"name": "side", "restartPolicy": "Always"},
+        {"name": "i2", "command": ["sleep", "1"]},
+    ]
+    life = Life(a_pod(spec={"initContainers": init}), latency=("all=constant:0.1",)).run(10)
+
+    order = sorted(life.true_at, key=lambda kind: life.true_at[kind])
+    assert order == ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"]
+    started = [a.message.split()[-1] for _, a in life.log if isinstance(a, Told) and a.reason == "Started"]
+    assert started == ["i1", "side", "i2", "main"]
+    assert [a.reason for _, a in life.log if isinstance(a, Told)][:3] == ["Pulled", "Created", "Started"]
+    assert life.status["phase"] == "Running"
+    assert len(life.at(LogStart)) == 1
+
+
+@pytest.mark.parametrize(
+    ("max_s", "waits"), [(300.0, [10, 20, 40, 80]), (30.0, [10, 20, 30, 30])]
+)  # fmt: skip
+def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_seconds(a_pod, max_s, waits):
+    life = Life(a_pod(run="crash"), policy=Policy(crashloop_max_s=max_s)).run(200)
+
+    starts = life.told("Started")
+    assert [b - a for a, b in itertools.pairwise(starts)][:4] == waits
+    waiting = life.container()["state"]["waiting"]
+    assert waiting["reason"] == "CrashLoopBackOff"
+    assert "restarting failed container=main pod=p_default(uid-p)" in waiting["message"]
+    assert life.container()["restartCount"] == len(starts) - 1
+    assert life.container()["lastState"]["terminated"]["exitCode"] == 1
+
+
+def test_a_pod_whose_only_container_is_being_started_again_is_still_running(a_pod):
+    life = Life(a_pod(run="crash"), latency=("all=constant:0", "image=constant:1")).run(11.5)
+
+    assert life.worker.containers[0].state == "image"
+    assert life.status["phase"] == "Running"
+
+
+def test_ten_minutes_of_running_forgive_earlier_crashes(a_pod):
+    life = Life(a_pod(run="crash after 10m")).run(2000)
+
+    starts = life.told("Started")
+    assert [b - a for a, b in itertools.pairwise(starts)][:2] == [610, 610]
+
+
+def test_kubelet_7_a_container_that_exits_3_s_after_sigterm_ends_the_pod_then(a_pod):
+    life = Life(a_pod(run="on SIGTERM exit 0 after 3s")).run(5)
+
+    life.take(life.worker.terminate(5, 30, "deleted"))
+    life.run(60)
+
+    assert life.at(LogStop) == [8]
+    assert life.at(Finished) == [8]
+    assert life.status["phase"] == "Succeeded"
+    assert life.container()["state"]["terminated"]["exitCode"] == 0
+
+
+def test_kubelet_8_a_container_that_ignores_sigterm_is_killed_at_5_s_with_137(a_pod):
+    life = Life(a_pod(run="on SIGTERM ignore")).run(1)
+
+    life.take(life.worker.terminate(1, 5, "deleted"))
+    life.run(60)
+
+    assert life.at(Finished) == [6]
+    assert life.container()["state"]["terminated"]["exitCode"] == 137
+    assert life.status["phase"] == "Failed"
+
+
+def test_a_second_delete_with_a_shorter_grace_shortens_the_termination(a_pod):
+    life = Life(a_pod(run="on SIGTERM ignore")).run(1)
+    life.take(life.worker.terminate(1, 30, "deleted"))
+    life.run(4)
+
+    life.take(life.worker.terminate(4, 2, "deleted"))
+    life.run(60)
+
+    assert life.at(Finished) == [6]
+
+
+def test_a_prestop_hook_that_uses_up_the_grace_buys_two_seconds(a_pod):
+    life = Life(a_pod(run="prestop 60s; on SIGTERM ignore")).run(1)
+
+    life.take(life.worker.terminate(1, 5, "deleted"))
+    life.run(60)
+
+    assert life.at(Finished) == [8]
+
+
+def test_a_pod_deleted_before_any_container_ran_is_failed_and_never_logged_as_started(a_pod):
+    life = Life(a_pod(), latency=("all=constant:1",)).run(1.5)
+
+    life.take(life.worker.terminate(1.5, 30, "deleted"))
+
+    assert life.status["phase"] == "Failed"
+    assert life.at(Finished) == [1.5]
+    assert not life.at(LogStart)
+    assert not life.at(LogStop)
+    assert life.container()["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+@pytest.mark.parametrize(
+    ("policy", "run", "phase"),
+    [("Never", "exit 0 after 5s", "Succeeded"), ("Never", "exit 3 after 5s", "Failed"),
+     ("OnFailure", "exit 0 after 5s", "Succeeded"), ("OnFailure", "exit 3 after 5s", "Running"),
+     ("Always", "exit 0 after 5s", "Running")],
+)  # fmt: skip
+def test_the_phase_after_the_end_follows_from_codes_and_restart_policy(a_pod, policy, run, phase):
+    life = Life(a_pod(run=run, spec={"restartPolicy": policy})).run(6)
+
+    assert life.status["phase"] == phase
+
+
+def test_sidecars_stop_after_the_main_container_in_reverse_order(a_pod):
+    init = [{"name": "s1", "restartPolicy": "Always"}, {"name": "s2", "restartPolicy": "Always"}]
+    pod = a_pod(run="exit 0 after 5s", spec={"initContainers": init, "restartPolicy": "Never"})
+    life = Life(pod, latency=("all=constant:0", "stop=constant:1")).run(60)
+
+    killed = [(t, a.message) for t, a in life.log if isinstance(a, Told) and a.reason == "Killing"]
+    assert killed == [(5, "Stopping container s2"), (6, "Stopping container s1")]
+    assert life.at(Finished) == [7]
+    assert life.status["phase"] == "Succeeded"
+
+
+def test_a_failed_init_container_fails_a_pod_that_may_not_restart(a_pod):
+    pod = a_pod(spec={"initContainers": [{"name": "i", "command": ["false"]}], "restartPolicy": "Never"})
+    life = Life(pod).run(60)
+
+    assert life.status["phase"] == "Failed"
+    assert "waiting" in life.container()["state"]
+
+
+def test_a_container_counts_as_started_only_once_its_record_is_durable(a_pod):
+    pod = a_pod()
+    worker = PodWorker(
+        pod, worker_key(pod), node="n1", host_ip="", pod_ip="", allocation=NO_ALLOCATION,
+        latency=LatencyModel.parse(("all=constant:0",), 1).for_pod("n1", "u"), policy=Policy(),
+        times=WallTimes(), now=0.0,
+    )  # fmt: skip
+
+    actions = worker.begin(0.0)
+    assert any(isinstance(a, Persist) for a in actions)
+    assert not any(isinstance(a, LogStart | Poke) for a in actions)
+
+    actions = worker.persisted(1, 0.5)
+    assert any(isinstance(a, LogStart) for a in actions)
+    assert worker.phase == "Running"
+
+
+def test_with_the_start_fence_no_container_starts_before_the_acknowledgement(a_pod):
+    life = Life(a_pod(), policy=Policy(start_fence=True)).run(100)
+    assert not life.at(LogStart)
+
+    life.take(life.worker.start_acked(100))
+
+    assert life.at(LogStart) == [100]
+
+
+def test_kubelet_15_a_restarted_kubelet_adopts_containers_without_starting_them_again(a_pod):
+    before = Life(a_pod(run="exit 7 after 100s", spec={"restartPolicy": "Never"})).run(30)
+    status = before.status
+    pod = a_pod(run="exit 7 after 100s", spec={"restartPolicy": "Never"}, status=status)
+
+    after = Life(pod, adopt=before.record, now=50)
+
+    assert not after.at(LogStart)
+    assert after.status["conditions"] == [c for c in status["conditions"] if c["type"] != "PodScheduled"]
+    assert after.status["containerStatuses"] == status["containerStatuses"]
+    after.run(200)
+    assert after.at(LogStop) == [100]
+    assert after.status["phase"] == "Failed"
+
+
+def test_a_condition_that_was_written_without_a_transition_time_is_kept_without_one(a_pod):
+    before = Life(a_pod()).run(30)
+    foreign = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    pod = a_pod(status=before.status | {"conditions": [*before.status["conditions"], foreign]})
+
+    after = Life(pod, adopt=before.record, now=50)
+
+    kept = next(c for c in after.status["conditions"] if c["type"] == "PodResizePending")
+    assert "lastTransitionTime" not in kept
+
+
+def test_a_container_that_ended_while_nobody_looked_ended_when_it_ended(a_pod):
+    before = Life(a_pod(run="exit 0 after 10s", spec={"restartPolicy": "Never"})).run(5)
+
+    after = Life(a_pod(run="exit 0 after 10s", spec={"restartPolicy": "Never"}), adopt=before.record, now=500)
+
+    finished = after.container()["state"]["terminated"]["finishedAt"]
+    assert finished == WallTimes(1e9).text(10)
+    assert after.status["phase"] == "Succeeded"
+
+
+def test_a_record_of_a_finished_pod_never_starts_it_again(a_pod):
+    before = Life(a_pod(run="exit 3", spec={"restartPolicy": "Never"})).run(5)
+    assert before.record.is_finished
+
+    after = Life(a_pod(run="exit 3", spec={"restartPolicy": "Never"}), adopt=before.record, now=9)
+
+    assert after.status["phase"] == "Failed"
+    assert not after.at(LogStart)
+    assert not after.at(LogStop)
+
+
+def test_readiness_follows_the_script(a_pod):
+    life = Life(a_pod(run="ready after 5s; flap 1s 3"))
+
+    def ready_at(t):
+        life.run(t)
+        return life.container()["ready"]
+
+    assert [ready_at(t) for t in (4.9, 5.5, 6.5, 7.5, 8.5, 100)] == [False, True, False, True, False, False]
+
+
+def test_a_readiness_gate_that_nobody_met_keeps_the_pod_unready(a_pod):
+    gates = {"readinessGates": [{"conditionType": "example.com/up"}]}
+    life = Life(a_pod(spec=gates))
+    assert life.worker.conditions["ContainersReady"].status == "True"
+    assert life.worker.conditions["Ready"].reason == "ReadinessGatesNotReady"
+
+    met = {"conditions": [{"type": "example.com/up", "status": "True"}]}
+    life.take(life.worker.update(a_pod(spec=gates, status=met), 1))
+
+    assert life.worker.conditions["Ready"].status == "True"

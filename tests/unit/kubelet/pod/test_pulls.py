@@ -1,0 +1,110 @@
+"""Images that have to be fetched, and those that cannot be. Time is a plain number."""
+
+import pytest
+
+from kubelet.pod.actions import Finished, Told
+from kubelet.runtime.script import parse_script
+from tests.unit.kubelet.pod.test_pod import Life
+
+
+def told(life):
+    return [(round(t, 3), a.reason) for t, a in life.log if isinstance(a, Told)]
+
+
+def waiting(life, name="main"):
+    return life.container(name)["state"]["waiting"]["reason"]
+
+
+def test_an_image_that_is_not_on_the_node_is_pulled_first(a_pod):
+    life = Life(a_pod(run="pull 7s")).run(60)
+
+    assert told(life) == [(0, "Pulling"), (7, "Pulled"), (7, "Created"), (7, "Started")]
+    assert [a.message for _, a in life.log if isinstance(a, Told)][:2] == [
+        'Pulling image "img"', 'Successfully pulled image "img" in 7s (7s including waiting). Image size: 340000000 bytes.',
+    ]  # fmt: skip
+
+
+def test_a_restarted_container_does_not_pull_again(a_pod):
+    life = Life(a_pod(run="pull 7s; crash after 1s")).run(30)
+
+    assert life.told("Pulling") == [0]
+    assert life.told("Started") == [7, 18]
+
+
+def test_a_restarted_kubelet_knows_that_the_image_was_pulled(a_pod):
+    pod = a_pod(run="pull 7s; crash after 60s")
+    before = Life(pod).run(10)
+
+    after = Life(pod, adopt=before.record, now=20).run(100)
+
+    assert after.told("Pulling") == []
+    assert after.told("Started") == [77]
+
+
+def test_a_failed_pull_is_tried_again_after_10_20_40_seconds_up_to_five_minutes(a_pod):
+    life = Life(a_pod(run="pull 0s; pull fails")).run(1300)
+
+    assert life.told("Pulling") == [0, 10, 30, 70, 150, 310, 610, 910, 1210]
+
+
+def test_it_waits_with_err_image_pull_then_image_pull_back_off(a_pod):
+    life = Life(a_pod(run="pull 1s; pull fails"))
+
+    assert [waiting(life.run(t)) for t in (0.5, 2, 12, 25)] == [
+        "ContainerCreating", "ErrImagePull", "ErrImagePull", "ImagePullBackOff",
+    ]  # fmt: skip
+    assert "img: not found" in life.container()["state"]["waiting"]["message"]
+    assert life.status["phase"] == "Pending"
+    events = [(a.reason, a.type) for _, a in life.log if isinstance(a, Told)]
+    assert events[:3] == [("Pulling", "Normal"), ("Failed", "Warning"), ("Failed", "Warning")]
+    assert ("BackOff", "Normal") in events
+
+
+def test_a_registry_that_recovers_lets_the_pod_start(a_pod):
+    life = Life(a_pod(run="pull 1s; pull fails for 25s")).run(60)
+
+    assert life.told("Started") == [33]  # tries end at 1, 12 and 33 s
+    assert life.status["phase"] == "Running"
+
+
+def test_one_image_that_is_missing_does_not_hold_up_the_other_containers(a_pod):
+    notes = {"annotations": {"keplab.dev/run.a": "pull fails"}}
+    life = Life(a_pod(containers=[{"name": "a", "image": "x"}, {"name": "b", "image": "y"}], metadata=notes)).run(5)
+
+    assert waiting(life, "a") == "ErrImagePull"
+    assert "running" in life.container("b")["state"]
+    assert life.status["phase"] == "Running"
+    assert life.worker.conditions["Ready"].status == "False"
+
+
+def test_an_init_container_without_image_holds_up_all(a_pod):
+    init = [{"name": "i", "image": "x"}]
+    notes = {"annotations": {"keplab.dev/run.i": "pull fails"}}
+    life = Life(a_pod(spec={"initContainers": init}, metadata=notes)).run(100)
+
+    assert life.told("Started") == []
+    assert life.status["initContainerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+    assert waiting(life) == "PodInitializing"
+
+
+def test_a_container_that_may_never_pull_says_so(a_pod):
+    pod = a_pod(containers=[{"name": "main", "image": "x", "imagePullPolicy": "Never"}], run="pull 1s")
+
+    assert waiting(Life(pod).run(60)) == "ErrImageNeverPull"
+
+
+@pytest.mark.parametrize("at", [0.5, 5, 15])
+def test_a_pod_that_waits_for_its_image_can_be_deleted(a_pod, at):
+    life = Life(a_pod(run="pull 1s; pull fails")).run(at)
+
+    life.take(life.worker.terminate(at, 30, "deleted"))
+
+    assert life.at(Finished) == [at]
+    assert life.worker.due_s is None
+
+
+def test_the_script_says_what_becomes_of_a_pull():
+    script = parse_script("pull 3s; pull fails for 1m")
+
+    assert (script.must_pull, script.pull_s, script.pull_fails_s) == (True, 3, 60)
+    assert not parse_script("forever").must_pull

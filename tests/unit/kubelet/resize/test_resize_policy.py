@@ -1,0 +1,141 @@
+"""What kubelets tell of their node's policy on resizes, and how long resizes wait (kep-5836 9 to 11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet.outbox import Outbox
+from kubelet.pod.status import Condition, PodStatus, WallTimes
+from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
+from kubelet.resize.policy import ResizePolicy, deferred_of
+from kubelet.status.resize_policy import FORMS, form_of
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
+from services.api.meta import ObjectMeta
+from services.api.switches import Switches
+
+KEY = WorkerKey("u", 0)
+ON = {"InPlacePodVerticalScalingSchedulerPreemption": True}
+
+
+def node(*owners, **annotations):
+    policy = NodePodPreemptionPolicy(owners) if owners else None
+    named = {name.replace("__", "/").replace("_", "-"): text for name, text in annotations.items()}
+    return Node(metadata=ObjectMeta(name="n1", annotations=named), spec=NodeSpec(pod_preemption_policy=policy))
+
+
+def worker(reason="Deferred"):
+    made = PodStatus(KubeletPod(), KEY, host_ip="", pod_ip="", times=WallTimes(), now=0.0)
+    if reason:
+        made.conditions["PodResizePending"] = Condition("True", "1970-01-01T00:00:05Z", reason)
+    return made
+
+
+def told(policy, pod):
+    conditions = policy.tell(pod, {"phase": "Running", "conditions": []})["conditions"]
+    return [(c["type"], c["reason"], c["message"], c["lastTransitionTime"]) for c in conditions]
+
+
+@pytest.mark.parametrize(
+    ("switches", "form"),
+    [
+        ({}, None),
+        ({"resize.generation": "G0"}, None),
+        ({"resize.generation": "G1"}, FORMS["annotation"]),
+        ({"resize.generation": "G2"}, FORMS["pod_condition"]),
+        ({"resize.generation": "G2", "resize.conditions": "none", "resize.policy_source": "node_field"}, None),
+        ({"resize.policy_source": "pod_condition_or_field"}, FORMS["pod_condition"]),
+        ({"resize.conditions": "preemption_disabled_g2"}, FORMS["pod_condition"]),
+    ],
+)
+def test_the_design_says_whether_kubelets_tell_and_how(switches, form):
+    assert form_of(Switches({**ON, **switches})) == form
+    assert form_of(Switches(switches)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "seen", "said"),
+    [
+        (
+            "annotation", node(scheduler_policy__disable_pod_resize_preemption="true"),
+            ("ResizePreemptionDisabled", "NodePolicyEnforced"),
+        ),
+        ("annotation", node("ops/x"), None),
+        ("annotation", node(ops__disable_pod_resize_preemption="false"), None),
+        ("pod_condition", node("ops/x"), ("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy")),
+        ("pod_condition", node(), None),
+    ],
+)  # fmt: skip
+def test_a_deferred_pod_is_told_of_the_policy_in_the_words_of_the_design(source, seen, said):
+    policy = ResizePolicy(FORMS[source], "n1", WallTimes())
+
+    policy.take(seen, 9.0)
+
+    assert [found[:2] for found in told(policy, worker())] == ([said] if said else [])
+    assert policy.forbids is bool(said)
+
+
+def test_the_condition_names_node_and_owners_and_counts_from_the_later_of_wait_and_policy():
+    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+
+    policy.take(node("ops/x"), 9.0)
+    policy.take(node("ops/x", "ops/y"), 20.0)
+    first = told(policy, worker())
+
+    text = "node n1 does not want pods evicted for resizes: ops/x, ops/y"
+    assert first == [("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy", text, "1970-01-01T00:00:09Z")]
+
+
+@pytest.mark.parametrize("reason", ["", "Infeasible"])
+def test_a_pod_that_waits_for_no_room_is_told_nothing(reason):
+    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+    policy.take(node("ops/x"), 9.0)
+
+    assert told(policy, worker(reason)) == []
+    assert deferred_of([worker(reason), worker()]) == [KEY]
+
+
+def test_only_another_answer_is_news():
+    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+
+    answers = [policy.take(seen, 1.0) for seen in (node(), node("a"), node("a"), node("b"), node())]
+
+    assert answers == [False, True, False, True, True]
+    assert ResizePolicy(None, "n1", WallTimes()).take(node("a"), 1.0) is False
+
+
+@pytest.mark.parametrize(
+    ("priority", "bucket"),
+    [
+        (2_000_001_000, "system-critical"), (1_999_999_999, "high"), (100_000, "high"), (99_999, "medium"),
+        (1, "medium"), (0, "normal"), (-1, "low"), (-999, "low"), (-1000, "very-low"),
+    ],
+)  # fmt: skip
+def test_priorities_come_in_six_classes(priority, bucket):
+    assert priority_bucket(priority) == bucket
+
+
+def test_pending_resizes_are_counted_by_reason_and_class():
+    assert by_priority([("deferred", 5), ("deferred", 7), ("infeasible", 0)]) == {
+        'kubelet_pod_pending_resizes{priority_bucket="medium",reason="deferred"}': 2,
+        'kubelet_pod_pending_resizes{priority_bucket="normal",reason="infeasible"}': 1,
+    }
+
+
+def test_a_wait_is_measured_from_the_first_deferral_to_its_end_and_only_once():
+    out = Outbox()
+    times = DeferredTimes(out)
+
+    times.began(KEY, 7, 100.0)
+    times.began(KEY, 7, 105.0)
+    times.ended(KEY, "accepted", 112.0)
+    times.ended(KEY, "terminated", 120.0)
+
+    name, labels = "kubelet_pod_deferred_resize_duration_seconds", 'priority_bucket="medium",resolution="accepted"'
+    assert out.counters[f"{name}_sum{{{labels}}}"] == 12.0
+    assert out.counters[f"{name}_count{{{labels}}}"] == 1
+    assert f'{name}_bucket{{{labels},le="10"}}' not in out.counters
+    assert (
+        out.counters[f'{name}_bucket{{{labels},le="15"}}'] == out.counters[f'{name}_bucket{{{labels},le="+Inf"}}'] == 1
+    )
+    assert not [each for each in out.counters if "terminated" in each]

@@ -1,0 +1,84 @@
+"""One object's life by stages: delays that begin anew, changes that come while a stage is played, tries again."""
+
+from kubelet.stages.choice import Draws
+from kubelet.stages.document import read_stages
+from kubelet.stages.lifecycle import Life
+
+TEXT = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: beat}
+spec:
+  resourceRef: {kind: Pod}
+  selector: {matchExpressions: [{key: .status.over, operator: DoesNotExist}]}
+  delay: {durationMilliseconds: DELAY}
+  next: {statusTemplate: "a: b"}
+  immediateNextStage: IMMEDIATE
+"""
+
+
+def life(delay_ms=5000, immediate="false"):
+    text = TEXT.replace("DELAY", str(delay_ms)).replace("IMMEDIATE", immediate)
+    return Life(read_stages([("s.yaml", text)]), Draws(1, "p"))
+
+
+def at(rv, **status):
+    return {"metadata": {"resourceVersion": str(rv)}, "status": status}
+
+
+def test_a_change_begins_the_delay_anew_and_the_same_version_does_not():
+    one = life()
+
+    assert one.seen(at(1), 0.0, 0.0) == 5.0
+    assert one.seen(at(1), 3.0, 3.0) is None
+    assert one.seen(at(2), 4.0, 4.0) == 9.0
+    assert one.due(5.0) is None
+    assert one.due(9.0).document == at(2)
+
+
+def test_an_object_that_matches_nothing_any_more_is_left_alone():
+    one = life()
+    one.seen(at(1), 0.0, 0.0)
+
+    assert one.seen(at(2, over="yes"), 1.0, 1.0) is None
+    assert one.due(60.0) is None
+
+
+def test_changes_wait_while_a_stage_is_played_and_the_newest_counts():
+    one = life()
+    one.seen(at(1), 0.0, 0.0)
+    one.due(5.0)
+
+    assert one.seen(at(2), 5.1, 5.1) is None
+    assert one.seen(at(3), 5.2, 5.2) is None
+    assert one.due(20.0) is None
+    assert one.played(6.0, 6.0) == 11.0
+    assert one.due(11.0).document == at(3)
+
+
+def test_what_was_lost_is_tried_again_ever_later():
+    one = life(0)
+    now, waits = 0.0, []
+    one.seen(at(1), now, now)
+
+    for _ in range(7):
+        assert one.due(now) is not None
+        due_s = one.played(now, now, is_lost=True)
+        waits.append(due_s - now)
+        now = due_s
+
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]
+    one.due(now)
+    assert one.played(now, now) is None
+
+
+def test_an_immediate_stage_that_changed_nothing_is_played_again_but_never_without_a_delay():
+    slow, fast = life(5000, "true"), life(0, "true")
+    for each in (slow, fast):
+        each.seen(at(1), 0.0, 0.0)
+
+    assert slow.due(5.0) is not None
+    assert slow.played(5.0, 5.0) == 10.0
+    assert fast.due(0.0) is not None
+    assert fast.played(0.0, 0.0) is None
+    assert fast.due(100.0) is None
