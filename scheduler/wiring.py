@@ -73,7 +73,7 @@ def build(
         raise StartError(problem)
     configured = Configured.read(config.config, config.scheduler_name, switches)
     config = replace(config, **configured.election())
-    cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
+    cache = Cache()
     exclusions = Exclusions(by_kind=switches.choice("exclusion.scope") == "signature")
     nominator = Nominator()
     api = seams.transport.api()
@@ -111,7 +111,7 @@ def build(
         dispatcher=Dispatcher(
             client,
             seams,
-            CallQueue(RELEVANCES, ends_running_early=switches.flag("async_api.inflight_overwrite_bug")),
+            CallQueue(RELEVANCES),
             is_asynchronous=switches.flag("SchedulerAsyncAPICalls"),
             parallelism=switches.integer("async_api.parallelism"),
         ),
@@ -209,7 +209,6 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             profiles,
             handle.random,
             unbinding=switches.flag("PodUnbinding"),
-            unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
             accounting=accounting_of(switches),

@@ -38,7 +38,7 @@ NEEDS: Final = (
     Need(("resize.group_member",), "GenericWorkload", ("true",)),
     Need(
         ("unbind.api", "unbind.reasons", "unbind.max_attempts", "unbind.attempt_decay", "unbind.fallback",
-         "unbind.fence", "unbind.request_deadline_s", "unbind.backoff_max_s", "unbind.storm_taint", "unbind.gang",
+         "unbind.fence", "unbind.request_deadline_s", "unbind.storm_taint", "unbind.gang",
          "unbind.claim_release", "unbind.user_bound", "unbind.rate_node_per_min", "unbind.rate_node_burst",
          "unbind.rate_namespace_per_min", "unbind.rate_cluster_per_min", "unbind.require_scheduler_capability",
          "authz.unbind_callers", "kubelet.unbind_teardown", "exclusion.base_s", "exclusion.max_s", "exclusion.scope",
