@@ -27,10 +27,9 @@ class Need(NamedTuple):
 
 NEEDS: Final = (
     Need(
-        ("resize.generation", "resize.on_fit", "resize.parked_wakeup", "resize.conditions", "resize.policy_source",
-         "resize.double_preemption", "resize.shortcut_fiterror", "resize.remove_self", "resize.retry_scope",
+        ("resize.generation", "resize.parked_wakeup", "resize.double_preemption", "resize.retry_scope",
          "resize.retry_period_s", "resize.update_order", "resize.group_member", "resize.supersede",
-         "resize.reprieve_uses_allocated", "resize.adjust_pod_count", "resize.outside_plugins"),
+         "resize.reprieve_uses_allocated", "resize.adjust_pod_count"),
         GATE, ("true",),
     ),
     Need(("resize.retry_period_s",), "resize.retry_scope", ("periodic",)),
