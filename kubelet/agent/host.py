@@ -20,12 +20,11 @@ from kubelet.agent.power import Power
 from kubelet.config import KubeletConfig
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node.definition import NodeDefinition
-from kubelet.pod.restarts import crashloop_bounds
-from kubelet.pod.running import Policy
-from kubelet.pod.status import WallTimes
+from kubelet.pod.context import WallTimes
+from kubelet.pod.restarts import Policy, crashloop_bounds
 from kubelet.runtime.boots import Boot, after_boot, look
-from kubelet.runtime.fake_cri import PodRecord
 from kubelet.runtime.latency import LatencyModel
+from kubelet.runtime.records import PodRecord
 from kubelet.switches import Settings
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey

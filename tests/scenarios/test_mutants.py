@@ -18,7 +18,7 @@ from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Hub, Watcher
 from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.pod import Pod
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.binder import Binder
 from scheduler.cycle.binding_cycle import BindResult, Outcome
@@ -334,13 +334,13 @@ def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
 
 
 def m31_starts_containers_before_the_checkpoint(monkeypatch):
-    created = PodWorker._created
+    created = Pod._created
 
     def hasty(self, container, t):
         created(self, container, t)
         self._started(container, t)
 
-    monkeypatch.setattr(PodWorker, "_created", hasty)
+    monkeypatch.setattr(Pod, "_created", hasty)
 
 
 def m32_takes_a_status_of_an_older_binding(monkeypatch):

@@ -320,7 +320,7 @@ def test_what_allocate_gave_is_logged_and_kept_with_the_pods_record(simulate):
         await plugin(w, devices=2)
         uid = await w.create("a", devices=ONE)
         await w.until_pod("a", running)
-        return w.lines("kubelet.devices", uid)[0].data["shares"][0], w.agent().kubelet.workers
+        return w.lines("kubelet.devices", uid)[0].data["shares"][0], w.agent().kubelet.table.pods
 
     share, workers = simulate(story, nodes=(NODE,))
 

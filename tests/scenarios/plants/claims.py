@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kubelet.dra.manager import ClaimDesk
+from kubelet.dra.manager import ClaimManager
 from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
@@ -61,9 +61,9 @@ def never_unprepares(monkeypatch):
     def forgets(self, key, now):
         for uid in [uid for uid, cached in self.cached.items() if list(cached.pods) == [key]]:
             del self.cached[uid]
-        self._floor.unprepared(key, now)
+        self._unprepared(key, now)
 
-    monkeypatch.setattr(ClaimDesk, "unprepare", forgets)
+    monkeypatch.setattr(ClaimManager, "unprepare", forgets)
 
 
 PLANTS = [

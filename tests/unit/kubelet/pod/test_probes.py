@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kubelet.pod.actions import Finished, Told
-from kubelet.pod.running import Policy
+from kubelet.effects import PodEnded, RecordEvent
+from kubelet.pod.restarts import Policy
 from kubelet.runtime.probe_texts import failure_text
 from kubelet.runtime.script import Outage, ScriptError, parse_script
 from kubelet.view import KubeletContainer, Probe
@@ -22,11 +22,11 @@ def probed(a_pod, run="", *, init=(), spec=None, **probes):
 
 
 def unhealthy(life):
-    return [(round(t, 3), a.message) for t, a in life.log if isinstance(a, Told) and a.reason == "Unhealthy"]
+    return [(round(t, 3), a.message) for t, a in life.log if isinstance(a, RecordEvent) and a.reason == "Unhealthy"]
 
 
 def killing(life):
-    return [(round(t, 3), a.message) for t, a in life.log if isinstance(a, Told) and a.reason == "Killing"]
+    return [(round(t, 3), a.message) for t, a in life.log if isinstance(a, RecordEvent) and a.reason == "Killing"]
 
 
 def ready_at(life, t):
@@ -162,7 +162,7 @@ def test_a_pod_that_is_being_stopped_is_not_killed_for_its_liveness(a_pod):
     life.take(life.worker.terminate(9, 60, "deleted"))
     life.run(100)
 
-    assert life.at(Finished) == [69]
+    assert life.at(PodEnded) == [69]
     assert killing(life) == [(9, "Stopping container main")]
     assert [t for t, _ in unhealthy(life)] == [10, 20, 30, 40, 50, 60]
 
@@ -174,7 +174,7 @@ def test_a_pod_deleted_while_a_condemned_container_stops_ends_within_its_own_gra
     life.take(life.worker.terminate(11, 5, "deleted"))
     life.run(60)
 
-    assert life.at(Finished) == [16]
+    assert life.at(PodEnded) == [16]
 
 
 def test_kubelet_15_a_restarted_kubelet_keeps_what_its_probes_last_said(a_pod):
@@ -237,7 +237,7 @@ def test_a_pod_past_its_active_deadline_fails(a_pod):
     life = Life(pod).run(60)
 
     assert life.told("DeadlineExceeded") == [20]
-    assert life.at(Finished) == [25]
+    assert life.at(PodEnded) == [25]
     assert life.status["phase"] == "Failed"
     assert life.status["reason"] == "DeadlineExceeded"
     assert life.status["message"] == "Pod was active on the node longer than the specified deadline"
@@ -250,7 +250,7 @@ def test_a_prestop_hook_that_sleeps_takes_its_seconds(a_pod):
     life.take(life.worker.terminate(1, 30, "deleted"))
     life.run(60)
 
-    assert life.at(Finished) == [5]
+    assert life.at(PodEnded) == [5]
 
 
 @pytest.mark.parametrize(

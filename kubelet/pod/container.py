@@ -1,87 +1,36 @@
-"""The emulated container runtime: containers that only take time, and the record of what was started when.
+"""One container of a pod: where it is on its way, when something happens next, and how it ends. Pure.
 
-A container's whole course follows from its script, its start and the requests to stop it, so the record
-needs little: it survives a killed kubelet, and the next one re-adopts what it says (N4). A container
-counts as started once its record is durable. Pure; the shell writes the bytes.
+A container here only takes time: its script says when it exits, when it is ready and what a SIGTERM does, and
+requests to stop it and the memory it uses do the rest. What moves it from state to state is the pod's affair (`pod`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.line_file import Reading, newest
+from kubelet.pod.states import CONTAINER_TRANSITIONS, ContainerState, IllegalTransition
 from kubelet.runtime.pleg import AT_ONCE, Pleg
-from kubelet.runtime.probers import Probes
-from kubelet.runtime.resources import NO_RESOURCES, PodResources
+from kubelet.runtime.probers import ContainerProbes
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord
 from kubelet.runtime.script import Script
 from kubelet.runtime.start_faults import CONTAINER_STAGES, StartFaults
-from kubelet.view import RestartRule, WorkerKey
+from kubelet.view import RestartRule
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 SIGKILL_EXIT = 137
-LOST_EXIT = 255
-"""Of a container that ended with its machine; the runtime cannot say more."""
 PRESTOP_OVERRUN_S = 2.0
-
-
-class ContainerRecord(msgspec.Struct, array_like=True):
-    """`started_s` and `finished_s` are monotonic seconds of the host; `exit_code` -1: not ended."""
-
-    name: str
-    started_s: float
-    restarts: int = 0
-    exit_code: int = -1
-    finished_s: float = 0.0
-
-
-class PodRecord(msgspec.Struct, array_like=True):
-    """What is known of one pod for one binding, whatever becomes of the kubelet. `is_gone` erases what was recorded.
-
-    `allocation` is what the pod has to itself, `allocated` its size as promised; `actual`, what the runtime was last
-    told, is None as long as that is the same (KEP-1287). `claims`: whose devices are, or may be, prepared for the pod
-    (KEP-4381). The runtime's own record knows of sizes only what it was told; promises are the checkpoint's.
-    """
-
-    node: str
-    uid: str
-    generation: int
-    namespace: str = ""
-    name: str = ""
-    pod_ip: str = ""
-    start_s: float = 0.0
-    containers: list[ContainerRecord] = []
-    allocation: Allocation = NO_ALLOCATION
-    allocated: PodResources = NO_RESOURCES
-    actual: PodResources | None = None
-    is_finished: bool = False
-    is_gone: bool = False
-    claims: tuple[HeldClaim, ...] = ()
-
-    @property
-    def key(self) -> WorkerKey:
-        """Whose record this is."""
-        return WorkerKey(self.uid, self.generation)
-
-
-_ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(PodRecord)
-
-
-def encode_record(record: PodRecord) -> bytes:
-    """Return one line of the runtime's record: of sizes it says what the runtime was told."""
-    if record.actual is not None:
-        record = msgspec.structs.replace(record, allocated=record.actual, actual=None)
-    return _ENCODER.encode(record) + b"\n"
-
-
-def replay(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[PodRecord]:
-    """Return the newest record of every pod, and what was of no use."""
-    return newest(lines, nodes, _DECODER.decode)
+_STARTING = (
+    ContainerState.IMAGE,
+    ContainerState.PULLING,
+    ContainerState.STUCK,
+    ContainerState.DEVICES,
+    ContainerState.CREATE,
+)
+_WAITING, _RUNNING = ContainerState.WAITING, ContainerState.RUNNING
+_HAVE_RUN = (_RUNNING, ContainerState.BACKOFF, ContainerState.EXITED)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -106,31 +55,73 @@ class Pull:
 
 
 _PRESENT = Pull()
-"""Of all containers whose image is on the node; nobody changes it."""
+"""Of all containers whose image is on the node; it is never changed."""
 
 
 class Container:
     """One container of one pod over all its restarts.
 
-    `state`: waiting, image, pulling, stuck, devices (plugins prepare them), create, recording, running, backoff,
-    exited. `due_s` is when the next thing happens by itself; None: nothing will.
-    Invariant: `started_s` is set while recording and running; `ended` is set while exited and backoff.
+    `state` is changed by named methods only, along `CONTAINER_TRANSITIONS`; each state says there what it waits for.
+    `due_s` is when the next thing happens by itself; None: nothing will.
     """
 
     __slots__ = (
-        "backoff_s", "backoff_until_s", "created_total", "due_s", "ended", "exit_code", "faults", "finished_s",
-        "former_end_s", "hook_at_s", "hook_error", "image", "is_ready", "kind", "last", "name", "oom_at_s", "pleg",
-        "policy", "probes", "pull", "record_seq", "restarts", "rules", "script", "seen_s", "started_s", "state",
-        "stop_at_s", "stop_code", "unhealthy", "waiting_message", "waiting_reason",
-    )  # fmt: skip
+        "backoff_s",
+        "backoff_until_s",
+        "created_total",
+        "due_s",
+        "ended",
+        "exit_code",
+        "faults",
+        "finished_s",
+        "former_end_s",
+        "hook_at_s",
+        "hook_error",
+        "image",
+        "is_ready",
+        "kind",
+        "last",
+        "name",
+        "oom_at_s",
+        "pleg",
+        "policy",
+        "probes",
+        "pull",
+        "record_seq",
+        "restarts",
+        "rules",
+        "script",
+        "seen_s",
+        "started_s",
+        "state",
+        "stop_at_s",
+        "stop_code",
+        "unhealthy",
+        "waiting_message",
+        "waiting_reason",
+    )
 
-    def __init__(self, name: str, kind: str, image: str, script: Script, probes: Probes | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        image: str,
+        script: Script,
+        probes: ContainerProbes | None = None,
+        *,
+        policy: str = "",
+        rules: tuple[RestartRule, ...] = (),
+        pleg: Pleg = AT_ONCE,
+    ) -> None:
         self.name, self.kind, self.image, self.script, self.probes = name, kind, image, script, probes
-        self.state = "waiting"
+        self.policy, self.rules, self.pleg = policy, rules, pleg
+        """`policy`: its own restart policy; "": that of its pod."""
+        self.state = _WAITING
         self.due_s: float | None = None
         self.restarts = 0
         self.created_total = 0
         self.backoff_s = 0.0
+        """The last back-off; 0: it has not been backed off, or ran long enough since."""
         self.backoff_until_s: float | None = None
         """When its back-off ends, as long as it waits for a sync before that."""
         self.started_s = 0.0
@@ -139,11 +130,10 @@ class Container:
         """When the run before the present one ended."""
         self.exit_code = 0
         self.is_ready = False
-        self.policy = ""
-        """Its own restart policy; "": that of its pod."""
-        self.rules: tuple[RestartRule, ...] = ()
         self.ended: Ended | None = None
+        """How the present run ended; None while it goes on, and before the first."""
         self.last: Ended | None = None
+        """How the run before the present one ended."""
         self.record_seq = 0
         self.pull = _PRESENT if not script.must_pull else Pull()
         own = [fault for fault in script.start_faults if fault.stage in CONTAINER_STAGES]
@@ -156,7 +146,6 @@ class Container:
         """The probe that this run is being ended for."""
         self.waiting_reason = ""
         self.waiting_message = ""
-        self.pleg: Pleg = AT_ONCE
         self.seen_s: float | None = None
         """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
         self.hook_at_s: float | None = None
@@ -164,10 +153,95 @@ class Container:
         self.hook_error = ""
         """What its postStart hook failed with."""
 
+    # --- its states ---
+
+    def _become(self, state: ContainerState, due_s: float | None = None) -> None:
+        if state not in CONTAINER_TRANSITIONS[self.state]:
+            raise IllegalTransition(f"container {self.name}: {self.state.name} -> {state.name}")
+        self.state, self.due_s = state, due_s
+
+    def look_for_image(self, due_s: float) -> None:
+        """Begin a start: the image is looked for at `due_s`."""
+        self._become(ContainerState.IMAGE, due_s)
+        if self.ended is None:
+            self.waiting_reason = ""
+
+    def pull_until(self, due_s: float) -> None:
+        """Fetch the image."""
+        self._become(ContainerState.PULLING, due_s)
+
+    def wait_for_sync(self, due_s: float, reason: str, message: str) -> None:
+        """Try again when the pod is synced next, and say why meanwhile."""
+        self.waiting_reason, self.waiting_message = reason, message
+        self._become(ContainerState.STUCK, due_s)
+
+    def await_devices(self) -> None:
+        """Wait for the plugins that prepare its devices."""
+        self._become(ContainerState.DEVICES)
+
+    def create_at(self, due_s: float) -> None:
+        """Have the runtime create it."""
+        self._become(ContainerState.CREATE, due_s)
+
+    def created(self, t: float) -> None:
+        """The runtime has it; it counts as started once its record is durable."""
+        self._become(ContainerState.RECORDING)
+        self.created_total += 1
+        self.started_s = t
+        self.stop_at_s = None
+        if self.ended is not None:
+            self.last, self.ended = self.ended, None
+            self.restarts += 1
+
+    def run(self, started_s: float) -> None:
+        """Be running since `started_s`."""
+        self._become(_RUNNING)
+        self.started_s, self.oom_at_s = started_s, None
+        self.waiting_reason = self.waiting_message = self.unhealthy = ""
+        self.seen_s = self.hook_at_s = None
+        if self.probes is not None:
+            self.probes.run(started_s)
+        self.turn(started_s)
+
+    def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
+        """Be ended."""
+        self._become(ContainerState.EXITED)
+        self.is_ready = False
+        self.former_end_s = self.finished_s if self.created_total > 1 else None
+        self.finished_s, self.exit_code = at_s, code
+        self.seen_s = self.hook_at_s = None
+        self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
+
+    def back_off_until(self, due_s: float) -> None:
+        """Wait until it is started again."""
+        self._become(ContainerState.BACKOFF, due_s)
+
+    def run_again(self) -> None:
+        """Wait for its turn once more, though it ended: its pod starts anew."""
+        self._become(_WAITING)
+
+    def give_up(self) -> None:
+        """The pod is being ended: start no more. One that never ran keeps the reason why, for the status."""
+        self.due_s = None
+        if self.ended is not None and (self.is_starting or self.state in (_WAITING, ContainerState.BACKOFF)):
+            self._become(ContainerState.EXITED)
+
+    def turn_back(self) -> None:
+        """All that was to run has run: be what it was before the start that was under way."""
+        if self.state == ContainerState.BACKOFF or self.is_starting:
+            self._become(_WAITING if self.ended is None else ContainerState.EXITED)
+
+    # --- what it is ---
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a start is under way that nothing durable says of yet."""
+        return self.state in _STARTING
+
     @property
     def is_running(self) -> bool:
         """Whether its process exists."""
-        return self.state == "running"
+        return self.state == _RUNNING
 
     @property
     def must_pull(self) -> bool:
@@ -177,7 +251,7 @@ class Container:
     @property
     def may_start(self) -> bool:
         """Whether it has yet to start, or will once more."""
-        return self.state not in ("running", "exited")
+        return self.state not in (_RUNNING, ContainerState.EXITED)
 
     @property
     def is_started(self) -> bool:
@@ -187,12 +261,12 @@ class Container:
     @property
     def is_seen(self) -> bool:
         """Whether its process exists and the node has noticed."""
-        return self.state == "running" and self.seen_s is None
+        return self.state == _RUNNING and self.seen_s is None
 
     @property
     def is_hidden(self) -> bool:
         """Whether its process exists and the node has not noticed yet."""
-        return self.state == "running" and self.seen_s is not None
+        return self.state == _RUNNING and self.seen_s is not None
 
     @property
     def is_hooked(self) -> bool:
@@ -202,25 +276,15 @@ class Container:
     @property
     def was_seen(self) -> bool:
         """Whether the node has noticed that it ever ran."""
-        return self.has_run and (self.seen_s is None or self.state != "running" or self.restarts > 0)
+        return self.has_run and (self.seen_s is None or self.state != _RUNNING or self.restarts > 0)
 
     @property
     def has_run(self) -> bool:
         """Whether it was ever started."""
-        return self.state in ("running", "backoff", "exited") or self.restarts > 0 or self.ended is not None
-
-    def run(self, started_s: float) -> None:
-        """Be running since `started_s`."""
-        self.state = "running"
-        self.started_s, self.oom_at_s = started_s, None
-        self.waiting_reason = self.waiting_message = self.unhealthy = ""
-        self.seen_s = self.hook_at_s = None
-        if self.probes is not None:
-            self.probes.run(started_s)
-        self.turn(started_s)
+        return self.state in _HAVE_RUN or self.restarts > 0 or self.ended is not None
 
     def conceal(self, until_s: float, hook_at_s: float | None = None) -> None:
-        """Run, but be noticed only then; nobody asks it how it is before."""
+        """Run, but be noticed only then; no probe runs before."""
         self.seen_s, self.hook_at_s = until_s, hook_at_s
         if self.probes is not None:
             self.probes.wait()
@@ -308,19 +372,9 @@ class Container:
             self.stop_at_s, self.stop_code = exit_at_s, code
         self._set_due(now)
 
-    def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
-        """Be ended."""
-        self.state = "exited"
-        self.due_s = None
-        self.is_ready = False
-        self.former_end_s = self.finished_s if self.created_total > 1 else None
-        self.finished_s, self.exit_code = at_s, code
-        self.seen_s = self.hook_at_s = None
-        self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
-
     def record(self) -> ContainerRecord:
         """Return what is worth keeping."""
-        is_lost = self.exit_code == LOST_EXIT and self.state not in ("running", "recording")
-        if self.ended is not None and (self.state == "exited" or is_lost):
+        is_lost = self.exit_code == LOST_EXIT and self.state not in (_RUNNING, ContainerState.RECORDING)
+        if self.ended is not None and (self.state == ContainerState.EXITED or is_lost):
             return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
         return ContainerRecord(self.name, self.started_s, self.restarts)

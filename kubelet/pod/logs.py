@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kubelet.runtime.fake_cri import Container
+from kubelet.pod.container import Container
+from kubelet.pod.states import ContainerState
 from services.api.times import format_micro_time, parse_time
 
 HEARTBEAT_LINE_S = 10.0
@@ -85,7 +86,7 @@ def run_of(
     `reason`: what it waits for, if it waits; `now` in monotonic seconds, `now + wall_offset_s` in wall seconds.
     """
     name = container.name
-    between_runs = not container.is_running and container.state != "exited" and container.ended is not None
+    between_runs = not container.is_running and container.state != ContainerState.EXITED and container.ended is not None
     if previous:
         last = container.ended if between_runs else container.last
         if last is None or not last.started_at or not last.finished_at:

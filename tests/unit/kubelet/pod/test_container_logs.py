@@ -2,7 +2,8 @@
 
 import pytest
 
-from kubelet.runtime.logs import Asked, Run, run_of
+from kubelet.pod.logs import Asked, Run, run_of
+from kubelet.pod.states import ContainerState
 from tests.unit.kubelet.pod.test_pod import Life
 
 WALL_S = 1e9
@@ -10,7 +11,7 @@ WALL_S = 1e9
 
 def the_run(life, now, *, previous=False):
     container = life.worker.containers[0]
-    return run_of("p", container, life.worker.waiting_reason(container), now, WALL_S, previous=previous)
+    return run_of("p", container, life.worker.status.waiting_reason(container), now, WALL_S, previous=previous)
 
 
 def texts(run):
@@ -41,7 +42,7 @@ def test_the_previous_run_is_the_one_that_last_state_tells_of(a_pod):
 def test_between_two_runs_both_questions_are_answered_by_the_one_that_ended(a_pod):
     life = Life(a_pod(run="crash after 1s")).run(6)
 
-    assert life.worker.containers[0].state == "backoff"
+    assert life.worker.containers[0].state == ContainerState.BACKOFF
     assert texts(the_run(life, 6)) == texts(the_run(life, 6, previous=True))
 
 

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from kubelet.pod.actions import Refused
-from kubelet.pod.worker import PodWorker
+from kubelet.effects import PodRejected
+from kubelet.pod.pod import Pod
 from kubelet.runtime.volumes import NodeVolumes
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -17,7 +17,7 @@ def with_claim(a_pod, name, claim):
 
 
 def started_s(pod, volumes, now=0.0):
-    life = Life(pod, latency=LATENCY, now=now, make=partial(PodWorker, volumes=volumes)).run(now + 60)
+    life = Life(pod, latency=LATENCY, now=now, make=partial(Pod, volumes=volumes)).run(now + 60)
     return life.told("Started")[0] - now
 
 
@@ -36,10 +36,12 @@ def test_kubelet_8_a_claim_is_attached_and_mounted_and_attached_once_a_node(a_po
 
 def test_a_claim_is_detached_when_its_last_pod_is_over(a_pod):
     here, first = NodeVolumes(limit=1), with_claim(a_pod, "first", "db")
-    life = Life(first, latency=LATENCY, make=partial(PodWorker, volumes=here)).run(10)
+    life = Life(first, latency=LATENCY, make=partial(Pod, volumes=here)).run(10)
 
-    refused = Life(with_claim(a_pod, "late", "logs"), latency=LATENCY, make=partial(PodWorker, volumes=here)).run(10)
-    assert [each.reason for _, each in refused.log if isinstance(each, Refused)] == ["VolumeAttachmentLimitExceeded"]
+    refused = Life(with_claim(a_pod, "late", "logs"), latency=LATENCY, make=partial(Pod, volumes=here)).run(10)
+    assert [each.reason for _, each in refused.log if isinstance(each, PodRejected)] == [
+        "VolumeAttachmentLimitExceeded"
+    ]
     here.release(life.worker.key)
 
     assert started_s(with_claim(a_pod, "later", "logs"), here, 20.0) == pytest.approx(3.5)
