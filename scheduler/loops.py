@@ -167,7 +167,7 @@ class Scheduler:
         found.update(clients.recorder.metrics())
         found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
-        found.update(core.profiles.batching_samples())
+        found.update(core.profiles.metrics())
         if core.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(self._resizes.metrics())

@@ -36,7 +36,7 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.world import ListedWorld, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler
-from scheduler.metrics import Metrics
+from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.queue import GroupedQueue, GroupQueueing
 from scheduler.preemption.progress import Preempting
@@ -210,7 +210,7 @@ def core_of(
         backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=own.pops_from_backoff,
     )
-    metrics = Metrics(profiles.names[0], now)
+    metrics = SchedulerMetrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
         resizes = ResizeQueueing(

@@ -164,8 +164,8 @@ def test_early_generations_write_on_the_pod_that_preemption_failed_and_the_secon
         await asyncio.sleep(1)
         return before, await world.get("h")
 
-    waiting, after = play(scenario, **GATE, resize__generation=generation)
-    condition = next(c for c in waiting["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+    before, after = play(scenario, **GATE, resize__generation=generation)
+    condition = next(c for c in before["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
     assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
