@@ -17,7 +17,7 @@ from services.explore.moments import Event, EventError, moments
 from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
 from services.explore.trial import Recording, Trial, attempt, record
-from services.explore.workers import in_order
+from services.scenarios.workers import in_order
 
 MOMENTS_MAX = 8
 """More moments than this share a budget badly; the first ones are looked at."""
