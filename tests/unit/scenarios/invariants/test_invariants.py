@@ -5,10 +5,15 @@ import pytest
 from services.api.statehash import MODULUS, version_summand
 from services.api.switches import Switches
 from services.scenarios.invariants import Auditor
+from services.scenarios.invariants.i14_requests import KEPT
 from services.telemetry.eventlog import Line
 
 POD = {"kind": "Pod", "ns": "default", "name": "p", "uid": "u1"}
 NODE = {"kind": "Node", "ns": "", "name": "n1", "uid": "node1"}
+UNNUMBERED = {
+    "type": "ADDED", "verb": "create", "subresource": "", "content_sha256": "c", "node": "", "phase": "Pending",
+    "binding_generation": 0, "unbind_count": 0, "nominated": "",
+}  # fmt: skip
 WRITERS = {"binding": "system:kube-scheduler", "unbind": "system:node:n1"}
 
 
@@ -272,6 +277,35 @@ def test_i14_a_refused_arrival_beside_one_that_was_carried_out():
     log.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": 429})
 
     assert _judge(log.commit(kind="ADDED", verb="create")) == set()
+
+
+def test_i14_a_refusal_begins_with_400():
+    def answered(code):
+        log = Log().commit(kind="ADDED", verb="create")
+        return log.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": code})
+
+    assert [_judge(answered(code)) for code in (399, 400, 500, 501)] == [set(), {"I14"}, set(), {"I14"}]
+
+
+@pytest.mark.parametrize(("others", "found"), [(2 * KEPT - 1, set()), (2 * KEPT, {"I14"})])
+def test_i14_so_many_requests_are_remembered_and_then_the_oldest_half_is_forgotten(others, found):
+    log = Log()
+    log.add("api.request", identity="system:mesh-admin", req_id="r1", data={"verb": "create"})
+    for number in range(others):
+        log.add("api.request", identity="system:mesh-admin", req_id=f"x{number}", data={"verb": "create"})
+
+    assert _judge(log.commit(kind="ADDED", verb="create", asked=False)) == found
+
+
+@pytest.mark.parametrize(("others", "found"), [(2 * KEPT - 1, set()), (2 * KEPT, {"I14"})])
+def test_i14_so_many_requests_without_an_id_are_remembered_and_then_the_oldest_half_is_forgotten(others, found):
+    asked = {"verb": "create", "path": "pods/default"}
+    log = Log().add("api.request", identity="system:mesh-admin", data=asked)
+    for number in range(others):
+        log.add("api.request", identity="system:mesh-admin", data={"verb": "create", "path": f"pods/{number}"})
+    log.add("store.commit", rv=1, identity="system:mesh-admin", data=UNNUMBERED)
+
+    assert _judge(log) == found
 
 
 def _cache(log, rv, *held):
