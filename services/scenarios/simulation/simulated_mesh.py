@@ -42,18 +42,9 @@ from services.runtime.machine import disk_error
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
-from services.scenarios.simulation.network import (
-    ArrivalRecorder,
-    DiskImage,
-    Lifetime,
-    LivingLog,
-    Network,
-    SimApi,
-    SimClock,
-    SimDisk,
-    SimTransport,
-    Traffic,
-)
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.network import ArrivalRecorder, Network, SimApi, SimTransport, Traffic
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
@@ -162,7 +153,7 @@ class SimMesh:
                 self._add_plugins(node)
 
     def _stray(self, node: str, request: Request, late_s: float) -> None:
-        self._network.stray(node_identity(node), request, late_s)
+        self._network.deliver_late(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])

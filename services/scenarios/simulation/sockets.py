@@ -1,7 +1,7 @@
 """Unix sockets in virtual time: calls take a moment, a killed process leaves its socket behind but answers no more.
 
-A `SocketFloor` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
-on it. What is served runs in the time of whoever serves it, so a stopped process answers when it goes on.
+A `MachineSockets` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
+on it. What is served runs in the time of the process that serves it, so a stopped process answers when it goes on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from services.api.local_rpc import LocalService, RpcError
 from services.api.seams import Random
-from services.scenarios.simulation.network import Lifetime
+from services.scenarios.simulation.lifetime import Lifetime
 
 LATENCY_MIN_S, LATENCY_MAX_S = 0.0001, 0.0004
 CONNECT_POLL_S = 0.1
 
 
 class _Served:
-    """One socket and who is behind it. `is_over`: nobody, although the file may still be there."""
+    """One socket and the process behind it. `is_over`: none is, although the file may still be there."""
 
     def __init__(self, service: LocalService, life: Lifetime, context: contextvars.Context) -> None:
         self.service, self.life, self.context = service, life, context
@@ -33,7 +33,7 @@ class _Served:
         return self.is_closed or self.life.is_over
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do some work in the time of whoever serves, as long as he does."""
+        """Do some work in the time of the process that serves, as long as it does."""
         task = asyncio.create_task(work, context=self.context.copy())
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -10,7 +10,8 @@ from services.api.identity import ADMIN
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
-from services.scenarios.simulation.network import Lifetime, Network, SimApi, SimTransport
+from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.simulated_mesh import SimMesh
 
 REQUEST = Request(verb="create", resource="pods", name="p", deadline_s=5.0)

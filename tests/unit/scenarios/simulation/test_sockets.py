@@ -9,7 +9,7 @@ import pytest
 from services.api.local_rpc import LocalService, RpcError
 from services.runtime import simloop
 from services.runtime.simloop import OWNER
-from services.scenarios.simulation.network import Lifetime
+from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 
 
