@@ -18,7 +18,6 @@ POINTS: Final = {
     "add_pod": "PreFilter",
     "remove_pod": "PreFilter",
     "filter": "Filter",
-    "filter_in": "Filter",
     "filter_all": "Filter",
     "explain_all": "Filter",
     "post_filter": "PostFilter",

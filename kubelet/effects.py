@@ -1,8 +1,12 @@
-"""What a node's machine wants done: one value for each effect. The shell performs them in order. Pure."""
+"""What a node wants done: one value for each effect, and the list on which they wait to be performed. Pure.
+
+Pods and managers emit effects; the shell (`agent`) performs them in order. Those of the last group are addressed to
+managers of the same node: `PodTable` hands them over at once, and they never reach the shell.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +14,9 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
+
+NODE_KEY: Final = WorkerKey("", 0)
+"""Of timers that are about no single pod."""
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -22,7 +29,7 @@ class Log(msgspec.Struct, frozen=True):
     name: Key | None = None
 
 
-class Tell(msgspec.Struct, frozen=True):
+class RecordEvent(msgspec.Struct, frozen=True):
     """Record an Event about a pod."""
 
     pod: KubeletPod
@@ -40,7 +47,7 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class Save(msgspec.Struct, frozen=True):
-    """Make what is known of a pod durable, then call `saved(key, seq)`; seq 0: nobody waits."""
+    """Make what is known of a pod durable, then call `saved(key, seq)`; seq 0: without an answer."""
 
     key: WorkerKey
     seq: int
@@ -116,10 +123,10 @@ class ReportNode(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...]
 
 
-class ReportTroubles(msgspec.Struct, frozen=True):
-    """Write the Node's status: it is not Ready because of these; none: it is."""
+class ReportNotReady(msgspec.Struct, frozen=True):
+    """Write the Node's status: it is not Ready for these reasons; none: it is."""
 
-    troubles: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
 class PowerOff(msgspec.Struct, frozen=True):
@@ -132,7 +139,7 @@ class ReportImages(msgspec.Struct, frozen=True):
     images: tuple[tuple[str, int], ...]
 
 
-class TellNode(msgspec.Struct, frozen=True):
+class RecordNodeEvent(msgspec.Struct, frozen=True):
     """Record an Event about the Node."""
 
     reason: str
@@ -175,7 +182,7 @@ class PlayStage(msgspec.Struct, frozen=True):
 
 
 class StartSpan(msgspec.Struct, frozen=True):
-    """A pod sync begins: continue the trace of whoever caused it."""
+    """A pod sync begins: continue the trace of its cause."""
 
     key: WorkerKey
     pod: KubeletPod
@@ -183,7 +190,7 @@ class StartSpan(msgspec.Struct, frozen=True):
 
 
 class SpanStage(msgspec.Struct, frozen=True):
-    """The pod's way came to this point; said twice it counts once. `reason`: why it was refused."""
+    """The pod's start came to this point; only the first time counts. `reason`: why it was rejected."""
 
     key: WorkerKey
     stage: str
@@ -197,9 +204,180 @@ class EndSpan(msgspec.Struct, frozen=True):
     error: str
 
 
-Effect = (
+# --- from a pod to a manager of its node ---
+
+
+class StatusChanged(msgspec.Struct, frozen=True):
+    """The pod waits for time to pass: its status is worth writing."""
+
+    key: WorkerKey
+
+
+class PodStarted(msgspec.Struct, frozen=True):
+    """The first container of the pod was started."""
+
+    key: WorkerKey
+    container: str
+
+
+class PodStopped(msgspec.Struct, frozen=True):
+    """The last container of the pod has stopped; `container` is the one that `PodStarted` named."""
+
+    key: WorkerKey
+    container: str
+
+
+class PodEnded(msgspec.Struct, frozen=True):
+    """Nothing of the pod runs or is held any more."""
+
+    key: WorkerKey
+
+
+class StartFailed(msgspec.Struct, frozen=True):
+    """The start has failed so often, for this reason, that the pod may be unbound if that is configured."""
+
+    key: WorkerKey
+    reason: str
+    message: str
+
+
+class PodRejected(msgspec.Struct, frozen=True):
+    """The pod was admitted, and what it needs cannot be had here: reject it after all."""
+
+    key: WorkerKey
+    reason: str
+    message: str
+
+
+class ResizeAttempted(msgspec.Struct, frozen=True):
+    """Carrying a resize out took so long. When it succeeded, other resizes may fit now."""
+
+    key: WorkerKey
+    took_s: float
+    succeeded: bool = True
+
+
+class PrepareDevices(msgspec.Struct, frozen=True):
+    """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
+
+    key: WorkerKey
+    container: str
+
+
+class PrepareClaims(msgspec.Struct, frozen=True):
+    """Read the pod's claims, then call `claims_listed`, or `claims_failed`."""
+
+    key: WorkerKey
+
+
+class CallDrivers(msgspec.Struct, frozen=True):
+    """The record of the pod's claims is durable: prepare them, then call `claims_prepared` or `claims_failed`.
+
+    `is_broken`: a start fault has this try fail.
+    """
+
+    key: WorkerKey
+    is_broken: bool
+
+
+class UnprepareClaims(msgspec.Struct, frozen=True):
+    """Nothing of the pod runs: unprepare its claims, then call `claims_unprepared`."""
+
+    key: WorkerKey
+
+
+ManagerEffect = (
+    StatusChanged
+    | PodStarted
+    | PodStopped
+    | PodEnded
+    | StartFailed
+    | PodRejected
+    | ResizeAttempted
+    | PrepareDevices
+    | PrepareClaims
+    | CallDrivers
+    | UnprepareClaims
+)
+
+ShellEffect = (
     PlayStage
-    | Log | Tell | SetTimer | Save | WriteStatuses | CallUnbind | ReadPod | ReadNode | DeletePod | StartSpan | SpanStage
-    | EndSpan | ReportNode | ReportTroubles | PowerOff | ReportImages | TellNode | CreateMirror | DeleteMirror
-    | CallPlugin | DevicesChanged | ReadClaims | PublishSlices
-)  # fmt: skip
+    | Log
+    | RecordEvent
+    | SetTimer
+    | Save
+    | WriteStatuses
+    | CallUnbind
+    | ReadPod
+    | ReadNode
+    | DeletePod
+    | StartSpan
+    | SpanStage
+    | EndSpan
+    | ReportNode
+    | ReportNotReady
+    | PowerOff
+    | ReportImages
+    | RecordNodeEvent
+    | CreateMirror
+    | DeleteMirror
+    | CallPlugin
+    | DevicesChanged
+    | ReadClaims
+    | PublishSlices
+)
+Effect = ShellEffect | ManagerEffect
+
+
+class Outbox:
+    """The effects of a node that are not performed yet, in order, its counters, and the pod syncs that are traced.
+
+    Invariant: the stages and the end of a sync follow its start.
+    """
+
+    def __init__(self) -> None:
+        self.effects: list[ShellEffect] = []
+        self.counters: dict[str, float] = {}
+        self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
+
+    def log(
+        self, ev: str, pod: KubeletPod | None, key: WorkerKey, data: dict[str, Any], name: Key | None = None
+    ) -> None:
+        """Write a line of the event log; `name` where there is no pod to take it from."""
+        self.effects.append(Log(ev, pod, key, data, name))
+
+    def event(self, pod: KubeletPod, reason: str, message: str, event_type: str) -> None:
+        """Record an Event about the pod."""
+        self.effects.append(RecordEvent(pod, reason, message, event_type))
+
+    def start_span(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
+        """A pod sync begins."""
+        self._spans[key] = ""
+        self.effects.append(StartSpan(key, pod, traceparent))
+
+    def span_stage(self, key: WorkerKey, stage: str, reason: str = "") -> None:
+        """The pod's way came to this point."""
+        if key in self._spans:
+            self.effects.append(SpanStage(key, stage, reason))
+
+    def fail_span(self, key: WorkerKey, error: str) -> None:
+        """The sync will end with this error, once the API server knows."""
+        if key in self._spans:
+            self._spans[key] = error
+
+    def has_span(self, key: WorkerKey) -> bool:
+        """Whether a sync of the pod is going on."""
+        return key in self._spans
+
+    def end_span(self, key: WorkerKey, error: str) -> None:
+        """The sync is over; what `fail_span` said before goes first."""
+        if key in self._spans:
+            self.effects.append(EndSpan(key, self._spans.pop(key) or error))
+
+    def count(self, name: str) -> None:
+        """Count one."""
+        self.counters[name] = self.counters.get(name, 0.0) + 1
+
+    def add(self, name: str, value: float) -> None:
+        """Add to a counter."""
+        self.counters[name] = self.counters.get(name, 0.0) + value

@@ -1,50 +1,78 @@
 """One node's kubelet as a pure machine: pods, timers and answers in; effects out.
 
-What the API server shows of pods, what files, plugins and the node itself bring, and what is due, ends up with the
-desks (`admission_desk`, `status_desk`, `claims`) and with the workers of the lower half (`workers`). The shell feeds
-it and performs `effects` in order; nothing here waits.
-Source: kubelet 3 to 7; kubelet-unbinding 6; guarantees N1 to N8.
+It composes the managers of one node and connects them: the pod table (machines of pods), admission, statuses, resizes,
+claims, device plugins, static pods, staged pods, eviction, and the node's own life. What the API server shows, what is
+due and what was asked for comes in here and goes to the manager it concerns. The shell (`agent`) feeds it and performs
+the effects of `out` in order; nothing here waits.
+Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from kubelet.admission.predicates import Admitted
+import msgspec
+
+from kubelet.admission.handler import AdmissionHandler
+from kubelet.admission.predicates import Admitted, Ledger, NodeFacts
+from kubelet.deviceplugin.plugins import DevicePlugins
 from kubelet.dra.driver import Driver
-from kubelet.dra.floor import ClaimFloor
-from kubelet.dra.manager import ClaimDesk
-from kubelet.effects import ReadNode, SetTimer
-from kubelet.eviction.manager import Victim
+from kubelet.dra.manager import ClaimManager
+from kubelet.effects import (
+    NODE_KEY,
+    Outbox,
+    PodEnded,
+    PodRejected,
+    PodStarted,
+    PodStopped,
+    ReadNode,
+    SetTimer,
+    StartFailed,
+    StatusChanged,
+)
+from kubelet.eviction.pressure import NodePressure
 from kubelet.managers.device_calls import Answer
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.life import TIMERS, NodeLife
-from kubelet.pod.running import REMOVED_GRACE_S, Policy
-from kubelet.pod.status import WallTimes
-from kubelet.pod.worker import has_run
-from kubelet.resize.policy import LOOK_S, deferred_of
-from kubelet.runtime.fake_cri import PodRecord
+from kubelet.node.status import node_labels
+from kubelet.pod.context import WallTimes
+from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
+from kubelet.pod.restarts import Policy
+from kubelet.pod.start_times import StartTimes
+from kubelet.pod.states import PodState
+from kubelet.pod.table import PodTable
+from kubelet.resize.allocation import NodeRules
+from kubelet.resize.manager import ResizeManager
+from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
+from kubelet.resize.swap import LIMITED
 from kubelet.runtime.latency import LatencyModel
-from kubelet.runtime.pleg import GENERIC
+from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.resources import is_same, overlaid, resources_of
+from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
 from kubelet.stages.manager import Staging
-from kubelet.static_pods.manager import StaticDesk
+from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
-from kubelet.status.manager import WRITE_STATUSES
+from kubelet.status.manager import WRITE_STATUSES, StatusManager
+from kubelet.status.versions import StatusVersions
 from kubelet.switches import Settings
-from kubelet.view import KubeletPod, WorkerKey, worker_key
-from kubelet.workers import Workers
+from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from services.api.kinds.node import Node
-from services.api.meta import Key
+from services.api.meta import Document, Key
+from services.api.podresources import Amounts
 
-_NODE_KEY = WorkerKey("", 0)
-"""Of timers that are about no single pod."""
 _NO_POD = KubeletPod()
 
 
-class Kubelet(Workers):
-    """The machine of one node. Invariant: a pod of `_adds` was seen in the watch and is not decided yet."""
+class Kubelet:
+    """The machine of one node.
+
+    Invariant: every key is in at most one of `table.pods`, the status manager's `finals` and what admission holds; the
+    ledger holds exactly the keys of pods that are not terminated. A pod of `_adds` was seen in the watch and is not
+    decided yet.
+    """
 
     def __init__(
         self,
@@ -57,23 +85,119 @@ class Kubelet(Workers):
         host_ip: str = "127.0.0.1",
         pod_network: str = "10.64.0",
     ) -> None:
-        super().__init__(
-            definition, settings=settings, latency=latency, policy=policy, times=times, host_ip=host_ip,
-            pod_network=pod_network,
-        )  # fmt: skip
-        self.statics = StaticDesk(definition.name, self, self.desk, self.out)
-        self.life = NodeLife(definition, self, self.out)
-        drivers = [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers]
-        self.claims = ClaimDesk(ClaimFloor(self), drivers, self.out, reconcile_s=settings.dra_reconcile_s,
-                                wipe_delay_s=settings.dra_wipe_delay_s)  # fmt: skip
+        self.name = definition.name
+        self.definition, self.settings = definition, settings
+        self.host_ip, self.pod_network = host_ip, pod_network
+        self.pods: dict[str, KubeletPod] = {}
+        """The pods of this node as the API server, or a manifest, shows them, by uid."""
+        self.records: dict[WorkerKey, PodRecord] = {}
+        """What an earlier kubelet ran, of pods that were not seen yet."""
+        self.is_booted = False
+        """Whether the machine was booted right before this kubelet began."""
+        self.out = Outbox()
+        self.ledger = Ledger(definition.allocatable())
+        self.managers = ResourceManagers(definition, release_is_lazy=settings.releases_lazily)
+        versions = StatusVersions(is_immediate=settings.writes_at_once)
+        self.statuses = StatusManager(self, versions, self.out)
+        self.start_times = StartTimes(self.out, times)
+        self.table = PodTable(self.name, versions, self.start_times, self.out)
+        self.pressure = NodePressure(
+            parse_curves(definition.usage, NODE_RESOURCES),
+            definition.resource_capacities,
+            definition.eviction,
+            self.out,
+        )
+        self.admission = AdmissionHandler(
+            definition.name,
+            self.pods,
+            self.table,
+            start=self._start,
+            evict=self._preempt,
+            settings=settings,
+            ledger=self.ledger,
+            managers=self.managers,
+            facts=NodeFacts(definition.name, None, definition.taints),
+            sysctls=definition.allowed_unsafe_sysctls,
+            features=definition.features,
+            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
+            pressure=self.pressure,
+            statuses=self.statuses,
+            out=self.out,
+            times=times,
+        )
+        self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
+        self.resizes = ResizeManager(
+            self.ledger,
+            NodeRules(
+                has_static_cpus=definition.has_static_cpus,
+                has_static_memory=definition.memory_policy == "Static",
+                has_swap=definition.swap_behavior == LIMITED,
+                evicts=settings.evicts_for_resizes,
+                orders_as_upstream=settings.orders_resizes_as_upstream,
+            ),
+            self.table,
+            self.out,
+            node=lambda: self.admission.node,
+            evict=self._preempt_for_resize,
+            status_changed=self.statuses.status_changed,
+        )
+        self.node = NodeLife(
+            definition,
+            self.admission,
+            self.ledger,
+            self.table,
+            self.pressure,
+            self.out,
+            end_pod=self._end_for_shutdown,
+        )
+        self.static_pods = StaticPodManager(
+            definition.name,
+            self.table,
+            self.statuses,
+            self.out,
+            add=self._add_static,
+            remove=self._remove_static,
+            is_over=self.is_over,
+        )
+        self.claims = ClaimManager(
+            self.table,
+            self.pods,
+            [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers],
+            self.out,
+            reconcile_s=settings.dra_reconcile_s,
+            wipe_delay_s=settings.dra_wipe_delay_s,
+        )
+        self.plugins: DevicePlugins | None = None
+        if definition.takes_plugins:
+            self.plugins = DevicePlugins(
+                self.managers,
+                self.ledger,
+                self.table,
+                self.statuses,
+                self.out,
+                shows_health=settings.tells_device_health,
+            )
+            self.admission.devices = self.plugins.admission
+        self.staging: Staging | None = None
+        """Of nodes whose pods stages may move; the shell sets it."""
+        self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
+        self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
+        """Why pods are torn down to be unbound, and since when."""
+        self._last_ip = 0
+        self.table.on(StatusChanged, self._status_changed)
+        self.table.on(PodStarted, self._started)
+        self.table.on(PodStopped, self._stopped)
+        self.table.on(PodEnded, self._ended)
+        self.table.on(StartFailed, self._start_failed)
+        self.table.on(PodRejected, self._rejected)
 
     # --- pods as the API shows them (kubelet 3.1) ---
 
     def pod_changed(self, old: KubeletPod | None, new: KubeletPod | None, traceparent: str, now: float) -> None:
         """Take one change of the watch; additions wait for `settle`, so that a batch is admitted by age."""
         if is_mirror(new or old or _NO_POD):
-            self.statics.mirror_changed(old, new, now)
+            self.static_pods.mirror_changed(old, new, now)
             return
         if old is not None and (new is None or worker_key(new) != worker_key(old)):
             self._removed(old, now)
@@ -93,9 +217,9 @@ class Kubelet(Workers):
         """Admit what was added: what already runs here first, then the oldest. Then judge the resizes."""
         if self._adds:
             self._settle_adds(now)
-            self.resizing.trigger = self.resizing.trigger or "pods_added"
-        if self.resizing.trigger:
-            self._retry_resizes(self.resizing.trigger, now)
+            self.resizes.trigger = self.resizes.trigger or "pods_added"
+        if self.resizes.trigger:
+            self.resizes.retry(self.resizes.trigger, now)
 
     def _settle_adds(self, now: float) -> None:
         adds, self._adds = self._adds, {}
@@ -114,54 +238,54 @@ class Kubelet(Workers):
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
         self.pressure.begin(now)
-        if not self.resizing.has_sources:
-            self.life.begin(now)
-        self.resizing.has_sources = True
-        self.statics.sources_ready()
+        if not self.resizes.has_sources:
+            self.node.begin(now)
+        self.resizes.has_sources = True
+        self.static_pods.sources_ready()
         for key, record in list(self.records.items()):
-            if key in self.workers:
+            if key in self.table.pods:
                 continue
             del self.records[key]
             if record.containers and not record.is_finished:
                 data = {"container": record.containers[0].name, "orphan": True}
                 self.out.log("kubelet.stop", None, key, data, Key(record.namespace, record.name))
-            self._let_go(record, key, now)
-        if self.resizing.trigger:
-            self._retry_resizes(self.resizing.trigger, now)
+            self._forget_record(record, key, now)
+        if self.resizes.trigger:
+            self.resizes.retry(self.resizes.trigger, now)
 
     def _added(self, pod: KubeletPod, traceparent: str, now: float) -> None:
         key = worker_key(pod)
         self.pods[pod.metadata.uid] = pod
         record = self.records.pop(key, None)
-        if key in self.workers or key in self.desk.finals or self.admission.holds(key):
-            self._gone.pop(key, None)
+        if key in self.table.pods or key in self.statuses.finals or self.admission.holds(key):
+            self.table.gone.pop(key, None)
             return
         if record is not None and not record.containers and not record.is_finished:
             record = self._without_containers(pod, key, record)
         if record is None and self.staging is not None and self.staging.took(pod):
-            self._take_staged(self.staging, pod, key, now)
+            self._adopt_staged(self.staging, pod, key, now)
             return
         if pod.is_terminal:
             if record is not None and record.is_finished:
-                self._let_go(record, key, now)
+                self._forget_record(record, key, now)
             elif record is not None:
                 self._adopt(pod, key, record, traceparent, now)
                 return
             if pod.metadata.deletion_timestamp is not None:
-                self.desk.delete(key, pod)
+                self.statuses.delete(key, pod)
             return
         if record is not None:
             self._adopt(pod, key, record, traceparent, now)
             return
         if pod.metadata.deletion_timestamp is not None:
             # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
-            self.desk.set_final(key, pod, {"phase": "Failed"}, now)
+            self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
             return
         self.out.start_span(key, pod, traceparent)
         self.admission.decide(pod, key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
-        """Nothing of a pod runs that was promised something: return what it goes on with, None when it starts anew.
+        """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
 
         It goes on when the API server saw it run: then it is the runtime that has forgotten it (FM-K5).
         """
@@ -171,7 +295,7 @@ class Kubelet(Workers):
         if record.claims:
             self.claims.recover(key, record.claims, is_prepared=False)  # perhaps they are, already
         elif is_over:
-            self._erase(record, key)
+            self.table.erase(key)
         return None
 
     def _updated(self, known: KubeletPod, new: KubeletPod, now: float) -> None:
@@ -181,33 +305,33 @@ class Kubelet(Workers):
         if self.staging is not None and key in self.staging.pods:
             self.staging.changed(key, new, now)
             if new.is_terminal and self._release(key):
-                self._offer_room("pod_terminated", now)
+                self._offer_capacity("pod_terminated", now)
             return
-        worker = self.workers.get(key)
-        if worker is not None:
-            self.desk.heard(key, new, now)
-            self.start_times.shown(worker, new, now)
-            self.pressure.heard(new, now)
+        pod = self.table.pods.get(key)
+        if pod is not None:
+            self.statuses.pod_updated(key, new, now)
+            self.start_times.shown(pod, new, now)
+            self.pressure.pod_updated(new, now)
             if is_deleted or _matters(known, new):
-                self._act(worker, worker.update(new, now), now)
+                self.table.perform(pod, pod.update(new, now), now)
             else:
-                worker.pod = new
-            if known.metadata.generation != new.metadata.generation and self.resizing.is_live(worker):
-                self.resizing.count_wish(known, new)
-                if self.resizing.wished(worker, new, self.workers):
-                    self.resizing.trigger = "pod_updated"
-            self.desk.maybe_delete(key)
+                pod.pod = new
+            if known.metadata.generation != new.metadata.generation and self.resizes.is_live(pod):
+                self.resizes.count_request(known, new)
+                if self.resizes.requested(pod, new):
+                    self.resizes.trigger = "pod_updated"
+            self.statuses.maybe_delete(key)
             return
         if not is_deleted:
-            self.admission.heard(key, new, now)
+            self.admission.pod_updated(key, new, now)
         elif self.admission.holds(key):
             self.admission.deleted(key, new, now)
-        elif key in self.desk.finals:
-            self.desk.maybe_delete(key)
+        elif key in self.statuses.finals:
+            self.statuses.maybe_delete(key)
         elif new.is_terminal:
-            self.desk.delete(key, new)
+            self.statuses.delete(key, new)
         else:
-            self.desk.set_final(key, new, {"phase": "Failed"}, now)
+            self.statuses.set_final(key, new, {"phase": "Failed"}, now)
 
     def _removed(self, old: KubeletPod, now: float, grace_s: float = REMOVED_GRACE_S) -> None:
         """The object is gone, or is not ours any more."""
@@ -217,54 +341,106 @@ class Kubelet(Workers):
         if (pod := self.pods.get(uid)) is not None and worker_key(pod) == key:
             del self.pods[uid]
         self.admission.forget(key)
-        self.admission.giving_back.gone(key, old, "gone")
-        self.desk.forget(key)
+        self.admission.unbinds.gone(key, old, "gone")
+        self.statuses.forget(key)
         if self.staging is not None and self.staging.forget(key) is not None:
             self.out.end_span(key, "removed")
             if self._release(key):
-                self._offer_room("pods_removed", now)
+                self._offer_capacity("pods_removed", now)
             return
-        worker = self.workers.get(key)
-        if worker is None:
+        machine = self.table.pods.get(key)
+        if machine is None:
             self.out.end_span(key, "removed")
             return
-        self._gone[key] = None
-        if worker.state == "terminated":
-            self._drop(key, worker)
+        self.table.gone[key] = None
+        if machine.state == PodState.TERMINATED:
+            self.table.drop(machine)
         else:
-            self._act(worker, worker.terminate(now, grace_s, "removed"), now)
+            self.table.perform(machine, machine.terminate(now, grace_s, "removed"), now)
 
-    # --- static pods (kubelet 3.1) ---
+    # --- pods start, or are taken over (kubelet 3.2, 6) ---
 
-    def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
-        """Take the manifests of static pods as they are now; return what is wrong with which file."""
-        wrong = self.statics.files_changed(files, wall_s, now)
-        if self.resizing.trigger:
-            self._retry_resizes(self.resizing.trigger, now)
-        return wrong
+    def _start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
+        """Count the admitted pod and run it."""
+        self.ledger.add(key, pod, admitted.requests, admitted.allocation)
+        self._log_admit(pod, key, admitted.requests, adopted=False)
+        if admitted.allocation.devices:
+            self.out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
+        if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
+            self.staging.begin(key, pod, now)
+            return
+        self.start_times.admitted(key, now)
+        self.table.begin(self._new_pod(pod, key, admitted.allocation, now), now)
 
-    def add_static(self, pod: KubeletPod, now: float) -> None:
-        """Ask whether the pod fits, and run it; after a boot also what had ended before."""
-        record = self.records.get(worker_key(pod))
-        if self.is_booted and record is not None and record.is_finished:
-            self._erase(self.records.pop(worker_key(pod)), worker_key(pod))
-        self._added(pod, "", now)
+    def _new_pod(self, pod: KubeletPod, key: WorkerKey, allocation: Allocation, now: float) -> Pod:
+        self.pressure.pod_updated(pod, now)
+        made = Pod(
+            pod,
+            key,
+            node=self.name,
+            host_ip=self.host_ip,
+            pod_ip=self.new_ip(pod),
+            allocation=allocation,
+            latency=self._latency.for_pod(self.name, key.uid),
+            policy=self._policy,
+            times=self._times,
+            now=now,
+            node_faults=self.node.faults,
+            images=self.node.images,
+            pleg=self.node.pleg,
+            volumes=self.node.volumes,
+        )
+        if self.plugins is not None:
+            self.plugins.pod_added(made)
+        return made
 
-    def remove_static(self, pod: KubeletPod, now: float) -> None:
-        """End the pod within its own grace period."""
-        self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
+    def new_ip(self, pod: KubeletPod) -> str:
+        """Return an address for a pod of this node; the node's own when the pod shares its network."""
+        self._last_ip = self._last_ip % 65000 + 1
+        return self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}"
 
-    def is_live(self, name: Key) -> bool:
-        """Whether something of a pod of that name runs or is being ended."""
-        return name in self._names
+    def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
+        """Take over what a previous kubelet started; its allocation is not asked for again."""
+        # What was allocated counts, whatever the spec says by now (kep-1287 8).
+        allocated = pod if is_same(resources_of(pod), record.allocated) else overlaid(pod, record.allocated)
+        requests = self.ledger.needs(allocated)
+        # What had ended left its capacity, which another pod may have by now.
+        short = [] if record.is_finished else self._count_again(allocated, key, requests, record.allocation)
+        self.out.start_span(key, pod, traceparent)
+        made = self._new_pod(pod, key, record.allocation, now)
+        self.table.add(made, is_recorded=True)
+        if record.claims:
+            is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
+            self.claims.recover(key, record.claims, is_prepared=bool(record.containers) and not is_booted)
+            if is_booted and not record.is_finished:
+                self.claims.call(key, record.claims, now)
+        took_over = made.adopt if record.containers or record.is_finished else made.resume
+        self.table.perform(made, took_over(record, now), now)
+        readmits = self.settings.readmits_running
+        if readmits and self.plugins is not None and (refused := self.plugins.readmitted(made)) is not None:
+            self._reject_running(made, refused.reason, refused.message, now)
+        elif short and readmits:
+            self._end(made, now, "rejected", f"OutOf{short[0]}", f"Node has too little {short[0]} now")
+        elif pod.metadata.deletion_timestamp is not None:
+            self.table.perform(made, made.update(pod, now), now)
+        if self.resizes.is_live(made):
+            self.resizes.requested(made, pod)
 
-    def is_decided(self, key: WorkerKey) -> bool:
-        """Whether the pod was admitted or rejected."""
-        return key in self.workers or key in self.desk.finals
+    def _count_again(
+        self, allocated: KubeletPod, key: WorkerKey, requests: Amounts, allocation: Allocation
+    ) -> list[str]:
+        """Count a pod that was admitted before this kubelet began; return what there is too little of now."""
+        self.managers.take(allocation)
+        if self.plugins is not None:
+            self.plugins.update_ledger()
+        short = self.ledger.shortages(requests)
+        self.ledger.add(key, allocated, requests, allocation)
+        if not short:
+            # A node that shrank holds more than it may until the pod is stopped; that is no admission.
+            self._log_admit(allocated, key, requests, adopted=True)
+        return short
 
-    # --- pods that stages move ---
-
-    def _take_staged(self, staging: Staging, pod: KubeletPod, key: WorkerKey, now: float) -> None:
+    def _adopt_staged(self, staging: Staging, pod: KubeletPod, key: WorkerKey, now: float) -> None:
         """Go on with a pod that stages moved before this kubelet began: it is not asked again whether it fits."""
         if not pod.is_terminal:
             outcome = self.admission.outcome(pod)
@@ -276,101 +452,213 @@ class Kubelet(Workers):
                 self._log_admit(pod, key, requests, adopted=True)
         staging.begin(key, pod, now)
 
+    def _log_admit(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, *, adopted: bool) -> None:
+        data: dict[str, Any] = {
+            "requests": requests,
+            "ledger": dict(self.ledger.used),
+            "allocatable": dict(self.ledger.allocatable),
+        }
+        if adopted:
+            data["adopted"] = True
+        self.out.log("kubelet.admit", pod, key, data | self.ledger.entries[key].allocation.told())
+
+    # --- what pods emit for this node ---
+
+    def _status_changed(self, pod: Pod, effect: StatusChanged, now: float) -> None:
+        if pod.key not in self.table.gone:
+            self.statuses.status_changed(pod.key, now)
+
+    def _started(self, pod: Pod, effect: PodStarted, now: float) -> None:
+        self.out.log("kubelet.start", pod.pod, pod.key, {"container": effect.container})
+        self.start_times.started(pod.key, now)
+        self.admission.unbinds.started(pod.pod, pod.key)
+
+    def _stopped(self, pod: Pod, effect: PodStopped, now: float) -> None:
+        self.out.log("kubelet.stop", pod.pod, pod.key, {"container": effect.container})
+        self.start_times.ended(pod.key, now)
+
+    def _start_failed(self, pod: Pod, effect: StartFailed, now: float) -> None:
+        """The start fails over and over: unbind the pod if that is configured, mostly once it is torn down."""
+        key, rejection = pod.key, Rejection(effect.reason, effect.message)
+        if not pod.may_be_unbound or not self.admission.unbinds.may_begin(pod.pod, rejection.reason, now):
+            return
+        self.statuses.versions.suppress(key)
+        self._unbinding[key] = rejection, now
+        if self.settings.teardown == "after" and self.settings.unbind_api != "condition":
+            self.admission.ask_first(pod.pod, key, rejection, now)
+        self.table.perform(pod, pod.terminate(now, REMOVED_GRACE_S, "unbound"), now)
+
+    def _rejected(self, pod: Pod, effect: PodRejected, now: float) -> None:
+        """The pod was admitted and cannot have what it needs: it is rejected after all."""
+        self.out.count(f'kubelet_admission_rejections_total{{reason="{effect.reason}"}}')
+        self.out.event(pod.pod, effect.reason, effect.message, "Warning")
+        self._reject_running(pod, effect.reason, effect.message, now)
+
+    def _ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
+        """Nothing of the pod runs any more: its capacity is free for those who wait."""
+        key = pod.key
+        self._release(key)
+        self.table.ended(pod)
+        self.node.volumes.release(key)
+        self.resizes.forget(key, now)
+        is_removed = key in self.table.gone or pod.pod.metadata.deletion_timestamp is not None
+        unbinding = self._unbinding.pop(key, None)
+        if key in self.table.gone:
+            self.table.drop(pod)
+            if unbinding is not None:
+                self.admission.torn_down(pod.pod, key, now - unbinding[1], now)
+        elif unbinding is not None:
+            self.table.forget(key)
+            rejection, took_s = unbinding[0], now - unbinding[1]
+            if not self.admission.torn_down(pod.pod, key, took_s, now):
+                self.admission.unbind(pod.pod, key, rejection, now, torn_s=took_s)
+        else:
+            self.statuses.status_changed(key, now)
+        self.table.unhold_after(key, now)
+        self._offer_capacity("pods_removed" if is_removed else "pod_terminated", now)
+        self.static_pods.ended(pod.pod.metadata.key, now)
+        self.node.pod_ended(now)
+
+    def _release(self, key: WorkerKey) -> bool:
+        """Count the pod no longer; return whether it was counted."""
+        entry = self.ledger.remove(key)
+        if entry is not None and not entry.allocation.is_empty:
+            self.managers.release(entry.allocation)
+            if self.plugins is not None:
+                self.plugins.update_ledger()
+        return entry is not None
+
+    def _offer_capacity(self, trigger: str, now: float) -> None:
+        """Capacity came free: decide again about pods and resizes that wait for some."""
+        self.admission.capacity_came(now)
+        self.resizes.retry(trigger, now)
+
+    def _forget_record(self, record: PodRecord, key: WorkerKey, now: float) -> None:
+        """Erase what is left of a pod that does not exist any more, once its claims are unprepared."""
+        if not record.claims:
+            self.table.erase(key)
+            return
+        self.claims.recover(key, record.claims, is_prepared=True)
+        self.claims.unprepare(key, now)
+
+    # --- pods are ended by their node ---
+
+    def _end(
+        self, pod: Pod, now: float, cause: str, reason: str, message: str, grace_s: float = REMOVED_GRACE_S
+    ) -> None:
+        is_disruption = cause not in ("rejected", "unbound")
+        ending = pod.terminate(now, grace_s, cause, reason=reason, message=message, disruption=is_disruption)
+        self.table.perform(pod, ending, now)
+
+    def _reject_running(self, pod: Pod, reason: str, message: str, now: float) -> None:
+        self._end(pod, now, "rejected", reason, "Pod was rejected: " + message)
+
+    def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
+        """End a pod so that a critical one fits, which lacks this resource."""
+        pod = self.table.pods.get(victim)
+        staged = self.staging.pods.get(victim) if pod is None and self.staging is not None else None
+        if pod is None and staged is None:
+            return
+        self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
+        message = "Preempted in order to admit critical pod"
+        if pod is not None:
+            self.out.event(pod.pod, "Preempting", message, "Warning")
+            grace_s = float(pod.pod.spec.termination_grace_period_seconds)
+            self._end(pod, now, "preempted", "Preempting", message, grace_s)
+        elif staged is not None:
+            self.out.event(staged.pod, "Preempting", message, "Warning")
+            self._end_staged(victim, "Preempting", message, now)
+
+    def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
+        """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
+        if not self.resize_policy.forbids:
+            self._preempt(victim, resource, now)
+
+    def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
+        """End a pod that stages move: nothing of it has to be stopped first."""
+        pod = self.staging.forget(victim) if self.staging is not None else None
+        if pod is None:
+            return
+        disruption = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": message,
+            "lastTransitionTime": self._times.text(now),
+        }
+        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
+        self.statuses.set_final(victim, pod, status, now)
+        self._release(victim)
+        self._offer_capacity("pod_terminated", now)
+
+    def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
+        """End a pod because the node shuts down."""
+        if (pod := self.table.pods.get(key)) is None:
+            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
+        else:
+            self._end(pod, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
+
+    def _relieve_pressure(self, now: float) -> None:
+        """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""
+        if (victim := self.pressure.look(self.table.pods, now)) is not None:
+            pod = self.table.pods[victim.key]
+            self.out.event(pod.pod, "Evicted", victim.message, "Warning")
+            self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
+            self._end(pod, now, "evicted", "Evicted", victim.message, victim.grace_s)
+        if self.pressure.wants_images_gone:
+            self.node.reclaim_images(now)
+
+    # --- static pods (kubelet 3.1) ---
+
+    def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
+        """Take the manifests of static pods as they are now; return what is wrong with which file."""
+        wrong = self.static_pods.files_changed(files, wall_s, now)
+        if self.resizes.trigger:
+            self.resizes.retry(self.resizes.trigger, now)
+        return wrong
+
+    def _add_static(self, pod: KubeletPod, now: float) -> None:
+        """Admit the pod and run it; after a boot also what had ended before."""
+        record = self.records.get(worker_key(pod))
+        if self.is_booted and record is not None and record.is_finished:
+            del self.records[worker_key(pod)]
+            self.table.erase(worker_key(pod))
+        self._added(pod, "", now)
+
+    def _remove_static(self, pod: KubeletPod, now: float) -> None:
+        """End the pod within its own grace period."""
+        self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
+
     # --- devices of plugins (kubelet 5.5) ---
 
     def devices_changed(self, changed: Sequence[str], now: float) -> None:
-        """A plugin came, or said that some of its devices changed: whoever waits for some is asked again."""
-        if self._tell_of_devices(now) or changed:
-            self.admission.room_came(now)
+        """A plugin registered, or some of its devices changed: decide again about pods that wait for some."""
+        assert self.plugins is not None
+        if self.plugins.show_health(now) or changed:
+            self.admission.capacity_came(now)
 
     def devices_lost(self, now: float) -> None:
         """A plugin is gone."""
-        self._tell_of_devices(now)
-
-    def _tell_of_devices(self, now: float) -> bool:
-        """Let containers know how their devices are; return whether any status changed by it."""
         assert self.plugins is not None
-        has_changed = False
-        for key, worker in self.workers.items():
-            if worker.allocation.devices and worker.state != "terminated" and self.plugins.begun(worker):
-                self.desk.poke(key, now)
-                has_changed = True
-        return has_changed
+        self.plugins.show_health(now)
 
     def devices_answered(self, number: int, answer: Answer, now: float) -> None:
         """A plugin answered a call."""
         assert self.plugins is not None
-        if (ready := self.plugins.started(number, answer)) is not None:
-            key, container, trouble = ready
-            if (worker := self.workers.get(key)) is not None:
-                worker.devices_ready(container, trouble, now)
-                self._act(worker, worker.advance(now), now)
-            return
-        self.admission.devices_answered(number, answer, now)
-
-    # --- the node itself ---
-
-    def counted(self) -> list[tuple[WorkerKey, KubeletPod]]:
-        """Return the pods that are not over."""
-        return [(key, entry.pod) for key, entry in self.ledger.entries.items()]
-
-    def is_counted(self, key: WorkerKey) -> bool:
-        """Whether the pod is not over."""
-        return key in self.ledger.entries
-
-    def end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        """End a pod because the node shuts down."""
-        worker = self.workers.get(key)
-        if worker is None:
-            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
-            return
-        ending = worker.terminate(
-            now, grace_s, "shutdown", reason=shutdown.REASON, message=shutdown.MESSAGE, disruption=True
-        )
-        self._act(worker, ending, now)
-
-    def images_in_use(self) -> frozenset[str]:
-        """Return the images of containers that run, or ran and whose pods are still known."""
-        return frozenset(c.image for worker in self.workers.values() for c in worker.containers if c.has_run)
-
-    def disk_used(self, now: float) -> int:
-        """Return how many bytes of the images' disk are used by what is no image."""
-        return self.pressure.own_use(now).get("imagefs", 0)
-
-    def images_changed(self, total: int, now: float) -> None:
-        """The images on the node come to so many bytes now."""
-        self.pressure.images_changed(total, now)
-
-    def faults_turned(self, now: float) -> None:
-        """What goes wrong when pods start is another, or when it is noticed what containers do."""
-        is_asked = self.life.pleg.mode == GENERIC
-        for worker in list(self.workers.values()):
-            if is_asked and worker.state not in ("stopped", "terminated"):
-                self._act(worker, worker.noticing_turned(now), now)
-            if worker.state == "starting":
-                self._act(worker, worker.faults_changed(self.life.faults, now), now)
-
-    def _relieve(self, victim: Victim, now: float) -> None:
-        """The node runs short: this pod leaves (kubelet 7)."""
-        worker = self.workers[victim.key]
-        self.out.tell(worker.pod, "Evicted", victim.message, "Warning")
-        self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
-        ending = worker.terminate(
-            now, victim.grace_s, "evicted", reason="Evicted", message=victim.message, disruption=True
-        )
-        self._act(worker, ending, now)
+        if not self.plugins.answered(number, answer, now):
+            self.admission.devices_answered(number, answer, now)
 
     # --- time and disk ---
+
+    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
+        """A record is durable."""
+        self.table.saved(key, seq, now)
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
         """A timer fired."""
         match what:
             case "worker":
-                if self._timers.get(key, 0.0) <= now + 1e-6:
-                    self._timers.pop(key, None)
-                worker = self.workers.get(key)
-                if worker is not None:
-                    self._act(worker, worker.advance(now), now)
+                self.table.due(key, now)
             case "stage":
                 if self.staging is not None:
                     self.staging.due(key, now)
@@ -379,28 +667,51 @@ class Kubelet(Workers):
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)
             case _ if what in TIMERS:
-                self.life.due(what, now)
+                self.node.due(what, now)
             case "mirrors":
-                self.statics.mirrors.due(now)
+                self.static_pods.mirrors.due(now)
             case "delete":
-                self.desk.delete_again(key)
+                self.statuses.delete_again(key)
             case "devices":
                 assert self.plugins is not None
                 self.plugins.due(now)
             case "pressure":
-                if (short := self.pressure.look(self.workers, now)) is not None:
-                    self._relieve(short, now)
-                if self.pressure.wants_images_gone:
-                    self.life.reclaim_images(now)
+                self._relieve_pressure(now)
             case "policy":
                 self.out.effects += [ReadNode(key, False), SetTimer(now + LOOK_S, "policy", key)]
             case "resizes":
-                if self.resizing.retry_at_s <= now + 1e-6:
-                    self._retry_resizes("periodic_retry", now)
+                self.resizes.due(now)
             case _:
                 self.out.effects.append(WRITE_STATUSES)
 
     # --- statuses ---
+
+    def render(self, key: WorkerKey) -> Document | None:
+        """Return the status of a pod as this kubelet sees it."""
+        pod = self.table.pods.get(key)
+        if pod is not None:
+            return self.resize_policy.add_condition(pod, pod.render())
+        return self.statuses.finals.get(key) or self.admission.rendered(key)
+
+    def is_over(self, key: WorkerKey) -> bool:
+        """Whether nothing of the pod runs, or ever will."""
+        pod = self.table.pods.get(key)
+        return pod.state == PodState.TERMINATED if pod is not None else key in self.statuses.finals
+
+    def shown(self, key: WorkerKey) -> KubeletPod | None:
+        """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
+        pod = self.pods.get(key.uid)
+        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.mirrors.shown(pod)
+
+    def acknowledged(self, key: WorkerKey, now: float) -> None:
+        """The API server has the pod's newest status."""
+        pod = self.table.pods.get(key)
+        if pod is None:
+            return
+        if pod.state == PodState.STARTING:
+            self.table.perform(pod, pod.start_acked(now), now)
+        elif pod.state == PodState.TERMINATED and self.statuses.is_synced(key):
+            self.table.erase_of(pod)
 
     def pod_read(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
         """Take a live read of a pod: None when it is not there or not ours to read."""
@@ -408,25 +719,28 @@ class Kubelet(Workers):
         if self.admission.pod_read(key, still_mine, now):
             return
         if not still_mine:
-            self.desk.statuses.forget(key)
+            self.statuses.versions.forget(key)
             return
         assert pod is not None
-        if key in self.workers or key in self.desk.finals:
-            if worker := self.workers.get(key):
-                worker.generation = max(worker.generation, pod.metadata.generation)
-            self.desk.poke(key, now)
-
-    # --- resizes (kep-1287 6) ---
+        if key in self.table.pods or key in self.statuses.finals:
+            if machine := self.table.pods.get(key):
+                machine.generation = max(machine.generation, pod.metadata.generation)
+            self.statuses.status_changed(key, now)
 
     def node_seen(self, node: Node, now: float) -> None:
-        """Take what the Node says of resizes, and tell the pods that wait for one."""
+        """Take what the Node says of resizes, and show it on the pods that wait for one."""
         policy = self.resize_policy
         if policy.form is not None and not policy.is_looking:
             policy.is_looking = True
-            self.out.effects.append(SetTimer(now + LOOK_S, "policy", _NODE_KEY))
+            self.out.effects.append(SetTimer(now + LOOK_S, "policy", NODE_KEY))
         if policy.take(node, now):
-            for key in deferred_of(self.workers.values()):
-                self.desk.poke(key, now)
+            for key in deferred_of(self.table.pods.values()):
+                self.statuses.status_changed(key, now)
+
+    @property
+    def running_pods(self) -> int:
+        """Pods of which something runs."""
+        return self.table.running + (self.staging.running if self.staging is not None else 0)
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:

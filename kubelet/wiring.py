@@ -15,12 +15,15 @@ from kubelet.deviceplugin.report import pod_resources
 from kubelet.dra.times import claims_in_use
 from kubelet.managers.metrics import manager_metrics
 from kubelet.node.policies import settled
-from kubelet.pod.status import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.pod.states import ContainerState
 from kubelet.resize.metrics import PENDING, by_priority
 from kubelet.runtime.pleg import pleg_metrics
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
+
+_METRIC_STATES = {ContainerState.RUNNING: "running", ContainerState.EXITED: "exited"}
 
 
 class KubeletRoom:
@@ -54,17 +57,16 @@ class KubeletRoom:
             for name, value in agent.kubelet.out.counters.items():
                 found[name] = found.get(name, 0.0) + value
             running += agent.kubelet.running_pods
-            waiting_statuses += agent.kubelet.desk.statuses.waiting
-            for worker in agent.kubelet.workers.values():
+            waiting_statuses += agent.kubelet.statuses.versions.waiting
+            for worker in agent.kubelet.table.pods.values():
                 if (pending := worker.conditions.get(RESIZE_PENDING)) is not None:
                     resizes[pending.reason.lower()] += 1
                     priorities.append((pending.reason.lower(), worker.pod.spec.priority))
                 resizes["in progress"] += RESIZE_IN_PROGRESS in worker.conditions
                 for container in worker.containers:
-                    state = container.state if container.state in states else "waiting"
-                    states[state] += 1
+                    states[_METRIC_STATES.get(container.state, "waiting")] += 1
         agents = self.agents
-        statuses = [a.kubelet.desk.statuses for a in agents]
+        statuses = [a.kubelet.statuses.versions for a in agents]
         found |= {
             "kubelet_nodes": len(agents),
             "kubelet_nodes_ready": sum(a.is_ready for a in agents),
@@ -73,7 +75,7 @@ class KubeletRoom:
             "kubelet_status_writes_total": sum(a.calls.status_writes for a in agents),
             "kubelet_status_write_failures_total": sum(a.calls.status_failures for a in agents),
             "kubelet_pod_status_sync_duration_seconds_sum": sum(
-                a.kubelet.desk.statuses.sync_seconds_sum for a in agents
+                a.kubelet.statuses.versions.sync_seconds_sum for a in agents
             ),
             "kubelet_pod_status_sync_duration_seconds_count": sum(s.syncs for s in statuses),
             "kubelet_lease_renewals_total": sum(a.heartbeats.lease_renewals for a in agents),
@@ -86,7 +88,7 @@ class KubeletRoom:
         }
         held = (each.claim for agent in agents for each in agent.kubelet.claims.cached.values())
         found |= claims_in_use(claim.devices for claim in held)
-        found |= pleg_metrics([agent.kubelet.life.pleg for agent in agents], self.host.clock.now())
+        found |= pleg_metrics([agent.kubelet.node.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
         if self.host.seams.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):

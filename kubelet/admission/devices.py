@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from kubelet.admission.predicates import Admitted, RoomNeeded
+from kubelet.effects import Outbox
 from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
 from kubelet.managers.device_manager import DeviceManager
 from kubelet.managers.endpoints import DeviceEndpoints
 from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
-from kubelet.outbox import Outbox
 from kubelet.view import WorkerKey
 
 
@@ -62,7 +62,7 @@ class Nobody(msgspec.Struct, frozen=True):
 Step = Again | Granted | Refused | Nobody
 
 
-class DeviceDesk:
+class DeviceAdmission:
     """Invariant: at most one pod waits for a plugin, and exactly one call is under way for it."""
 
     def __init__(self, managers: ResourceManagers, endpoints: DeviceEndpoints, out: Outbox) -> None:

@@ -7,25 +7,25 @@ Source: kubelet 5; kubelet-unbinding 2, 6.2.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from kubelet.admission.devices import Again, DeviceDesk, Granted, Nobody, Refused
+from kubelet.admission.devices import Again, DeviceAdmission, Granted, Nobody, Refused
 from kubelet.admission.features import ALL_FEATURES, NodeFeatures
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
 from kubelet.admission.sysctls import refusal
-from kubelet.effects import ReadNode, SetTimer
+from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.pressure import NodePressure
 from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import Rejection, ResourceManagers
-from kubelet.outbox import Outbox
-from kubelet.pod.status import WallTimes
-from kubelet.status.manager import StatusDesk
+from kubelet.pod.context import WallTimes
+from kubelet.pod.table import PodTable
+from kubelet.status.manager import StatusManager
 from kubelet.switches import Settings
 from kubelet.unbind import unbinding
-from kubelet.unbind.deferral import Deferring
-from kubelet.unbind.manager import GivingBack, Verdict
+from kubelet.unbind.deferral import Deferral
+from kubelet.unbind.manager import UnbindManager, Verdict
 from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
@@ -39,29 +39,17 @@ class Parked(msgspec.Struct):
     rejection: Rejection | None = None
 
 
-class Floor(Protocol):
-    """What the desk asks of the kubelet it works for."""
-
-    pods: dict[str, KubeletPod]
-
-    def start(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
-        """Count the pod and run it."""
-
-    def evict(self, victim: WorkerKey, resource: str, now: float) -> None:
-        """End a pod that has to make room for a critical one, which lacks this resource."""
-
-    def leaving(self) -> frozenset[WorkerKey]:
-        """Pods that are being ended: their room comes by itself."""
-
-
-class AdmissionDesk:
-    """Invariant: a key is in at most one of `parked` and `giving_back.going`, and in neither once it is admitted."""
+class AdmissionHandler:
+    """Invariant: a key is in at most one of `parked` and `unbinds.going`, and in neither once it is admitted."""
 
     def __init__(
         self,
         node: str,
-        floor: Floor,
+        pods: Mapping[str, KubeletPod],
+        table: PodTable,
         *,
+        start: Callable[[KubeletPod, WorkerKey, Admitted, float], None],
+        evict: Callable[[WorkerKey, str, float], None],
         settings: Settings,
         ledger: Ledger,
         managers: ResourceManagers,
@@ -70,7 +58,7 @@ class AdmissionDesk:
         facts: NodeFacts,
         defined: NodeFacts,
         pressure: NodePressure,
-        desk: StatusDesk,
+        statuses: StatusManager,
         out: Outbox,
         times: WallTimes,
     ) -> None:
@@ -80,25 +68,26 @@ class AdmissionDesk:
         self.refused: Rejection | None = None
         """Why nobody may come in now."""
         self.parked: dict[WorkerKey, Parked] = {}
-        self.giving_back = GivingBack(node, settings, desk.statuses, out, times)
-        self.deferring = Deferring(settings, out)
-        self._name, self._floor, self._desk = node, floor, desk
+        self.unbinds = UnbindManager(node, settings, statuses.versions, out, times)
+        self.deferring = Deferral(settings, out)
+        self._name, self._pods, self._table, self._statuses = node, pods, table, statuses
+        self._start, self._evict = start, evict
         self._sysctls, self._features = sysctls, features
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
         self._tearing: dict[WorkerKey, Verdict | None] = {}
         """What was asked for before it was torn down, and what is to be done once it is."""
-        self.devices: DeviceDesk | None = None
+        self.devices: DeviceAdmission | None = None
         """Of nodes that take device plugins."""
 
     def holds(self, key: WorkerKey) -> bool:
         """Whether the pod is here and not decided."""
-        return key in self.parked or key in self.giving_back.going
+        return key in self.parked or key in self.unbinds.going
 
     def rendered(self, key: WorkerKey) -> Document | None:
         """Return what a pod's status says because of us."""
-        return self._blocked.get(key) or self.giving_back.asking.get(key)
+        return self._blocked.get(key) or self.unbinds.asking.get(key)
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone, is being deleted, or was started."""
@@ -114,7 +103,7 @@ class AdmissionDesk:
 
     def outcome(self, pod: KubeletPod) -> Admitted | RoomNeeded | Rejection:
         """Return what the node says to this pod now."""
-        evicting = self._floor.leaving() if is_critical(pod) else frozenset()
+        evicting = self._table.leaving() if is_critical(pod) else frozenset()
         first = self.settings.managers_first
         # Static pods are admitted without the API server: the node is then what it is defined to be.
         node = self._defined if self.node.labels is None and is_static(pod) else self.node
@@ -153,7 +142,7 @@ class AdmissionDesk:
             case RoomNeeded(victims=victims, resource=resource):
                 self.parked[key] = Parked(pod, "room")
                 for victim in victims:
-                    self._floor.evict(victim, resource, now)
+                    self._evict(victim, resource, now)
             case Rejection(reason="TaintToleration") if not is_live:
                 # The taint may be gone since the Node was last seen.
                 self._await_node(pod, key)
@@ -170,9 +159,9 @@ class AdmissionDesk:
     def _admitted(self, pod: KubeletPod, key: WorkerKey, admitted: Admitted, now: float) -> None:
         self.deferring.admitted(key)
         self.forget(key)
-        self._desk.statuses.permit(key)
+        self._statuses.versions.permit(key)
         self._out.span_stage(key, "admitted")
-        self._floor.start(pod, key, admitted, now)
+        self._start(pod, key, admitted, now)
 
     def _await_node(self, pod: KubeletPod, key: WorkerKey) -> None:
         """Decide once the Node is read; one read serves all who wait."""
@@ -189,7 +178,7 @@ class AdmissionDesk:
                 del self.parked[key]
                 self.decide(parked.pod, key, now, is_live=True)
 
-    def room_came(self, now: float) -> None:
+    def capacity_came(self, now: float) -> None:
         """Something left: ask again for those who wait for room."""
         for key in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
             self._retry(key, now)
@@ -199,7 +188,7 @@ class AdmissionDesk:
         parked = self.parked.get(key)
         match what:
             case "unbind":
-                self._stays(key, self.giving_back.call(key, now), now)
+                self._stays(key, self.unbinds.call(key, now), now)
             case "hold" if parked is not None and parked.why == "hold":
                 self._retry(key, now)
                 if key in self.parked:
@@ -256,43 +245,41 @@ class AdmissionDesk:
         self._out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
         if not is_again:
             self._out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
-            self._out.tell(pod, rejection.reason, rejection.message, "Warning")
+            self._out.event(pod, rejection.reason, rejection.message, "Warning")
             self._out.span_stage(key, "rejected", rejection.reason)
         if self.deferring.takes(pod, key, rejection, now):
             self.parked[key] = Parked(pod, "defer", rejection)
             return
-        if self.giving_back.may_begin(pod, rejection.reason, now):
-            self.give_back(pod, key, rejection, now)
+        if self.unbinds.may_begin(pod, rejection.reason, now):
+            self.unbind(pod, key, rejection, now)
             return
         if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
             # The deletion is confirmed when the watch shows it.
             self._out.end_span(key, rejection.reason)
-            self._desk.recreate(key, pod)
+            self._statuses.recreate(key, pod)
             return
         self._fail(pod, key, self.deferring.explained(rejection) if is_again else rejection, now)
 
-    def give_back(
-        self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0
-    ) -> None:
+    def unbind(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0) -> None:
         """Nothing of the pod is here any more, which took so long: have it unbound."""
-        verdict = self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
+        verdict = self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
         self._stays(key, verdict, now)
-        if key in self.giving_back.asking:
-            self._desk.poke(key, now)
+        if key in self.unbinds.asking:
+            self._statuses.status_changed(key, now)
 
     def ask_first(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         """Have a pod unbound whose teardown only begins: two nodes may hold what is its (`unbind_teardown=after`)."""
         self._tearing[key] = None
-        self._stays(key, self.giving_back.begin(pod, key, rejection.reason, rejection.message, now, torn_s=None), now)
+        self._stays(key, self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=None), now)
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float, now: float) -> bool:
         """Do now what was decided meanwhile; return whether the pod was asked for before its teardown."""
         if key not in self._tearing:
             return False
         verdict = self._tearing.pop(key)
-        self.giving_back.torn_down(pod, key, took_s)
-        if key in self.giving_back.going:
-            self._desk.statuses.suppress(key)
+        self.unbinds.torn_down(pod, key, took_s)
+        if key in self.unbinds.going:
+            self._statuses.versions.suppress(key)
         self._stays(key, verdict, now)
         return True
 
@@ -305,28 +292,28 @@ class AdmissionDesk:
             "message": "Pod was rejected: " + rejection.message,
             "startTime": self._times.text(now),
         }
-        self._desk.set_final(key, pod, status, now)
+        self._statuses.set_final(key, pod, status, now)
 
     # --- what the API shows of a pod that is not decided ---
 
-    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+    def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Take a newer view of a pod that is not being deleted."""
         if key in self.parked:
             self.parked[key].pod = pod
-        elif pod.is_terminal and self.giving_back.gone(key, pod, ""):
+        elif pod.is_terminal and self.unbinds.gone(key, pod, ""):
             # Somebody else ended it: there is nothing left to give back.
-            self._desk.statuses.permit(key)
+            self._statuses.versions.permit(key)
             self._out.end_span(key, "terminal")
         else:
-            self._stays(key, self.giving_back.heard(key, pod, now), now)
+            self._stays(key, self.unbinds.pod_updated(key, pod, now), now)
 
     def deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Somebody deletes a pod that is not decided: nothing of it ran, so it is Failed, then gone."""
-        self.giving_back.gone(key, pod, "")
+        self.unbinds.gone(key, pod, "")
         self.forget(key)
-        self._desk.statuses.permit(key)
+        self._statuses.versions.permit(key)
         self._out.end_span(key, "deleted")
-        self._desk.set_final(key, pod, {"phase": "Failed"}, now)
+        self._statuses.set_final(key, pod, {"phase": "Failed"}, now)
 
     # --- giving back (kubelet-unbinding 6.2) ---
 
@@ -335,23 +322,23 @@ class AdmissionDesk:
         retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
     ) -> None:  # fmt: skip
         """Take the answer to an unbind; `code` 0: none came."""
-        verdict = self.giving_back.answered(
+        verdict = self.unbinds.answered(
             key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
         )
         self._stays(key, verdict, now)
         if key in self._tearing:
-            self._desk.statuses.suppress(key)  # what is being torn down has nothing to tell, whatever was answered
+            self._statuses.versions.suppress(key)  # what is being torn down has nothing to tell, whatever was answered
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
         """Take a live read of a pod; return whether it is being given back, so that it was read for us."""
-        if key not in self.giving_back.going:
+        if key not in self.unbinds.going:
             return False
-        self._stays(key, self.giving_back.pod_read(key, still_mine, now), now)
+        self._stays(key, self.unbinds.pod_read(key, still_mine, now), now)
         return True
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> None:
         """Take a live read of the own Node's session; the shell ends the node when it is another's."""
-        self._stays(key, self.giving_back.session_read(key, is_mine, now), now)
+        self._stays(key, self.unbinds.session_read(key, is_mine, now), now)
 
     def _stays(self, key: WorkerKey, verdict: Verdict | None, now: float) -> None:
         """Decide what becomes of a pod that was not given back after all; None: it goes its way."""
@@ -359,32 +346,32 @@ class AdmissionDesk:
             return
         if key in self._tearing:
             self._tearing[key] = verdict
-            self._desk.statuses.suppress(key)
+            self._statuses.versions.suppress(key)
             return
         state = verdict.state
         match verdict.step:
             case unbinding.Confirm():
                 self._out.end_span(key, "Terminating")
-                self._desk.set_final(key, self._floor.pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
+                self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
             case unbinding.Resume():
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
                 self._out.count("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
-                self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
+                self.decide(self._pods.get(key.uid, state.pod), key, now)
             case unbinding.Absent() if state.reason in unbinding.OPT_IN_REASONS:
                 # Today's kubelet goes on trying to start it.
-                self.decide(self._floor.pods.get(key.uid, state.pod), key, now)
+                self.decide(self._pods.get(key.uid, state.pod), key, now)
             case unbinding.Absent():
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
             case unbinding.FallBack(code=code):
                 self._fall_back(key, state, code, now)
 
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
-        pod = self._floor.pods.get(key.uid, state.pod)
+        pod = self._pods.get(key.uid, state.pod)
         if code == "LimitReached":
-            self._out.tell(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+            self._out.event(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
         else:
-            self._out.tell(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+            self._out.event(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
         if self.settings.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
@@ -394,7 +381,7 @@ class AdmissionDesk:
     def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
         """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
         self.parked[key] = Parked(pod, "hold", rejection)
-        self._out.tell(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
         self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
         self._blocked[key] = {
             "phase": "Pending",
@@ -409,4 +396,4 @@ class AdmissionDesk:
                 }
             ],
         }
-        self._desk.poke(key, now)
+        self._statuses.status_changed(key, now)

@@ -35,15 +35,15 @@ from kubelet.effects import (
     ReadClaims,
     ReadNode,
     ReadPod,
+    RecordEvent,
+    RecordNodeEvent,
     ReportImages,
     ReportNode,
-    ReportTroubles,
+    ReportNotReady,
     Save,
     SetTimer,
     SpanStage,
     StartSpan,
-    Tell,
-    TellNode,
     WriteStatuses,
 )
 from kubelet.kubelet import Kubelet
@@ -51,10 +51,10 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import parse_node_faults
 from kubelet.node.status import NodeReport, node_document
+from kubelet.pod.logs import Run, run_of
 from kubelet.runtime.boots import Boot, boot_id_of
-from kubelet.runtime.fake_cri import PodRecord
-from kubelet.runtime.logs import Run, run_of
 from kubelet.runtime.pleg import Pleg
+from kubelet.runtime.records import PodRecord
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
@@ -96,7 +96,7 @@ class Agent:
         )
         self.kubelet.managers.stopwatch = host.clock.now
         draws = host.latency.for_pod(definition.name, "relist")
-        self.kubelet.life.pleg = Pleg(
+        self.kubelet.node.pleg = Pleg(
             host.settings.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
         )
         self.topology: TopologyReporting | None = None
@@ -119,7 +119,7 @@ class Agent:
         self.calls = PodCalls(host, self)
         self.claims = ClaimCalls(host, self)
         self._mirrors = MirrorCalls(host, self)
-        self._untold: list[Tell] = []
+        self._untold: list[RecordEvent] = []
         self.heartbeats = Heartbeats(host, self)
         self.node_writes = 0
 
@@ -189,7 +189,8 @@ class Agent:
         self.node_uid = stored["metadata"].get("uid", "")
         self.heartbeats.begin(host.clock.now(), is_new=is_new)  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
-        status = self.report.status(host.clock.wall())
+        wall_s = host.clock.wall()
+        status, written = self.report.status(wall_s), self.report.status(wall_s)
         if self.stages is not None:
             self.stages.registering(stored, status)
         stored = await self.client.patch(
@@ -199,6 +200,8 @@ class Agent:
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
         self.take_node(msgspec.convert(stored, Node))
         self.is_registered = True
+        if self.report.status(wall_s) != written:
+            self.heartbeats.report_soon()  # a device plugin came, for example, while the first status was under way
         self._tell_the_rest()
         if self.stages is not None:
             self.stages.seen_node(stored)
@@ -224,12 +227,12 @@ class Agent:
         except ValueError as error:
             log.warning("node.faults_unreadable", node=self.name, reason=str(error))
             return
-        self.kubelet.life.faults_changed(faults, self.host.clock.now())
+        self.kubelet.node.faults_changed(faults, self.host.clock.now())
         self.drain()
 
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
-        self.kubelet.life.shut_down(self.host.clock.now())
+        self.kubelet.node.shut_down(self.host.clock.now())
         self.drain()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -291,7 +294,7 @@ class Agent:
             return
         has_all = self.pods is not None and self.pods.has_synced
         self.kubelet.settle(now)
-        if has_all and (self.kubelet.records or not self.kubelet.resizing.has_sources):
+        if has_all and (self.kubelet.records or not self.kubelet.resizes.has_sources):
             self.kubelet.sources_ready(now)
         self.drain()
 
@@ -322,7 +325,7 @@ class Agent:
         self.kubelet.admission.node = facts(node)
         self.kubelet.node_seen(node, self.host.clock.now())
         self.node_uid = node.metadata.uid or self.node_uid
-        self.kubelet.statics.registered(self.node_uid)
+        self.kubelet.static_pods.registered(self.node_uid)
 
     # --- time ---
 
@@ -395,7 +398,7 @@ class Agent:
             self.host.set_timer(effect.at_s, self, effect.what, effect.key)
         elif kind is SpanStage:
             self.traces.stage(effect.key, effect.stage, effect.reason)
-        elif kind is Tell:
+        elif kind is RecordEvent:
             self._tell(effect)
         elif kind is WriteStatuses:
             self.calls.write_statuses()
@@ -444,13 +447,13 @@ class Agent:
                 self.heartbeats.report_soon()
             case PowerOff():
                 self.host.power.cut(self)
-            case ReportTroubles(troubles=troubles):
-                self.report.troubles = troubles
+            case ReportNotReady(reasons=reasons):
+                self.report.troubles = reasons
                 self.heartbeats.report_soon()
             case ReportImages(images=images):
                 self.report.images = images
                 self.heartbeats.report_soon()
-            case TellNode():
+            case RecordNodeEvent():
                 self._events().event(
                     kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
                     reason=effect.reason, message=effect.message, type=effect.type,
@@ -487,7 +490,7 @@ class Agent:
         self.kubelet.saved(key, seq, now)
         self.host.touch(self)
 
-    def _tell(self, tell: Tell) -> None:
+    def _tell(self, tell: RecordEvent) -> None:
         if tell.type == "Normal" and self.host.config.pod_events == "warnings":
             return
         if self.client is None:
@@ -517,16 +520,14 @@ class Agent:
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
-        for worker in self.kubelet.workers.values():
-            meta = worker.pod.metadata
-            if meta.name == name and meta.namespace == namespace:
-                found = next((c for c in worker.containers if c.name == container), None)
-                if found is None:
-                    return f'container "{container}" in pod "{name}" is not available'
-                now = self.host.clock.now()
-                reason = worker.waiting_reason(found)
-                return run_of(name, found, reason, now, self.host.times.offset_s, previous=previous)
-        return None
+        pod = self.kubelet.table.find(namespace, name)
+        if pod is None:
+            return None
+        found = next((c for c in pod.containers if c.name == container), None)
+        if found is None:
+            return f'container "{container}" in pod "{name}" is not available'
+        reason = pod.status.waiting_reason(found)
+        return run_of(name, found, reason, self.host.clock.now(), self.host.times.offset_s, previous=previous)
 
 
 def _uid(bits: int) -> str:

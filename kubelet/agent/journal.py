@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from kubelet.runtime.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
-from kubelet.runtime.fake_cri import PodRecord, encode_record, replay
 from kubelet.runtime.line_file import LineFile, Lines, R, Reading, Where
+from kubelet.runtime.records import PodRecord, encode_record, replay
 from kubelet.view import WorkerKey
 from services.api.seams import Disk
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
-from kubelet.runtime.logs import Asked, Run
+from kubelet.pod.logs import Asked, Run
 from services.runtime.health import HttpRequest, HttpResponse
 
 FOLLOW_S = 1.0

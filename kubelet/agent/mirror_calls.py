@@ -56,5 +56,5 @@ class MirrorCalls:
         self._answered(meta.key, code)
 
     def _answered(self, name: Key, code: int) -> None:
-        self._node.kubelet.statics.mirrors.answered(name, code, self._host.clock.now())
+        self._node.kubelet.static_pods.mirrors.answered(name, code, self._host.clock.now())
         self._node.drain()

@@ -48,7 +48,7 @@ class PodCalls:
     def __init__(self, host: Host, node: Caller) -> None:
         self._host, self._node = host, node
         self._is_writing = False
-        self._tokens, self._tokens_at_s = 2 * host.status_qps, 0.0
+        self._tokens, self._tokens_at_s = 2 * host.config.status_qps, 0.0
         self.status_writes = self.status_failures = 0
 
     def _now(self) -> float:
@@ -70,7 +70,7 @@ class PodCalls:
             return
         kubelet = self._node.kubelet
         if kubelet.settings.writes_at_once:
-            while (write := kubelet.desk.next_write(self._now())) is not None:
+            while (write := kubelet.statuses.next_write(self._now())) is not None:
                 self._node.spawn(self._write_status(write))
         elif not self._is_writing:
             self._is_writing = True
@@ -79,8 +79,8 @@ class PodCalls:
     async def _write_serially(self) -> None:
         """Write one after the other until the API server has everything."""
         try:
-            while (write := self._node.kubelet.desk.next_write(self._now())) is not None:
-                if self._host.status_qps > 0 and (wait_s := self._spend_token()) > 0:
+            while (write := self._node.kubelet.statuses.next_write(self._now())) is not None:
+                if self._host.config.status_qps > 0 and (wait_s := self._spend_token()) > 0:
                     await asyncio.sleep(wait_s)
                 await self._write_status(write)
         finally:
@@ -89,7 +89,7 @@ class PodCalls:
 
     def _spend_token(self) -> float:
         """Take one token of the write rate; return how long to wait for it."""
-        qps, now = self._host.status_qps, self._now()
+        qps, now = self._host.config.status_qps, self._now()
         self._tokens = min(2 * qps, self._tokens + (now - self._tokens_at_s) * qps)
         self._tokens_at_s = now
         self._tokens -= 1
@@ -105,7 +105,7 @@ class PodCalls:
         self.status_writes += 1
         if not 200 <= code < 300:
             self.status_failures += 1
-        kubelet.desk.status_written(write, code, reason, self._now())
+        kubelet.statuses.status_written(write, code, reason, self._now())
         self._node.drain()
 
     # --- one pod ---
@@ -162,7 +162,7 @@ class PodCalls:
             code = (await node.client.call(request)).code
         except UnknownOutcome as error:
             log.warning("pod.delete_failed", node=node.name, pod=pod.metadata.name, reason=str(error))
-        node.kubelet.desk.delete_answered(key, code, self._now())
+        node.kubelet.statuses.delete_answered(key, code, self._now())
         node.drain()
 
     # --- what a pod's decision depends on ---

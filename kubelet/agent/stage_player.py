@@ -105,7 +105,7 @@ class StagePlayer:
             target,
             node.api,
             self._host.seams.transport.api(),
-            lambda told: kubelet.out.tell(effect.pod, told.reason, told.message, told.type),
+            lambda told: kubelet.out.event(effect.pod, told.reason, told.message, told.type),
             traceparent,
         )
         if effect.is_immediate and outcome.body:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kubelet.admission.devices import DeviceDesk
+from kubelet.admission.devices import DeviceAdmission
 from kubelet.admission.predicates import Ledger
-from kubelet.effects import SetTimer
+from kubelet.effects import Outbox, PrepareDevices, SetTimer
 from kubelet.managers.device_calls import (
     Answer,
     Device,
@@ -23,8 +23,10 @@ from kubelet.managers.device_calls import (
 )
 from kubelet.managers.endpoints import DeviceEndpoints
 from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
-from kubelet.outbox import Outbox
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.pod import Pod
+from kubelet.pod.states import PodState
+from kubelet.pod.table import PodTable
+from kubelet.status.manager import StatusManager
 from kubelet.view import WorkerKey
 from services.api.meta import Document
 
@@ -35,11 +37,22 @@ _NODE = WorkerKey("", 0)
 class DevicePlugins:
     """Invariant: the ledger lets pods have as many devices as the device manager has room for."""
 
-    def __init__(self, managers: ResourceManagers, ledger: Ledger, out: Outbox, *, tells_health: bool) -> None:
+    def __init__(
+        self,
+        managers: ResourceManagers,
+        ledger: Ledger,
+        table: PodTable,
+        statuses: StatusManager,
+        out: Outbox,
+        *,
+        shows_health: bool,
+    ) -> None:
         self._managers, self._ledger, self._out = managers, ledger, out
-        self._tells_health = tells_health
+        self._table, self._statuses = table, statuses
+        self._shows_health = shows_health
+        table.on(PrepareDevices, self._pre_start)
         self.endpoints = DeviceEndpoints(managers.devices)
-        self.desk = DeviceDesk(managers, self.endpoints, out)
+        self.admission = DeviceAdmission(managers, self.endpoints, out)
         self._starting: dict[int, tuple[WorkerKey, str, list[PreStart]]] = {}
         """Containers that wait for PreStartContainer, by the number of the call: what is still to be called."""
 
@@ -82,12 +95,12 @@ class DevicePlugins:
             self._changed(now)
 
     def _changed(self, now: float) -> None:
-        self.reckon()
+        self.update_ledger()
         self._out.effects.append(DevicesChanged(tuple(self.endpoints.registered())))
         if (at_s := self.endpoints.next_expiry_s) is not None:
             self._out.effects.append(SetTimer(at_s, TIMER, _NODE))
 
-    def reckon(self) -> None:
+    def update_ledger(self) -> None:
         """Let pods have what there is, and what they have already."""
         for resource in self.capacity():
             self._ledger.allocatable[resource] = self._managers.devices.room(resource)
@@ -99,14 +112,23 @@ class DevicePlugins:
 
     # --- pods ---
 
-    def begun(self, worker: PodWorker) -> bool:
+    def pod_added(self, worker: Pod) -> bool:
         """Let a pod's containers know how their devices are; return whether that changed its status."""
         worker.pre_start = frozenset(
             share.container for share in worker.allocation.devices if self.endpoints.wants_pre_start(share.resource)
         )
-        return self._tell_health(worker)
+        return self._show_health(worker)
 
-    def readmitted(self, worker: PodWorker) -> Rejection | None:
+    def show_health(self, now: float) -> bool:
+        """Show in the status of every pod how its devices are now; return whether any changed by it."""
+        has_changed = False
+        for key, worker in self._table.pods.items():
+            if worker.allocation.devices and worker.state != PodState.TERMINATED and self.pod_added(worker):
+                self._statuses.status_changed(key, now)
+                has_changed = True
+        return has_changed
+
+    def readmitted(self, worker: Pod) -> Rejection | None:
         """Return why a pod of a former kubelet cannot go on: a container is to start again without its devices.
 
         Containers that run keep what they have, whatever became of it (k/k #109595).
@@ -114,19 +136,19 @@ class DevicePlugins:
         waiting = {c.name for c in worker.containers if not c.is_running and c.may_start}
         for share in worker.allocation.devices:
             if share.container in waiting and self._managers.devices.is_plugged(share.resource):
-                trouble = self._managers.devices.trouble(share.resource, share.ids)
-                if trouble:
-                    return unexpected(trouble)
+                problem = self._managers.devices.problem(share.resource, share.ids)
+                if problem:
+                    return unexpected(problem)
         return None
 
-    def _tell_health(self, worker: PodWorker) -> bool:
-        if not self._tells_health:
+    def _show_health(self, worker: Pod) -> bool:
+        if not self._shows_health:
             return False
-        told: dict[str, list[Document]] = {}
+        health: dict[str, list[Document]] = {}
         for share in worker.allocation.devices:
-            told.setdefault(share.container, []).append(self._health_of(share))
-        changed = told != worker.device_health
-        worker.device_health = told
+            health.setdefault(share.container, []).append(self._health_of(share))
+        changed = health != worker.device_health
+        worker.device_health = health
         return changed
 
     def _health_of(self, share: Share) -> Document:
@@ -141,24 +163,27 @@ class DevicePlugins:
 
     # --- before a container starts ---
 
-    def pre_start(self, worker: PodWorker, container: str) -> None:
+    def _pre_start(self, worker: Pod, effect: PrepareDevices, now: float) -> None:
         """A container is about to start: ask the plugins that want to know."""
         calls = [
             PreStart(share.resource, share.ids)
             for share in worker.allocation.devices
-            if share.container == container and self.endpoints.wants_pre_start(share.resource)
+            if share.container == effect.container and self.endpoints.wants_pre_start(share.resource)
         ]
-        self._starting[self.desk.send(calls[0])] = (worker.key, container, calls[1:])
+        self._starting[self.admission.send(calls[0])] = (worker.key, effect.container, calls[1:])
 
-    def started(self, number: int, answer: Answer) -> tuple[WorkerKey, str, str] | None:
-        """Take the answer to PreStartContainer: (whose, which container, why not). None: more is asked, or not ours."""
+    def answered(self, number: int, answer: Answer, now: float) -> bool:
+        """Take an answer; return whether it was one to PreStartContainer."""
         asked = self._starting.pop(number, None)
         if asked is None:
-            return None
+            return False
         key, container, calls = asked
+        problem = ""
         if isinstance(answer, Failed):
-            return key, container, f"device plugin PreStartContainer rpc failed with err: {answer.text}"
-        if calls:
-            self._starting[self.desk.send(calls[0])] = (key, container, calls[1:])
-            return None
-        return key, container, ""
+            problem = f"device plugin PreStartContainer rpc failed with err: {answer.text}"
+        elif calls:
+            self._starting[self.admission.send(calls[0])] = (key, container, calls[1:])
+            return True
+        if (worker := self._table.pods.get(key)) is not None:
+            self._table.perform(worker, worker.devices_prepared(container, problem, now), now)
+        return True

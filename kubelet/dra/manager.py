@@ -8,18 +8,18 @@ Source: dra-core 7; guarantees N2, N3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from kubelet.dra.driver import Driver
 from kubelet.dra.times import ClaimTimes
-from kubelet.effects import PublishSlices, ReadClaims, SetTimer
-from kubelet.outbox import Outbox
+from kubelet.effects import CallDrivers, Outbox, PrepareClaims, PublishSlices, ReadClaims, SetTimer, UnprepareClaims
+from kubelet.pod.pod import Pod
+from kubelet.pod.table import PodTable
 from kubelet.runtime.claim_record import HeldClaim
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Key
 
@@ -28,28 +28,6 @@ CALL_MAX_S: Final = 45.0
 UNPREPARE_RETRY_S: Final = 10.0
 NODE_KEY: Final = WorkerKey("", 0)
 _CALLS: Final = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
-
-
-class Floor(Protocol):
-    """Whom the desk works for."""
-
-    def claims_listed(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float) -> None:
-        """These are the pod's claims: make that durable, then `call` the drivers."""
-
-    def prepared(self, key: WorkerKey, now: float) -> None:
-        """All devices of the pod are ready."""
-
-    def not_prepared(self, key: WorkerKey, message: str, now: float) -> None:
-        """They are not, and why."""
-
-    def unprepared(self, key: WorkerKey, now: float) -> None:
-        """Nothing is held for the pod any more."""
-
-    def uses_devices(self, key: WorkerKey) -> bool:
-        """Whether the pod is active here."""
-
-    def pod_of(self, key: WorkerKey) -> KubeletPod | None:
-        """Return the pod, while it is known."""
 
 
 class Cached(msgspec.Struct):
@@ -75,7 +53,7 @@ class Job(msgspec.Struct):
     asked: tuple[HeldClaim, ...] = ()
 
 
-def claim_names(pod: Pod) -> list[str] | str:
+def claim_names(pod: KubeletPod) -> list[str] | str:
     """Return the names of the claims that the pod uses, or the reason why that is not known."""
     made = {each.name: each for each in pod.status.resource_claim_statuses}
     names: list[str] = []
@@ -90,50 +68,63 @@ def claim_names(pod: Pod) -> list[str] | str:
     return names
 
 
-class ClaimDesk:
+class ClaimManager:
     """Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded."""
 
-    def __init__(self, floor: Floor, drivers: Sequence[Driver], out: Outbox, *, reconcile_s: float,
-                 wipe_delay_s: float) -> None:  # fmt: skip
+    def __init__(
+        self,
+        table: PodTable,
+        pods: Mapping[str, KubeletPod],
+        drivers: Sequence[Driver],
+        out: Outbox,
+        *,
+        reconcile_s: float,
+        wipe_delay_s: float,
+    ) -> None:
         self.drivers = {driver.name: driver for driver in drivers}
         self.cached: dict[str, Cached] = {}
-        self._floor, self._out = floor, out
+        self._table, self._pods, self._out = table, pods, out
         self._times = ClaimTimes(out)
         self._reconcile_s, self._wipe_delay_s = reconcile_s, wipe_delay_s
         self._running: dict[WorkerKey, Job] = {}
         self._waiting: list[Job] = []
         self._busy: dict[str, WorkerKey] = {}
         self._away_since: dict[str, float] = {}
+        table.on(PrepareClaims, self._prepare)
+        table.on(CallDrivers, self._call_drivers)
+        table.on(UnprepareClaims, self._unprepare)
 
     # --- prepare ---
 
-    def prepare(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+    def _prepare(self, machine: Pod, effect: PrepareClaims, now: float) -> None:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
+        key, pod = machine.key, machine.pod
         names = claim_names(pod)
         self._times.begin(key, "prepare", now)
         if isinstance(names, str):
             self._times.end(key, "prepare", names, now)
-            self._floor.not_prepared(key, names, now)
+            self._table.perform(machine, machine.claims_failed(names, now), now)
         elif not names:
             self._times.end(key, "prepare", "", now)
-            self._floor.prepared(key, now)
+            self._table.perform(machine, machine.claims_prepared(now), now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
-        if not self._floor.uses_devices(key):
+        machine = self._table.pods.get(key)
+        if machine is None or not self._table.is_active(key):
             self._times.forget(key)
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims, now)
         if isinstance(claims, str) or problem:
             self._times.end(key, "prepare", problem, now)
-            self._floor.not_prepared(key, problem, now)
+            self._table.perform(machine, machine.claims_failed(problem, now), now)
             return
         held = tuple(_held(claim) for claim in claims)
         for claim in held:
             self.cached.setdefault(claim.uid, Cached(claim, {})).pods[key] = None
-        self._floor.claims_listed(key, held, now)
+        self._table.perform(machine, machine.claims_listed(held, now), now)
 
     def _judge(self, pod: KubeletPod, claims: Sequence[ResourceClaim], now: float) -> str:
         """Return what keeps the pod from using one of its claims, "" for nothing."""
@@ -160,7 +151,13 @@ class ClaimDesk:
         self._waiting.append(Job(key, "prepare", claims, is_broken))
         self._pump(now)
 
+    def _call_drivers(self, machine: Pod, effect: CallDrivers, now: float) -> None:
+        self.call(machine.key, machine.claims, now, is_broken=effect.is_broken)
+
     # --- unprepare ---
+
+    def _unprepare(self, machine: Pod, effect: UnprepareClaims, now: float) -> None:
+        self.unprepare(machine.key, now)
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
         """Nothing of the pod runs any more: give back what only it used."""
@@ -248,7 +245,9 @@ class ClaimDesk:
     def _log(self, event: str, driver: Driver, job: Job, claim: HeldClaim) -> None:
         devices = [f"{driver.name}/{device}" for device in claim.devices[driver.name]]
         data = {"claim": claim.uid, "name": claim.name, "devices": devices}
-        self._out.log(event, self._floor.pod_of(job.key), job.key, data, Key(claim.namespace, ""))
+        self._out.log(
+            event, self._table.pod_of(job.key) or self._pods.get(job.key.uid), job.key, data, Key(claim.namespace, "")
+        )
 
     def _done(self, job: Job, error: str, now: float) -> None:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:
@@ -266,16 +265,22 @@ class ClaimDesk:
                 del cached.pods[job.key]
                 if not cached.pods:
                     del self.cached[claim.uid]
-            self._floor.unprepared(job.key, now)
+            self._unprepared(job.key, now)
         self._pump(now)
 
     def _prepare_done(self, job: Job, error: str, now: float) -> None:
-        if error:
-            self._floor.not_prepared(job.key, error, now)
-            return
-        for claim in job.claims:
-            self.cached[claim.uid].is_prepared = True
-        self._floor.prepared(job.key, now)
+        if not error:
+            for claim in job.claims:
+                self.cached[claim.uid].is_prepared = True
+        if (pod := self._table.pods.get(job.key)) is not None:
+            self._table.perform(pod, pod.claims_failed(error, now) if error else pod.claims_prepared(now), now)
+
+    def _unprepared(self, key: WorkerKey, now: float) -> None:
+        """No claim is held for the pod any more, whether its machine waits for that or only a record is left."""
+        if (pod := self._table.pods.get(key)) is not None:
+            self._table.perform(pod, pod.claims_unprepared(now), now)
+        else:
+            self._table.erase(key)
 
     # --- time ---
 
@@ -314,7 +319,7 @@ class ClaimDesk:
         busy = {job.key for job in (*self._running.values(), *self._waiting)}
         gone = dict.fromkeys(key for each in self.cached.values() for key in each.pods)
         for key in gone:
-            if key not in busy and not self._floor.uses_devices(key):
+            if key not in busy and not self._table.is_active(key):
                 self.unprepare(key, now)
 
     def _look_at_drivers(self, now: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kubelet.outbox import Outbox
+from kubelet.effects import Outbox
 from kubelet.view import WorkerKey
 
 OPERATION: Final = "dra_operations_duration_seconds"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubelet.effects import ReportNode, SetTimer, TellNode
+from kubelet.effects import Outbox, RecordNodeEvent, ReportNode, SetTimer
 from kubelet.eviction.manager import MONITOR_PERIOD_S, PodUse, Pressure, Victim, container_use
 from kubelet.eviction.signals import Eviction, thresholds
 from kubelet.managers.resource_managers import Rejection
-from kubelet.outbox import Outbox
 from kubelet.pod.actuation import MEMORY_ANNOTATION, memory_used
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.pod import Pod
+from kubelet.pod.states import PodState
 from kubelet.runtime import usage
 from kubelet.view import KubeletPod, WorkerKey
 
@@ -42,7 +42,7 @@ class NodePressure:
             if self._own:
                 self._look_later(now)
 
-    def heard(self, pod: KubeletPod, now: float) -> None:
+    def pod_updated(self, pod: KubeletPod, now: float) -> None:
         """A pod is here, or has changed."""
         if not self.is_looking and pod.metadata.annotations and _is_told(pod):
             self._look_later(now)
@@ -57,9 +57,9 @@ class NodePressure:
         self.is_looking = True
         self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", _NODE_KEY))
 
-    def look(self, workers: Mapping[WorkerKey, PodWorker], now: float) -> Victim | None:
+    def look(self, workers: Mapping[WorkerKey, Pod], now: float) -> Victim | None:
         """Look now, and again later if anything may change; return who must leave."""
-        here = [w for w in workers.values() if w.state != "terminated"]
+        here = [w for w in workers.values() if w.state != PodState.TERMINATED]
         own = self.own_use(now)
         own["imagefs"] = own.get("imagefs", 0) + self._images
         look = self._pressure.look(now, own, [_use(w, now) for w in here])
@@ -68,7 +68,7 @@ class NodePressure:
             self._out.effects.append(ReportNode(self._pressure.conditions))
         if look.reclaims:
             self._out.effects.append(
-                TellNode("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
+                RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
             )
         if self._own or self._pressure.conditions or any(_is_told(w.pod) for w in here):
             self._look_later(now)
@@ -90,7 +90,7 @@ def _is_told(pod: KubeletPod) -> bool:
     return usage.is_told(pod) or any(name.startswith(MEMORY_ANNOTATION) for name in pod.metadata.annotations)
 
 
-def _use(worker: PodWorker, now: float) -> PodUse:
+def _use(worker: Pod, now: float) -> PodUse:
     """Return what a pod uses; where its curves do not speak of memory, `keplab.dev/memory` does."""
     pod, found = worker.pod, []
     for container in worker.containers:

@@ -187,7 +187,7 @@ class DeviceManager:
         self, resource: str, requested: int, mask: int | None, reusable: Sequence[str] = ()
     ) -> tuple[str, ...] | str:
         """Take devices: `reusable` ones first, then inside `mask`; return their ids, or why it cannot be done."""
-        if trouble := self.trouble(resource, ()):
+        if trouble := self.problem(resource, ()):
             return trouble
         held = self._resources[resource]
         chosen = list(reusable[:requested])
@@ -205,7 +205,7 @@ class DeviceManager:
         held.taken.update(dict.fromkeys(chosen))
         return tuple(chosen)
 
-    def trouble(self, resource: str, had: Sequence[str]) -> str:
+    def problem(self, resource: str, had: Sequence[str]) -> str:
         """Return why nobody can get these now; "" when somebody can. `had`: devices the container has already."""
         held = self._resources.get(resource)
         if held is None or not held.is_registered:

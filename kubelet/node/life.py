@@ -5,76 +5,51 @@ Source: kubelet 2.1, 6, 8; KEP-2000.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from kubelet.effects import PowerOff, ReportImages, ReportTroubles, SetTimer, TellNode
+from kubelet.admission.handler import AdmissionHandler
+from kubelet.admission.predicates import Ledger
+from kubelet.effects import NODE_KEY, Outbox, PowerOff, RecordNodeEvent, ReportImages, ReportNotReady, SetTimer
+from kubelet.eviction.pressure import NodePressure
 from kubelet.managers.resource_managers import Rejection
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import NodeFaults, NodeHealth, parse_node_faults
 from kubelet.node.image_gc import PERIOD_S, Collected, ImageCollector
 from kubelet.node.status import STATUS_PERIOD_S
-from kubelet.outbox import Outbox
+from kubelet.pod.states import PodState
+from kubelet.pod.table import PodTable
 from kubelet.runtime.images import NodeImages
-from kubelet.runtime.pleg import Pleg
+from kubelet.runtime.pleg import GENERIC, Pleg
 from kubelet.runtime.start_faults import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.view import WorkerKey
 from services.api.quantity import amount
 
-_NODE_KEY: Final = WorkerKey("", 0)
 POWER_OFF_S: Final = 1.0
 """From the end of a shutdown in good order to the power: last words are written meanwhile."""
 TIMERS: Final = ("shutdown", "power-off", "health", "images", "image-gc")
 """What `due` is called for."""
 
 
-class Door(Protocol):
-    """Who lets pods in."""
-
-    refused: Rejection | None
-
-    def hold_back(self, is_held: bool, now: float) -> None:
-        """Let new pods wait from now on, or take those that wait."""
-
-    def room_came(self, now: float) -> None:
-        """Ask again for those who wait for room."""
-
-
-class Household(Protocol):
-    """What a node's life asks of the kubelet it belongs to."""
-
-    @property
-    def admission(self) -> Door:
-        """Who lets pods in here."""
-
-    def counted(self) -> list[tuple[WorkerKey, KubeletPod]]:
-        """Return the pods that are not over."""
-
-    def is_counted(self, key: WorkerKey) -> bool:
-        """Whether the pod is not over."""
-
-    def end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        """End a pod because the node shuts down."""
-
-    def images_in_use(self) -> frozenset[str]:
-        """Return the images of containers that run, or ran and whose pods are still known."""
-
-    def disk_used(self, now: float) -> int:
-        """Return how many bytes of the images' disk are used by what is no image."""
-
-    def images_changed(self, total: int, now: float) -> None:
-        """The images on the node come to so many bytes now."""
-
-    def faults_turned(self, now: float) -> None:
-        """What goes wrong when pods start is another, or when it is noticed what containers do."""
-
-
 class NodeLife:
     """Invariant: `_troubles` is what the Node's status was last said to be not Ready for."""
 
-    def __init__(self, definition: NodeDefinition, house: Household, out: Outbox) -> None:
-        self._definition, self._house, self._out = definition, house, out
+    def __init__(
+        self,
+        definition: NodeDefinition,
+        admission: AdmissionHandler,
+        ledger: Ledger,
+        table: PodTable,
+        pressure: NodePressure,
+        out: Outbox,
+        *,
+        end_pod: Callable[[WorkerKey, float, float], None],
+    ) -> None:
+        self._definition, self._out = definition, out
+        self._admission, self._ledger, self._table, self._pressure = admission, ledger, table, pressure
+        self._end_pod = end_pod
         self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
         self.images.on_change = self._images_changed
         self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
@@ -95,9 +70,9 @@ class NodeLife:
     def begin(self, now: float) -> None:
         """The kubelet knows its pods: from now on what is defined to be wrong is wrong."""
         self._began_s = now
-        self._collector.look(now, self.images.present, self._house.images_in_use())
+        self._collector.look(now, self.images.present, self._table.images_in_use())
         if self.images.present:
-            self._house.images_changed(self.images.total, now)
+            self._pressure.images_changed(self.images.total, now)
             self._collect_images(now)
         if self._definition.start_faults and not self._health:
             self.faults_changed(parse_node_faults(self._definition.start_faults), now)
@@ -118,7 +93,7 @@ class NodeLife:
                 self._collect_images(now)
 
     def _set_timer(self, what: str, at_s: float) -> None:
-        self._out.effects.append(SetTimer(at_s, what, _NODE_KEY))
+        self._out.effects.append(SetTimer(at_s, what, NODE_KEY))
 
     # --- what is wrong ---
 
@@ -130,25 +105,33 @@ class NodeLife:
         self._health = NodeHealth(faults.ailments, now, self.pleg.threshold_s)
         self._look(now)
         self.faults = StartFaults(faults.all_starts, now)
-        self._house.faults_turned(now)
+        self._pods_changed(now)
+
+    def _pods_changed(self, now: float) -> None:
+        """Have the pods know what goes wrong when they start, and when the node notices what containers do."""
+        for pod in list(self._table.pods.values()):
+            if self.pleg.mode == GENERIC and pod.state not in (PodState.STOPPED, PodState.TERMINATED):
+                self._table.perform(pod, pod.pleg_changed(now), now)
+            if pod.state == PodState.STARTING:
+                self._table.perform(pod, pod.faults_changed(self.faults, now), now)
 
     def _look(self, now: float) -> None:
         """Say what stands against the node's being Ready, and take new pods, or not."""
         troubles = self._health.troubles(now)
-        if self._house.admission.refused is not None:
+        if self._admission.refused is not None:
             troubles = (*troubles, shutdown.NOT_READY)
         if troubles != self._troubles:
             self._troubles = troubles
-            self._out.effects.append(ReportTroubles(troubles))
+            self._out.effects.append(ReportNotReady(troubles))
         if (next_s := self._health.next_s(now)) is not None:
             self._set_timer("health", next_s)
-        self._house.admission.hold_back(self._health.holds_back(now), now)
+        self._admission.hold_back(self._health.holds_back(now), now)
 
     # --- images ---
 
     def _images_changed(self, now: float) -> None:
         """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
-        self._house.images_changed(self.images.total, now)
+        self._pressure.images_changed(self.images.total, now)
         self._collect_later(now)
         if now >= self._images_told_s:
             self._images_told_s = now + STATUS_PERIOD_S
@@ -162,19 +145,20 @@ class NodeLife:
             self._set_timer("image-gc", self._gc_at_s)
 
     def _collect_images(self, now: float) -> None:
-        house = self._house
-        found = self._collector.collect(now, self.images.present, house.images_in_use(), house.disk_used(now))
+        found = self._collector.collect(
+            now, self.images.present, self._table.images_in_use(), self._pressure.own_use(now).get("imagefs", 0)
+        )
         self._delete_images(found, now)
         if found.error:
-            self._out.effects.append(TellNode("FreeDiskSpaceFailed", found.error, "Warning"))
+            self._out.effects.append(RecordNodeEvent("FreeDiskSpaceFailed", found.error, "Warning"))
         if found.has_failed_twice:
-            self._out.effects.append(TellNode("ImageGCFailed", found.error, "Warning"))
+            self._out.effects.append(RecordNodeEvent("ImageGCFailed", found.error, "Warning"))
         self._collect_later(now)
 
     def reclaim_images(self, now: float) -> None:
         """The disk of images is short: delete every image that nobody uses, before any pod has to go."""
         self._delete_images(
-            self._collector.delete_unused(now, self.images.present, self._house.images_in_use()), now
+            self._collector.delete_unused(now, self.images.present, self._table.images_in_use()), now
         )  # fmt: skip
 
     def _delete_images(self, found: Collected, now: float) -> None:
@@ -189,12 +173,12 @@ class NodeLife:
         if self._shutdown is not None:
             return
         periods = self._definition.shutdown_periods()
-        self._shutdown = shutdown.Shutdown(periods, self._house.counted())
+        self._shutdown = shutdown.Shutdown(periods, [(key, entry.pod) for key, entry in self._ledger.entries.items()])
         if periods:
-            self._out.effects.append(TellNode(shutdown.EVENT, shutdown.DETECTED, "Normal"))
-            self._house.admission.refused = Rejection(*shutdown.REFUSED)
+            self._out.effects.append(RecordNodeEvent(shutdown.EVENT, shutdown.DETECTED, "Normal"))
+            self._admission.refused = Rejection(*shutdown.REFUSED)
             self._look(now)
-            self._house.admission.room_came(now)  # who waits is refused now
+            self._admission.capacity_came(now)  # who waits is refused now
         self._further(self._shutdown, now)
 
     def pod_ended(self, now: float) -> None:
@@ -203,12 +187,12 @@ class NodeLife:
             self._set_timer("shutdown", now)
 
     def _further(self, plan: shutdown.Shutdown, now: float) -> None:
-        step = plan.step(now, lambda key: not self._house.is_counted(key))
+        step = plan.step(now, lambda key: key not in self._ledger.entries)
         for key, grace_s in step.ending:
-            self._house.end_for_shutdown(key, grace_s, now)
+            self._end_pod(key, grace_s, now)
         if step.next_s is not None:
             self._set_timer("shutdown", step.next_s)
         elif not self._is_powering_off:
             self._is_powering_off = True
-            is_orderly = self._house.admission.refused is not None
+            is_orderly = self._admission.refused is not None
             self._set_timer("power-off", now + (POWER_OFF_S if is_orderly else 0.0))

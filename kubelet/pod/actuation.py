@@ -26,8 +26,6 @@ from services.api.meta import Document
 from services.api.quantity import amount, format_amount, units
 
 ORDER = ("memory", "cpu")
-RETRY_S = 10.0
-"""A pod whose resize failed is synced again after this long (kubelet 1)."""
 POD = ""
 """The pod's own cgroup, among the names of containers."""
 MEMORY_ANNOTATION, FAILS_ANNOTATION = "keplab.dev/memory", "keplab.dev/resize-fails"
@@ -38,42 +36,6 @@ class Call(msgspec.Struct, frozen=True):
 
     resource: str
     container: str
-
-
-class Actuation:
-    """How far the newest admitted resize of a pod has come.
-
-    `stage`: idle, saving (the allocation is not durable yet), calling, failed (waits for the next sync), settling
-    (the last record is not durable, or containers are being restarted). `started_s`: when the present attempt began.
-    `due_s`: when something happens by itself.
-    """
-
-    __slots__ = ("calls", "due_s", "generation", "made", "refused", "restarting", "seq", "stage", "started_s")
-
-    def __init__(self) -> None:
-        self.stage = "idle"
-        self.generation = 0
-        self.seq = 0
-        self.started_s = 0.0
-        self.due_s: float | None = None
-        self.calls: list[Call] = []
-        self.restarting: dict[str, None] = {}
-        self.made = 0
-        self.refused = 0
-
-    def begin(self, generation: int, seq: int, now: float) -> None:
-        """A resize was admitted; what was under way for an earlier one is superseded."""
-        self.stage, self.generation, self.seq, self.started_s = "saving", generation, seq, now
-        self.due_s, self.calls = None, []
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-        self.stage, self.due_s, self.calls = "idle", None, []
-        self.restarting.clear()
-
-    def fail(self, now: float) -> None:
-        """Try again at the next sync."""
-        self.stage, self.due_s, self.calls = "failed", now + RETRY_S, []
 
 
 def plan(actual: PodResources, allocated: PodResources, running: Iterable[str]) -> list[Call]:

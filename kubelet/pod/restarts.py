@@ -1,17 +1,31 @@
 """Whether a container that ended runs again, and how long it waits for that. Pure.
 
-Source: kubelet 3.3.
+Source: kubelet 3.3; upstream `pkg/kubelet/kuberuntime/kuberuntime_manager.go` (`doBackOff`).
 """
 
 from __future__ import annotations
 
-from kubelet.runtime.fake_cri import EPHEMERAL, INIT, SIDECAR, Container
-from kubelet.view import KubeletPod
+import msgspec
+
+from kubelet.pod.container import EPHEMERAL, INIT, SIDECAR, Container
+from kubelet.pod.context import PodContext
+from kubelet.timers import EARLY_S
 
 CRASHLOOP_RESET_S = 600.0
 """A container that ran for this long begins its back-off anew."""
 CRASHLOOP_S, REDUCED_CRASHLOOP_S = (10.0, 300.0), (1.0, 60.0)
 """First and longest back-off; the second with ReduceDefaultCrashLoopBackOffDecay."""
+SYNC_S = 10.0
+"""From a sync that failed to the next."""
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What all pods of a node share. Seconds."""
+
+    crashloop_initial_s: float = CRASHLOOP_S[0]
+    crashloop_max_s: float = CRASHLOOP_S[1]
+    start_fence: bool = False
+    """Whether containers wait until a status with `startTime` is acknowledged."""
 
 
 def crashloop_bounds(
@@ -45,34 +59,70 @@ def must_restart(container: Container, pod_policy: str, code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
-def back_off(container: Container, pod: KubeletPod, t: float, *, initial_s: float, max_s: float) -> bool:
-    """The container waits from `t`: at first `initial_s`, then twice as long each time up to `max_s`.
+class Restarts:
+    """The restarts of one pod's containers, and the back-off before them."""
 
-    After an end by a probe it waits from the end of the run before, so mostly not at all (upstream looks for an
-    ended container before it stops the unhealthy one). Return whether there is anything to wait for.
-    """
-    since_s: float | None = container.former_end_s if container.unhealthy else t
-    if since_s is None:
+    __slots__ = ("_initial_s", "_max_s", "_pod")
+
+    def __init__(self, pod: PodContext, policy: Policy) -> None:
+        self._pod = pod
+        self._initial_s, self._max_s = policy.crashloop_initial_s, policy.crashloop_max_s
+
+    def must_restart(self, container: Container, code: int) -> bool:
+        """Whether a container that ended with this exit code runs again."""
+        return must_restart(container, self._pod.pod.spec.restart_policy, code)
+
+    def back_off(self, container: Container, ended_s: float, t: float) -> bool:
+        """Have a container that ended at `ended_s` wait; return whether there is anything to wait for.
+
+        At first it waits `crashloop_initial_s`, then twice as long each time up to `crashloop_max_s`. After an end by
+        a probe it waits from the end of the run before, so mostly not at all (upstream looks for an ended container
+        before it stops the unhealthy one).
+        """
+        since_s: float | None = container.former_end_s if container.unhealthy else ended_s
+        if since_s is None:
+            return False
+        if container.backoff_s == 0.0 or ended_s - container.started_s >= CRASHLOOP_RESET_S:
+            container.backoff_s = min(self._initial_s, self._max_s)
+        else:
+            container.backoff_s = min(container.backoff_s * 2, self._max_s)
+        if since_s + container.backoff_s <= ended_s:
+            return False
+        container.back_off_until(max(since_s + container.backoff_s, t))
+        self._show_crash_loop(container)
+        meta = self._pod.pod.metadata
+        self._pod.event(
+            "BackOff",
+            f"Back-off restarting failed container {container.name} in pod {meta.name}_{meta.namespace}({meta.uid})",
+            "Warning",
+        )
+        if container.hook_error:
+            self._show_hook_error(container, t)
+        return True
+
+    def _show_hook_error(self, container: Container, t: float) -> None:
+        """Say until the next sync that the postStart hook failed, not that the container is backed off."""
+        assert container.due_s is not None
+        container.backoff_until_s, container.due_s = container.due_s, min(container.due_s, t + SYNC_S)
+        container.waiting_reason, container.waiting_message = "PostStartHookError", container.hook_error
+        container.hook_error = ""
+
+    def step(self, container: Container, t: float) -> bool:
+        """Sync a container whose back-off may be over; return whether it is."""
+        until_s, container.backoff_until_s = container.backoff_until_s, None
+        if until_s is None or until_s <= t + EARLY_S:
+            return True
+        container.due_s = until_s
+        self._show_crash_loop(container)
         return False
-    if container.backoff_s == 0.0 or t - container.started_s >= CRASHLOOP_RESET_S:
-        container.backoff_s = min(initial_s, max_s)
-    else:
-        container.backoff_s = min(container.backoff_s * 2, max_s)
-    if since_s + container.backoff_s <= t:
-        return False
-    container.state, container.due_s = "backoff", since_s + container.backoff_s
-    say_crash_loop(container, pod)
-    return True
 
-
-def say_crash_loop(container: Container, pod: KubeletPod) -> None:
-    """The container waits for its back-off: say so."""
-    meta = pod.metadata
-    container.waiting_reason = "CrashLoopBackOff"
-    container.waiting_message = (
-        f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
-        f"pod={meta.name}_{meta.namespace}({meta.uid})"
-    )
+    def _show_crash_loop(self, container: Container) -> None:
+        meta = self._pod.pod.metadata
+        container.waiting_reason = "CrashLoopBackOff"
+        container.waiting_message = (
+            f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "
+            f"pod={meta.name}_{meta.namespace}({meta.uid})"
+        )
 
 
 def _go_duration(seconds: float) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubelet.outbox import Outbox
-from kubelet.pod.status import WallTimes
-from kubelet.pod.worker import PodWorker
-from kubelet.runtime.fake_cri import INIT, Container
+from kubelet.effects import Outbox
+from kubelet.pod.container import INIT, Container
+from kubelet.pod.context import WallTimes
+from kubelet.pod.pod import Pod
+from kubelet.pod.states import ContainerState
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.times import parse_time
 
@@ -50,7 +51,7 @@ class StartTimes:
         """Nothing of it runs any more."""
         self._observe(WORKER, '{operation_type="kill"}', now - self._ending_s.pop(key, now))
 
-    def shown(self, worker: PodWorker, pod: KubeletPod, now: float) -> None:
+    def shown(self, worker: Pod, pod: KubeletPod, now: float) -> None:
         """The API server shows the pod so."""
         if worker.key not in self._unseen:
             return
@@ -75,7 +76,7 @@ class StartTimes:
 def _excluded_s(containers: list[Container]) -> float:
     """Return how long images were pulled, from the first to the last, and init containers ran."""
     pulls = [(c.pull.first_s, c.pull.done_s) for c in containers if c.pull.first_s is not None and c.pull.is_done]
-    inits = sum(c.finished_s - c.started_s for c in containers if c.kind == INIT and c.state == "exited")
+    inits = sum(c.finished_s - c.started_s for c in containers if c.kind == INIT and c.state == ContainerState.EXITED)
     if not pulls:
         return inits
     return inits + max(done_s for _, done_s in pulls) - min(first_s for first_s, _ in pulls)

@@ -1,6 +1,5 @@
-"""A pod as its node sees it, and the status that says so: phase, conditions, containers. Pure.
+"""The status of a pod as its node sees it: phase, conditions, containers. Pure.
 
-What moves a pod is the worker's affair; here is only what is told of where it has come to.
 Source: kubelet 3.3 and 3.4.
 """
 
@@ -8,105 +7,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from kubelet.pod.actuation import level_of, requirements
-from kubelet.runtime.fake_cri import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
-from kubelet.runtime.resources import PodResources, resources_of
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
+from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, Condition, PodContext
+from kubelet.pod.states import ContainerState, PodState
 from services.api.meta import Document
-from services.api.times import format_time
 
 STATUS_UNKNOWN = "ContainerStatusUnknown"
-_BETWEEN_RUNS = ("backoff", "image", "pulling", "stuck", "devices", "create")
-_NO_CONTAINERS: frozenset[str] = frozenset()
-_NO_HEALTH: dict[str, list[Document]] = {}
+_C = ContainerState
+_BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE)
 
 
-class WallTimes:
-    """Spells monotonic moments as wall-clock text; the shell keeps `offset_s` right."""
+class Status:
+    """What the status of one pod is made of."""
 
-    def __init__(self, offset_s: float = 0.0) -> None:
-        self.offset_s = offset_s
-        self._second, self._text = -1, ""
+    __slots__ = ("_pod",)
 
-    def text(self, at_s: float) -> str:
-        """Return whole seconds in RFC 3339."""
-        second = int(at_s + self.offset_s)
-        if second != self._second:
-            self._second, self._text = second, format_time(second)
-        return self._text
-
-
-class Termination(msgspec.Struct):
-    """Why and until when a pod is being stopped. `reason` and `message` go into the final status.
-
-    `is_disruption`: publish DisruptionTarget together with the terminal phase.
-    """
-
-    cause: str
-    kill_at_s: float
-    reason: str = ""
-    message: str = ""
-    is_disruption: bool = False
-
-
-class Condition(msgspec.Struct):
-    """A condition as it stands, and since when (RFC 3339). `generation`: of the spec it speaks of; 0: the newest."""
-
-    status: str
-    since: str
-    reason: str = ""
-    message: str = ""
-    generation: int = 0
-
-
-RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-
-
-class PodStatus:
-    """What the status of one (uid, binding generation) is made of.
-
-    `state`: held (a predecessor of the same name or uid still runs), starting, running, terminating,
-    stopped (record not durable yet), terminated. `allocated` is what the node has promised, `actual` what the
-    runtime was told of it; they are one object as long as no resize is under way (KEP-1287).
-    """
-
-    __slots__ = (
-        "_times", "actual", "allocated", "conditions", "containers", "device_health", "generation", "has_ip", "host_ip",
-        "key", "pod", "pod_ip", "pre_start", "started_s", "state", "termination",
-    )  # fmt: skip
-
-    def __init__(
-        self, pod: KubeletPod, key: WorkerKey, *, host_ip: str, pod_ip: str, times: WallTimes, now: float
-    ) -> None:
-        self.pod, self.key = pod, key
-        self.host_ip, self.pod_ip = host_ip, pod_ip
-        self.started_s = now
-        self.state = "starting"
-        self.termination: Termination | None = None
-        self.has_ip = False
-        self.conditions: dict[str, Condition] = {}
-        self.generation = pod.metadata.generation
-        self.containers: list[Container] = []
-        self.allocated: PodResources = resources_of(pod)
-        self.actual: PodResources = self.allocated
-        self.pre_start: frozenset[str] = _NO_CONTAINERS
-        """Containers whose devices a plugin prepares before every start."""
-        self.device_health: dict[str, list[Document]] = _NO_HEALTH
-        """What is told of containers' devices (KEP-4680)."""
-        self._times = times
+    def __init__(self, pod: PodContext) -> None:
+        self._pod = pod
 
     @property
     def phase(self) -> str:
         """Pending, Running, Succeeded or Failed (kubelet 3.3); terminal only once terminated."""
-        if self.state == "terminated":
-            mains = [c for c in self.containers if c.kind == MAIN]
-            if self.termination is not None and self.termination.reason:
+        if self._pod.state == PodState.TERMINATED:
+            mains = [c for c in self._pod.containers if c.kind == MAIN]
+            if self._pod.termination is not None and self._pod.termination.reason:
                 return "Failed"
-            done = all(c.state == "exited" and c.exit_code == 0 for c in mains)
+            done = all(c.state == _C.EXITED and c.exit_code == 0 for c in mains)
             return "Succeeded" if done else "Failed"
-        for container in self.containers:
+        for container in self._pod.containers:
             if container.kind == MAIN and container.was_seen:
                 return "Running"
         return "Pending"
@@ -114,9 +43,9 @@ class PodStatus:
     @property
     def is_initialized(self) -> bool:
         """Whether every init container has done its part."""
-        inits = [c for c in self.containers if c.kind in (INIT, SIDECAR)]
+        inits = [c for c in self._pod.containers if c.kind in (INIT, SIDECAR)]
         return not inits or all(
-            (c.state == "exited" and c.exit_code == 0)
+            (c.state == _C.EXITED and c.exit_code == 0)
             if c.kind == INIT
             else c.was_seen and (c.probes is None or c.probes.is_started or self._has_begun)
             for c in inits
@@ -124,143 +53,141 @@ class PodStatus:
 
     @property
     def _has_begun(self) -> bool:
-        return any(c.kind == MAIN and c.has_run for c in self.containers)
+        return any(c.kind == MAIN and c.has_run for c in self._pod.containers)
 
     def refresh(self, t: float) -> None:
         """Bring the conditions up to date at `t`; transition times are those of real transitions."""
-        self._condition(t, "PodReadyToStartContainers", self.has_ip and self.state != "terminated")
+        self._pod.set_condition(
+            t, "PodReadyToStartContainers", self._pod.has_ip and self._pod.state != PodState.TERMINATED
+        )
         phase = self.phase
         terminal = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
-        initialized = self.is_initialized and self.has_ip
+        initialized = self.is_initialized and self._pod.has_ip
         if initialized:
-            self._condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
+            self._pod.set_condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
         else:
             missing = [
-                c.name for c in self.containers
+                c.name
+                for c in self._pod.containers
                 if c.kind in (INIT, SIDECAR)
-                and not (c.has_run and c.state != "backoff" and (c.is_started or not c.is_running))
-            ]  # fmt: skip
-            self._condition(
-                t, "Initialized", False, "ContainersNotInitialized",
+                and not (c.has_run and c.state != _C.BACKOFF and (c.is_started or not c.is_running))
+            ]
+            self._pod.set_condition(
+                t,
+                "Initialized",
+                False,
+                "ContainersNotInitialized",
                 f"containers with incomplete status: [{' '.join(missing)}]",
-            )  # fmt: skip
+            )
         if terminal:
             for kind in ("ContainersReady", "Ready"):
-                self._condition(t, kind, False, terminal)
+                self._pod.set_condition(t, kind, False, terminal)
             return
-        unready = [c.name for c in self.containers if c.kind in (MAIN, SIDECAR) and not c.is_ready]
+        unready = [c.name for c in self._pod.containers if c.kind in (MAIN, SIDECAR) and not c.is_ready]
         why, text = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
-        self._condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
-        gates = self._closed_gates() if self.pod.spec.readiness_gates else []
+        self._pod.set_condition(t, "ContainersReady", not unready, why if unready else "", text if unready else "")
+        gates = self._closed_gates() if self._pod.pod.spec.readiness_gates else []
         if not unready and gates:
             why, text = "ReadinessGatesNotReady", ", ".join(gates)
         is_ready = not unready and not gates
-        self._condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
+        self._pod.set_condition(t, "Ready", is_ready, "" if is_ready else why, "" if is_ready else text)
 
     def _closed_gates(self) -> list[str]:
         """Return what is wrong with each readiness gate that is not met (KEP-580)."""
-        held = {c.type: c.status for c in self.pod.status.conditions}
+        held = {c.type: c.status for c in self._pod.pod.status.conditions}
         found: list[str] = []
-        for gate in self.pod.spec.readiness_gates:
+        for gate in self._pod.pod.spec.readiness_gates:
             what = f'corresponding condition of pod readiness gate "{gate.condition_type}" '
             if gate.condition_type not in held:
                 found.append(f"{what}does not exist.")
             elif held[gate.condition_type] != "True":
-                found.append(f"the status of pod readiness gate \"{gate.condition_type}\" is not \"True\", but "
-                             f"{held[gate.condition_type]}")  # fmt: skip
+                found.append(
+                    f'the status of pod readiness gate "{gate.condition_type}" is not "True", but '
+                    f"{held[gate.condition_type]}"
+                )
         return found
-
-    def _condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
-        status = "True" if is_true else "False"
-        held = self.conditions.get(kind)
-        if held is None or held.status != status:
-            self.conditions[kind] = Condition(status, self._times.text(t), reason, message)
-        elif held.reason != reason or held.message != message:
-            held.reason, held.message = reason, message
-
-    def set_resize_condition(self, t: float, kind: str, reason: str, message: str, generation: int) -> bool:
-        """Set PodResizePending or PodResizeInProgress; its time stays while it stands. Return whether it changed."""
-        held = self.conditions.get(kind)
-        since = self._times.text(t) if held is None else held.since
-        now = Condition("True", since, reason, message, generation)
-        self.conditions[kind] = now
-        return held != now
 
     def render(self) -> Document:
         """Return the status fields a kubelet owns, as they are now."""
         phase = self.phase
         status: Document = {
             "phase": phase,
-            "observedGeneration": self.generation,
-            "hostIP": self.host_ip,
-            "hostIPs": [{"ip": self.host_ip}],
-            "startTime": self._times.text(self.started_s),
+            "observedGeneration": self._pod.generation,
+            "hostIP": self._pod.host_ip,
+            "hostIPs": [{"ip": self._pod.host_ip}],
+            "startTime": self._pod.time_text(self._pod.started_s),
             "conditions": self._render_conditions(phase),
         }
-        if self.has_ip and self.pod_ip:
-            status["podIP"] = self.pod_ip
-            status["podIPs"] = [{"ip": self.pod_ip}]
-        inits = [self._render_container(c) for c in self.containers if c.kind in (INIT, SIDECAR)]
+        if self._pod.has_ip and self._pod.pod_ip:
+            status["podIP"] = self._pod.pod_ip
+            status["podIPs"] = [{"ip": self._pod.pod_ip}]
+        inits = [self._render_container(c) for c in self._pod.containers if c.kind in (INIT, SIDECAR)]
         if inits:
             status["initContainerStatuses"] = inits
-        status["containerStatuses"] = [self._render_container(c) for c in self.containers if c.kind == MAIN]
-        if guests := [self._render_container(c) for c in self.containers if c.kind == EPHEMERAL]:
-            status["ephemeralContainerStatuses"] = guests
-        if self.allocated.level is not None:
-            status["allocatedResources"] = level_of(self.allocated).requests
-            status["resources"] = requirements(level_of(self.actual))
-        if self.termination is not None and phase == "Failed" and self.termination.reason:
-            status["reason"] = self.termination.reason
-            status["message"] = self.termination.message
+        status["containerStatuses"] = [self._render_container(c) for c in self._pod.containers if c.kind == MAIN]
+        if ephemerals := [self._render_container(c) for c in self._pod.containers if c.kind == EPHEMERAL]:
+            status["ephemeralContainerStatuses"] = ephemerals
+        if self._pod.allocated.level is not None:
+            status["allocatedResources"] = level_of(self._pod.allocated).requests
+            status["resources"] = requirements(level_of(self._pod.actual))
+        if self._pod.termination is not None and phase == "Failed" and self._pod.termination.reason:
+            status["reason"] = self._pod.termination.reason
+            status["message"] = self._pod.termination.message
         return status
 
     def _render_conditions(self, phase: str) -> list[Document]:
         listed: list[Document] = []
         for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-            listed.append(self.condition_document(kind, self.conditions[kind]))
+            listed.append(condition_document(self._pod, kind, self._pod.conditions[kind]))
         for kind in (RESIZE_PENDING, RESIZE_IN_PROGRESS):
-            if kind in self.conditions:
-                listed.append(self.condition_document(kind, self.conditions[kind]))
-        if not any(c.type == "PodScheduled" for c in self.pod.status.conditions):
-            since = self._times.text(self.started_s)
-            listed.append(self.condition_document("PodScheduled", Condition("True", since)))
-        if self.termination is not None and self.termination.is_disruption and phase in ("Succeeded", "Failed"):
-            since = self.conditions["Ready"].since
+            if kind in self._pod.conditions:
+                listed.append(condition_document(self._pod, kind, self._pod.conditions[kind]))
+        if not any(c.type == "PodScheduled" for c in self._pod.pod.status.conditions):
+            since = self._pod.time_text(self._pod.started_s)
+            listed.append(condition_document(self._pod, "PodScheduled", Condition("True", since)))
+        if (
+            self._pod.termination is not None
+            and self._pod.termination.is_disruption
+            and phase in ("Succeeded", "Failed")
+        ):
+            since = self._pod.conditions["Ready"].since
             listed.append(
-                self.condition_document(
-                    "DisruptionTarget", Condition("True", since, "TerminationByKubelet", self.termination.message)
+                condition_document(
+                    self._pod,
+                    "DisruptionTarget",
+                    Condition("True", since, "TerminationByKubelet", self._pod.termination.message),
                 )
             )
         return listed
 
-    def condition_document(self, kind: str, condition: Condition) -> Document:
-        """Return a condition as it is written."""
-        made: Document = {"type": kind, "status": condition.status}
-        if condition.since:  # a condition of another writer may lack it, and "" is no time
-            made["lastTransitionTime"] = condition.since
-        made["observedGeneration"] = condition.generation or self.generation
-        if condition.reason:
-            made["reason"] = condition.reason
-        if condition.message:
-            made["message"] = condition.message
-        return made
-
     def _render_container(self, container: Container) -> Document:
         state: dict[str, Any]
         match container.state:
-            case "running" if container.is_seen:
-                state = {"running": {"startedAt": self._times.text(container.started_s)}}
-            case "exited" if container.ended is not None:
+            case _C.RUNNING if container.is_seen:
+                state = {"running": {"startedAt": self._pod.time_text(container.started_s)}}
+            case _C.EXITED if container.ended is not None:
                 state = {"terminated": _ended(container.ended)}
-            case "backoff" | "stuck":
+            case _C.BACKOFF | _C.STUCK:
                 state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
             case _:
                 state = {"waiting": {"reason": self.waiting_reason(container)}}
-        if "waiting" in state and self.state == "terminated" and container.kind == MAIN and self.is_initialized:
+        if (
+            "waiting" in state
+            and self._pod.state == PodState.TERMINATED
+            and container.kind == MAIN
+            and self.is_initialized
+        ):
             # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
             text = "The container could not be located when the pod was terminated"
-            state = {"terminated": {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text,
-                                    "startedAt": None, "finishedAt": None}}  # fmt: skip
+            state = {
+                "terminated": {
+                    "exitCode": 137,
+                    "reason": STATUS_UNKNOWN,
+                    "message": text,
+                    "startedAt": None,
+                    "finishedAt": None,
+                }
+            }
         last = container.ended if container.state in _BETWEEN_RUNS else container.last
         made: Document = {
             "name": container.name,
@@ -272,28 +199,28 @@ class PodStatus:
             "imageID": "",
             "started": container.is_started,
         }
-        if (size := self.allocated.containers.get(container.name)) is not None:
+        if (size := self._pod.allocated.containers.get(container.name)) is not None:
             if size.requests:
                 made["allocatedResources"] = size.requests
-            made["resources"] = requirements(self.actual.of(container.name) if container.is_running else size)
-        if self.device_health and (told := self.device_health.get(container.name)):
-            made["allocatedResourcesStatus"] = told
+            made["resources"] = requirements(self._pod.actual.of(container.name) if container.is_running else size)
+        if self._pod.device_health and (health := self._pod.device_health.get(container.name)):
+            made["allocatedResourcesStatus"] = health
         if container.was_seen:
-            made["containerID"] = f"keplab://{self.key.uid}/{container.name}/{container.restarts}"
+            made["containerID"] = f"keplab://{self._pod.key.uid}/{container.name}/{container.restarts}"
         return made
 
     def waiting_reason(self, container: Container) -> str:
         """Return why a container does not run yet, as its status says it."""
-        if container.state in ("backoff", "stuck"):
+        if container.state in (_C.BACKOFF, _C.STUCK):
             return container.waiting_reason
         if container.ended is not None:
             return container.waiting_reason or "ContainerCreating"
-        has_init = any(c.kind in (INIT, SIDECAR) for c in self.containers)
-        return "PodInitializing" if has_init and (container.kind == MAIN or self.has_ip) else "ContainerCreating"
+        has_init = any(c.kind in (INIT, SIDECAR) for c in self._pod.containers)
+        return "PodInitializing" if has_init and (container.kind == MAIN or self._pod.has_ip) else "ContainerCreating"
 
 
 def _is_done(container: Container) -> bool:
-    return container.state == "exited" and container.exit_code == 0
+    return container.state == _C.EXITED and container.exit_code == 0
 
 
 def _ended(ended: Ended) -> Document:
@@ -303,3 +230,16 @@ def _ended(ended: Ended) -> Document:
         "startedAt": ended.started_at,
         "finishedAt": ended.finished_at,
     }
+
+
+def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:
+    """Return a condition as it is written."""
+    made: Document = {"type": kind, "status": condition.status}
+    if condition.since:  # a condition of another writer may lack it, and "" is no time
+        made["lastTransitionTime"] = condition.since
+    made["observedGeneration"] = condition.generation or pod.generation
+    if condition.reason:
+        made["reason"] = condition.reason
+    if condition.message:
+        made["message"] = condition.message
+    return made

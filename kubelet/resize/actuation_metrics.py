@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from kubelet.outbox import Outbox
+from kubelet.effects import Outbox
 
 NAME: Final = "kubelet_pod_resize_duration_milliseconds"
 BOUNDS_MS: Final = (10, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from kubelet.outbox import Outbox
+from kubelet.effects import Outbox
 from kubelet.view import WorkerKey
 
 BOUNDS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)

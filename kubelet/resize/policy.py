@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kubelet.pod.status import RESIZE_PENDING, Condition, PodStatus, WallTimes
+from kubelet.pod.context import RESIZE_PENDING, Condition, PodContext, WallTimes
+from kubelet.pod.status import condition_document
 from kubelet.status.resize_policy import Form
 from kubelet.view import WorkerKey
 from services.api.kinds.node import Node
@@ -60,18 +61,18 @@ class ResizePolicy:
             self._since = self._times.text(now)
         return before != self.owners
 
-    def tell(self, worker: PodStatus, status: Document) -> Document:
+    def add_condition(self, worker: PodContext, status: Document) -> Document:
         """Return the pod's status with the condition, if its resize is deferred and the node does not want more."""
         pending = worker.conditions.get(RESIZE_PENDING)
         if self.form is None or not self.owners or pending is None or pending.reason != DEFERRED:
             return status
         text = f"node {self._node} does not want pods evicted for resizes: {', '.join(self.owners)}"
         since = max(pending.since, self._since)
-        told = worker.condition_document(self.form.type, Condition("True", since, self.form.reason, text))
-        return {**status, "conditions": [*status["conditions"], told]}
+        condition = condition_document(worker, self.form.type, Condition("True", since, self.form.reason, text))
+        return {**status, "conditions": [*status["conditions"], condition]}
 
 
-def deferred_of(workers: Iterable[PodStatus]) -> list[WorkerKey]:
+def deferred_of(workers: Iterable[PodContext]) -> list[WorkerKey]:
     """Return the pods whose resize is deferred."""
     found = []
     for worker in workers:

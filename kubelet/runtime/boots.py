@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kubelet.runtime.fake_cri import LOST_EXIT, ContainerRecord, PodRecord
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord, PodRecord
 from kubelet.view import WorkerKey
 from services.api.seams import Disk, Random
 

@@ -15,8 +15,8 @@ import msgspec
 
 from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
 from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.fake_cri import PodRecord, encode_record
 from kubelet.runtime.line_file import Lines, Reading, Where, newest
+from kubelet.runtime.records import PodRecord, encode_record
 from kubelet.runtime.resources import NO_RESOURCES, PodResources, is_same
 from kubelet.view import WorkerKey
 

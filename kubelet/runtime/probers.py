@@ -97,7 +97,7 @@ class Prober:
         self.due_s = self._first_s + periods * self.spec.period_seconds
 
 
-class Probes:
+class ContainerProbes:
     """All probes of one container.
 
     Invariant: while the startup probe has not succeeded, no other is asked.
@@ -200,8 +200,8 @@ class Probes:
                 prober.begin(max(t, self._started_s + prober.spec.initial_delay_seconds))
 
 
-def probes_of(container: KubeletContainer, script: Script) -> Probes | None:
+def probes_of(container: KubeletContainer, script: Script) -> ContainerProbes | None:
     """Return the container's probes, None when it has none."""
     if container.startup_probe is None and container.readiness_probe is None and container.liveness_probe is None:
         return None
-    return Probes(container, script)
+    return ContainerProbes(container, script)

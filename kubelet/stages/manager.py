@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from kubelet.effects import Operation, PlayStage, SetTimer, StagePatch
-from kubelet.outbox import Outbox
-from kubelet.pod.status import WallTimes
+from kubelet.effects import Operation, Outbox, PlayStage, SetTimer, StagePatch
+from kubelet.pod.context import WallTimes
 from kubelet.stages.choice import Draws
 from kubelet.stages.lifecycle import Life
 from kubelet.stages.operations import operations
@@ -94,7 +93,7 @@ class Staging:
         try:
             wanted = [_observed(each, staged.pod) for each in operations(turn.stage, turn.document, context)]
         except TemplateError as error:
-            self._out.tell(staged.pod, FAILED, str(error), "Warning")
+            self._out.event(staged.pod, FAILED, str(error), "Warning")
             self._arm(key, staged.life.played(now, self._wall_s(now)))
             return
         self._out.log("kubelet.stage", staged.pod, key, {"stage": turn.stage.name})
@@ -109,7 +108,7 @@ class Staging:
             return
         is_lost = code in (0, 429) or code >= 500
         if 400 <= code < 500 and code not in (404, 409, 429):
-            self._out.tell(staged.pod, FAILED, f"stage {stage}: {said}", "Warning")
+            self._out.event(staged.pod, FAILED, f"stage {stage}: {said}", "Warning")
         self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:

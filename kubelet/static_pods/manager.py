@@ -5,45 +5,35 @@ Source: kubelet 3.1. A changed manifest ends the old pod first; the new one is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
-from kubelet.outbox import Outbox
+from kubelet.effects import Outbox
+from kubelet.pod.table import PodTable
 from kubelet.static_pods.manifests import Manifests, StaticPod, is_mirror_of
 from kubelet.static_pods.mirrors import Mirrors
-from kubelet.status.manager import StatusDesk
+from kubelet.status.manager import StatusManager
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Key
 
 
-class Ground(Protocol):
-    """What the desk asks of the kubelet it works for."""
-
-    pods: dict[str, KubeletPod]
-
-    def is_live(self, name: Key) -> bool:
-        """Whether something of a pod of that name runs or is being ended."""
-
-    def is_decided(self, key: WorkerKey) -> bool:
-        """Whether the pod was admitted or rejected."""
-
-    def is_over(self, key: WorkerKey) -> bool:
-        """Whether nothing of the pod runs, or ever will."""
-
-    def add_static(self, pod: KubeletPod, now: float) -> None:
-        """Ask whether the pod fits, and run it."""
-
-    def remove_static(self, pod: KubeletPod, now: float) -> None:
-        """End the pod within its own grace period."""
-
-
-class StaticDesk:
+class StaticPodManager:
     """Invariant: a name of `_waiting` is that of a static pod whose predecessor is being ended."""
 
-    def __init__(self, node: str, ground: Ground, desk: StatusDesk, out: Outbox) -> None:
+    def __init__(
+        self,
+        node: str,
+        table: PodTable,
+        statuses: StatusManager,
+        out: Outbox,
+        *,
+        add: Callable[[KubeletPod, float], None],
+        remove: Callable[[KubeletPod, float], None],
+        is_over: Callable[[WorkerKey], bool],
+    ) -> None:
         self.manifests = Manifests(node)
-        self.mirrors = Mirrors(node, self.manifests, out, self._is_settled, ground.is_over)
-        self._ground, self._desk, self._out = ground, desk, out
+        self.mirrors = Mirrors(node, self.manifests, out, self._is_settled, is_over)
+        self._table, self._statuses, self._out = table, statuses, out
+        self._add_pod, self._remove_pod = add, remove
         self._waiting: dict[Key, StaticPod] = {}
         self._undecided: dict[Key, None] = {}
         self._has_sources = False
@@ -54,10 +44,10 @@ class StaticDesk:
         for static in gone:
             self._out.log("kubelet.static", static.pod, WorkerKey(static.uid, 0), {"file": static.file, "gone": True})
             if self._waiting.pop(static.key, None) is None:
-                self._ground.remove_static(static.pod, now)
+                self._remove_pod(static.pod, now)
         for static in new:
             self._out.log("kubelet.static", static.pod, WorkerKey(static.uid, 0), {"file": static.file})
-            if self._ground.is_live(static.key):
+            if self._table.is_live(static.key):
                 self._waiting[static.key] = static
             else:
                 self._add(static, now)
@@ -67,14 +57,14 @@ class StaticDesk:
 
     def _add(self, static: StaticPod, now: float) -> None:
         self._undecided[static.key] = None
-        self._ground.add_static(static.pod, now)
+        self._add_pod(static.pod, now)
         self._look()
 
     def _look(self) -> None:
         """Show the pods that were decided meanwhile."""
         for name in list(self._undecided):
             static = self.manifests.by_name.get(name)
-            if static is None or self._ground.is_decided(WorkerKey(static.uid, 0)):
+            if static is None or self._is_decided(WorkerKey(static.uid, 0)):
                 del self._undecided[name]
                 self.mirrors.reconcile(name)
 
@@ -91,7 +81,7 @@ class StaticDesk:
 
     def ended(self, name: Key, now: float) -> None:
         """Nothing of that pod runs any more, and whoever waited for room was asked again."""
-        if name in self._waiting and not self._ground.is_live(name):
+        if name in self._waiting and not self._table.is_live(name):
             self._add(self._waiting.pop(name), now)
         elif name in self.manifests.by_name or self.mirrors.holds(name):
             self.mirrors.reconcile(name)
@@ -110,15 +100,18 @@ class StaticDesk:
             return
         key = WorkerKey(static.uid, 0)
         if old is None or old.metadata.uid != new.metadata.uid:
-            self._desk.statuses.doubt(key)
-            self._desk.poke(key, now)
+            self._statuses.versions.doubt(key)
+            self._statuses.status_changed(key, now)
         else:
-            self._desk.heard(key, new, now)
+            self._statuses.pod_updated(key, new, now)
+
+    def _is_decided(self, key: WorkerKey) -> bool:
+        return key in self._table.pods or key in self._statuses.finals
 
     def _is_settled(self, name: Key) -> bool:
         static = self.manifests.by_name.get(name)
         if not self._has_sources:
             return False
         if static is None:
-            return not self._ground.is_live(name)
-        return name not in self._waiting and self._ground.is_decided(WorkerKey(static.uid, 0))
+            return not self._table.is_live(name)
+        return name not in self._waiting and self._is_decided(WorkerKey(static.uid, 0))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kubelet.effects import CreateMirror, DeleteMirror, SetTimer
-from kubelet.outbox import Outbox
+from kubelet.effects import CreateMirror, DeleteMirror, Outbox, SetTimer
 from kubelet.static_pods.manifests import Manifests, is_mirror_of, mirror_document
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Key

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubelet.effects import DeletePod, ReadPod, SetTimer, WriteStatuses
-from kubelet.outbox import Outbox
-from kubelet.status.versions import TAKEN_BACK, StatusManager, Write
+from kubelet.effects import DeletePod, Outbox, ReadPod, SetTimer, WriteStatuses
+from kubelet.status.versions import TAKEN_BACK, StatusVersions, Write
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.meta import Document
 
@@ -19,8 +18,8 @@ RETRY_S = 10.0
 WRITE_STATUSES = WriteStatuses()
 
 
-class Pods(Protocol):
-    """What the desk asks of the kubelet it works for."""
+class PodStatuses(Protocol):
+    """What the manager asks of the kubelet: upstream's PodStatusProvider and PodDeletionSafetyProvider."""
 
     pods: dict[str, KubeletPod]
 
@@ -37,11 +36,11 @@ class Pods(Protocol):
         """The API server has the pod's newest status."""
 
 
-class StatusDesk:
+class StatusManager:
     """Invariant: a key of `deleting` has one delete in flight, or a timer to try again."""
 
-    def __init__(self, pods: Pods, statuses: StatusManager, out: Outbox) -> None:
-        self.statuses = statuses
+    def __init__(self, pods: PodStatuses, versions: StatusVersions, out: Outbox) -> None:
+        self.versions = versions
         self.finals: dict[WorkerKey, Document] = {}
         """Last words of pods that have no worker and never will."""
         self._pods, self._out = pods, out
@@ -53,37 +52,37 @@ class StatusDesk:
         self.finals.pop(key, None)
         self._recreated.pop(key, None)
         self._deleting.pop(key, None)
-        self.statuses.forget(key)
+        self.versions.forget(key)
 
     def set_final(self, key: WorkerKey, pod: KubeletPod, status: Document, now: float) -> None:
         """Write this status of a pod that has no worker and never will."""
         self.finals[key] = {**status, "observedGeneration": pod.metadata.generation}
-        self.poke(key, now)
+        self.status_changed(key, now)
 
-    def poke(self, key: WorkerKey, now: float) -> None:
+    def status_changed(self, key: WorkerKey, now: float) -> None:
         """The pod's status may be another: have it written."""
-        status = self._pods.render(key) if self.statuses.is_immediate else None
-        if self.statuses.changed(key, now, status):
+        status = self._pods.render(key) if self.versions.is_immediate else None
+        if self.versions.changed(key, now, status):
             self._out.effects.append(WRITE_STATUSES)
 
-    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+    def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Take the pod as the API shows it: what is ours there is put right."""
-        if self._has_drifted(key, pod) and self.statuses.drifted(key, now):
+        if self._has_drifted(key, pod) and self.versions.drifted(key, now):
             self._out.effects.append(WRITE_STATUSES)
 
     def next_write(self, now: float) -> Write | None:
         """Return the next status to write, or None when the API server has all that may be written now."""
-        while (key := self.statuses.next_key(now)) is not None:
+        while (key := self.versions.next_key(now)) is not None:
             pod = self._pods.pods.get(key.uid)
             rendered = self._pods.render(key)
             if pod is None or rendered is None or worker_key(pod) != key:
-                self.statuses.forget(key)
+                self.versions.forget(key)
                 continue
             shown = self._pods.shown(key)
             if shown is None:
-                self.statuses.doubt(key)  # a static pod whose mirror is still to come
+                self.versions.doubt(key)  # a static pod whose mirror is still to come
                 continue
-            write = self.statuses.take(key, shown, rendered)
+            write = self.versions.take(key, shown, rendered)
             if write is not None:
                 return write
             self._after_ack(key, now)
@@ -93,35 +92,35 @@ class StatusDesk:
         """Take the answer to a status write; `code` 0: none came (N8)."""
         key = write.key
         if 200 <= code < 300:
-            self.statuses.acknowledged(write, now)
+            self.versions.acknowledged(write, now)
             self._after_ack(key, now)
             return
         is_mirrored = write.uid != key.uid
         if code == 404 or (code == 409 and reason == "UIDMismatch") or (code == 403 and is_mirrored):
             if is_mirrored:
-                self.statuses.doubt(key)  # the next mirror is told everything
+                self.versions.doubt(key)  # the next mirror is told everything
             else:
-                self.statuses.forget(key)
+                self.versions.forget(key)
             return
         if code == 403 or (code == 409 and reason == "StaleBinding"):
             # Re-read; the old status is not sent again.
-            self.statuses.failed(write, now)
+            self.versions.failed(write, now)
             if (pod := self._pods.pods.get(key.uid)) is not None:
                 self._out.effects.append(ReadPod(key, pod))
             self._out.effects.append(SetTimer(now + RETRY_S, "status", key))
             return
         is_lost = code in (0, 503, 504)
-        self._out.effects.append(SetTimer(self.statuses.failed(write, now, is_lost=is_lost), "status", key))
+        self._out.effects.append(SetTimer(self.versions.failed(write, now, is_lost=is_lost), "status", key))
 
     def _after_ack(self, key: WorkerKey, now: float) -> None:
-        if self._out.has_span(key) and self.statuses.acked_phase(key) not in ("", "Pending"):
+        if self._out.has_span(key) and self.versions.acked_phase(key) not in ("", "Pending"):
             self._out.end_span(key, "")
         self._pods.acknowledged(key, now)
         self.maybe_delete(key)
 
     def is_synced(self, key: WorkerKey) -> bool:
         """Whether the API server has everything said of the pod."""
-        return self.statuses.last_acked(key) is not None
+        return self.versions.last_acked(key) is not None
 
     # --- deletions ---
 
@@ -160,7 +159,7 @@ class StatusDesk:
 
     def _has_drifted(self, key: WorkerKey, pod: KubeletPod) -> bool:
         """Whether the API shows our own fields otherwise than we last wrote them."""
-        acked = self.statuses.last_acked(key)
+        acked = self.versions.last_acked(key)
         if acked is None:
             return False
         if pod.status.phase != acked.get("phase", pod.status.phase):

@@ -51,7 +51,7 @@ class Write(msgspec.Struct, frozen=True):
     """Of the object to write to: the pod itself, or the mirror of a static pod."""
 
 
-class StatusManager:
+class StatusVersions:
     """The statuses of one node's pods that the API server does not have yet.
 
     `faithful`: one write at a time for the whole node, the newest status of each pod in the order in which

@@ -13,9 +13,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from kubelet.effects import SetTimer
+from kubelet.effects import Outbox, SetTimer
 from kubelet.managers.resource_managers import DeviceRejection, Rejection
-from kubelet.outbox import Outbox
 from kubelet.switches import Settings
 from kubelet.unbind.unbinding import EXCLUDE_MAX_REASONS
 from kubelet.view import KubeletPod, WorkerKey, is_static
@@ -30,7 +29,7 @@ class _Deferred(msgspec.Struct):
     next_s: float
 
 
-class Deferring:
+class Deferral:
     """Invariant: a key is in `waiting` from its first deferred rejection until it is admitted, gone or given up."""
 
     def __init__(self, settings: Settings, out: Outbox) -> None:
@@ -74,7 +73,7 @@ class Deferring:
     def _begun(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> _Deferred:
         timeout_s = self._timeout_s(rejection)
         self._out.log("kubelet.defer", pod, key, {"reason": rejection.reason, "timeout_s": timeout_s})
-        self._out.tell(pod, "AdmissionDeferred", f"Tried again for {timeout_s:g} s: {rejection.reason}", "Normal")
+        self._out.event(pod, "AdmissionDeferred", f"Tried again for {timeout_s:g} s: {rejection.reason}", "Normal")
         return _Deferred(now + timeout_s, now)
 
     def _timeout_s(self, rejection: Rejection) -> float:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kubelet.effects import CallUnbind, ReadNode, ReadPod, SetTimer
-from kubelet.outbox import Outbox
-from kubelet.pod.status import WallTimes
-from kubelet.status.versions import StatusManager
+from kubelet.effects import CallUnbind, Outbox, ReadNode, ReadPod, SetTimer
+from kubelet.pod.context import WallTimes
+from kubelet.status.versions import StatusVersions
 from kubelet.switches import Settings
 from kubelet.unbind import unbinding
 from kubelet.unbind.unbinding import Unbinding
@@ -35,14 +34,14 @@ class Verdict(msgspec.Struct, frozen=True):
     step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
 
 
-class GivingBack:
+class UnbindManager:
     """The bindings one node gives back.
 
     Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
     Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
     """
 
-    def __init__(self, node: str, settings: Settings, statuses: StatusManager, out: Outbox, times: WallTimes) -> None:
+    def __init__(self, node: str, settings: Settings, statuses: StatusVersions, out: Outbox, times: WallTimes) -> None:
         self._times = times
         self.going: dict[WorkerKey, Unbinding] = {}
         self.asking: dict[WorkerKey, Document] = {}
@@ -68,13 +67,13 @@ class GivingBack:
         if self._settings.teardown == "before" and torn_s is not None:
             # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
             self.torn_down(pod, key, torn_s)
-        self._out.tell(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.event(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
             self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
         return self.call(key, now)
 
-    def heard(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
+    def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
         """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
         state = self.going.get(key)
         if state is None:

@@ -1,4 +1,4 @@
-"""The failure handler: put the pod back where it belongs, and tell it why it has no node.
+"""The failure handler: put the pod back where it belongs, and write why it has no node.
 
 Source: scheduler-queue-and-cycles 4.1.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.attempt import Attempt
+from scheduler.cycle.core import Clients, Core
 from scheduler.dispatcher.calls import SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.framework.interface import Status
-from scheduler.queue.scheduling_queue import QueuedPod
-from scheduler.recorder import Telling
-from services.api.seams import Span
+from scheduler.framework.status import Status
+from scheduler.recorder import SchedulerRecorder
 
 FAILED: Final = "FailedScheduling"
 
@@ -22,46 +21,62 @@ FAILED: Final = "FailedScheduling"
 class FailureHandler:
     """What follows a failed attempt."""
 
-    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling) -> None:
-        self._hearts = hearts
-        self._wires = wires
-        self._telling = telling
+    def __init__(self, core: Core, clients: Clients, recorder: SchedulerRecorder) -> None:
+        self._core = core
+        self._clients = clients
+        self._recorder = recorder
 
-    async def fail(self, queued: QueuedPod, reason: str, message: str, now: float, span: Span, *,
-                   rejectors: Iterable[str] = (), pending: Iterable[str] = (),
-                   nominated: str | None = "") -> None:  # fmt: skip
+    async def fail(
+        self,
+        attempt: Attempt,
+        reason: str,
+        message: str,
+        *,
+        rejectors: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        nominated: str | None = "",
+    ) -> None:
         """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is.
 
         Without asynchronous API calls it returns when the condition is written, as upstream's does.
         """
-        hearts, info = self._hearts, queued.info
-        self._telling.line("sched.attempt", info, "", span, {
-            "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
-            "message": message, "plugins": sorted(rejectors),
-            "nominated": hearts.queue.nominator.node_of(info.uid) if nominated is None else nominated,
-        })  # fmt: skip
-        live = self._wires.pods.lister.get(info.key)
+        core, queued, span = self._core, attempt.queued, attempt.span
+        info = queued.info
+        self._recorder.line(
+            "sched.attempt",
+            info,
+            "",
+            span,
+            {
+                "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error",
+                "attempt": queued.attempts,
+                "message": message,
+                "plugins": sorted(rejectors),
+                "nominated": core.queue.nominator.node_of(info.uid) if nominated is None else nominated,
+            },
+        )
+        live = self._clients.pods.lister.get(info.key)
         if live is None or live.metadata.uid != info.uid or live.spec.node_name:
-            # Gone, another pod of that name, or bound by somebody else: not ours to try again.
-            hearts.queue.done(info.uid)
-            if hearts.queue.get(info.key) is queued:
-                hearts.queue.bound(queued)
+            # Gone, another pod of that name, or bound by another scheduler: not ours to try again.
+            core.queue.done(info.uid)
+            if core.queue.get(info.key) is queued:
+                core.queue.bound(queued)
             span.end(message)
             return
-        hearts.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+        core.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
         if nominated is not None:
-            hearts.queue.nominator.set(info, nominated)
+            core.queue.nominator.set(info, nominated)
         if nominated:
-            self._telling.line("sched.nominate", info, nominated, span, {})
-        self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+            self._recorder.line("sched.nominate", info, nominated, span, {})
+        self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
         condition = SetCondition(reason, message)
-        await self._wires.dispatcher.say(
+        await self._clients.dispatcher.say(
             status_patch(live, condition, nomination=nominated, traceparent=span.traceparent)
         )
         span.end(message if reason == SCHEDULER_ERROR else "")
 
-    async def fail_with(self, queued: QueuedPod, status: Status, message: str, now: float, span: Span) -> None:
+    async def fail_with(self, attempt: Attempt, status: Status, message: str) -> None:
         """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
         is_rejected = status.code.is_rejected
-        await self.fail(queued, UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR, message, now, span,
-                        rejectors=(status.plugin,) if is_rejected else ())  # fmt: skip
+        reason = UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR
+        await self.fail(attempt, reason, message, rejectors=(status.plugin,) if is_rejected else ())

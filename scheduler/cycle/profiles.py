@@ -13,9 +13,9 @@ from typing import Any
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.framework.events import Registration
-from scheduler.framework.interface import Status
 from scheduler.framework.runner import Runner
-from scheduler.framework.watching import Turns, Watch, WatchedRunner
+from scheduler.framework.status import Status
+from scheduler.framework.timing import PluginTimes, Turns, Watch
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Profile:
 class Profiles:
     """The profiles by name, in the order of the configuration; there is at least one.
 
-    `others`: who rejects pods of any profile without being a plugin, and the events that may change its no.
+    `others`: what rejects pods of any profile without being a plugin, and the events that may change that.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class Profiles:
         self._attempts = Turns()
         self._current = self._by_name
         # One queue has one order: that all profiles sort alike is validated.
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = profiles[0].runner.sort_key
+        sort_key = profiles[0].runner.sort_key
+        assert sort_key is not None, "that a profile has a QueueSort plugin is validated"
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sort_key
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -56,11 +58,11 @@ class Profiles:
     def watch(self, watch: Watch) -> None:
         """Have one attempt in ten watched from now on."""
         for name, profile in self._by_name.items():
-            runner = WatchedRunner(profile.runner, watch, name)
-            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.asking(runner))
+            runner = profile.runner.observed(PluginTimes(watch, name))
+            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.with_runner(runner))
 
     def attempt(self) -> None:
-        """Begin a new attempt: until the next one everybody gets the plain profiles, or their watched twins."""
+        """Begin a new attempt: until the next one the plain profiles are used, or their observed twins."""
         self._current = self._watched if self._watched and self._attempts.is_next() else self._by_name
 
     def of(self, pod: PodInfo) -> Profile:
@@ -87,10 +89,13 @@ class Profiles:
     def _lineup(self, profile: Profile) -> dict[str, dict[str, list[dict[str, Any]]]]:
         weights = profile.runner.weights
         return {
-            point: {"enabled": [{"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})}
-                                for plugin in plugins]}
+            point: {
+                "enabled": [
+                    {"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})} for plugin in plugins
+                ]
+            }
             for point, plugins in profile.points.items()
-        }  # fmt: skip
+        }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
         """Return what the pod's own profile says at PreEnqueue."""

@@ -18,40 +18,37 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.forms import Forms, filter_one
-from scheduler.framework.interface import (
+from scheduler.framework.plugin import (
     BindPlugin,
-    Code,
     FilterPlugin,
-    Mask,
-    NormalizePlugin,
     PermitPlugin,
     PreBindPlugin,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
     ReservePlugin,
+    ScoreExtensions,
     ScorePlugin,
-    StatefulFilterPlugin,
-    VectorFilterPlugin,
-    VectorScorePlugin,
 )
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
+from scheduler.framework.vectorized import Forms, VectorScorePlugin
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = PREFIX + "result-history"
 PASSED, SUCCESS, VICTIM = "passed", "success", "preemption victim"
 ANNOTATIONS_MAX_BYTES: Final = 200 * 1024
-"""Below the API server's 256 KiB, so that the pod's own annotations have room."""
+"""Below the API server's 256 KiB, so that the pod's own annotations fit, too."""
 RECORDS_MAX: Final = 4096
 Answers = dict[str, Any]
 
 
-def answers_of(runner: Runner, pod: PodInfo, columns: Columns, now: float, *, node: str = "",
-               nominated: str = "") -> Answers:  # fmt: skip
+def answers_of(
+    runner: Runner, pod: PodInfo, columns: Columns, now: float, *, node: str = "", nominated: str = ""
+) -> Answers:
     """Return annotation suffix to value for one attempt; `node` is the chosen one, "" when there was none.
 
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
@@ -83,11 +80,12 @@ def answers_of(runner: Runner, pod: PodInfo, columns: Columns, now: float, *, no
     return found | _after(runner, node)
 
 
-def _filter(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns,
-            names: set[str] | None) -> tuple[dict[str, dict[str, str]], Mask]:  # fmt: skip
-    filters = [e.plugin for e in runner.profile
-               if isinstance(e.plugin, FilterPlugin | StatefulFilterPlugin | VectorFilterPlugin)
-               and e.name not in state.skip_filter]  # fmt: skip
+def _filter(
+    runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, names: set[str] | None
+) -> tuple[dict[str, dict[str, str]], Mask]:
+    filters = [
+        e.plugin for e in runner.profile if isinstance(e.plugin, FilterPlugin) and e.name not in state.skip_filter
+    ]
     state.alive = columns.valid.copy()
     feasible = np.zeros(columns.capacity, bool)
     by_node: dict[str, dict[str, str]] = {}
@@ -98,7 +96,7 @@ def _filter(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns,
             continue
         said = by_node[name] = {}
         for plugin in filters:
-            status = filter_one(plugin, state, pod, node)
+            status = plugin.filter(state, pod, node)
             said[plugin.name] = PASSED if status.is_success else status.message
             if not status.is_success:
                 break
@@ -121,7 +119,7 @@ def _scores(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, f
         if not isinstance(plugin, ScorePlugin | VectorScorePlugin) or not enabled.weight:
             continue
         scores = forms.scores(state, pod, columns, plugin, feasible)
-        scaled = plugin.normalize(state, scores, feasible) if isinstance(plugin, NormalizePlugin) else scores
+        scaled = plugin.normalize(state, scores, feasible) if isinstance(plugin, ScoreExtensions) else scores
         for name in raw:
             row = columns.slots[name]
             raw[name][plugin.name] = str(int(scores if isinstance(scores, int) else scores[row]))

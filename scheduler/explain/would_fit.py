@@ -18,10 +18,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Mask
 from scheduler.framework.runner import Runner
 from scheduler.plugins.default_preemption import DefaultPreemption
 from services.api.kinds.node import Node
@@ -68,7 +68,7 @@ class Filters:
     def fits_node(self, pod: PodInfo, node: NodeInfo) -> bool:
         """Whether the pod fits a node that may differ from the one in the cache."""
         state = CycleState(self.now)
-        if self.runner.filter(state, pod, self.cache.columns).rejection is not None:
+        if self.runner.filter(state, pod, self.cache.columns).prepared.rejection is not None:
             return False
         return self.runner.filter_node(state, pod, node).is_success
 
@@ -236,7 +236,7 @@ def _ports(filters: Filters, pod: PodInfo) -> Iterator[Change]:
 
 
 def _priority(filters: Filters, pod: PodInfo) -> Iterator[Change]:
-    """Try, from the lowest, each priority that has somebody new below it."""
+    """Try, from the lowest, each priority that has a further pod below it."""
     preemption = filters.runner.plugins_by_name.get("DefaultPreemption")
     if not isinstance(preemption, DefaultPreemption) or pod.spec.preemption_policy == "Never":
         return

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.configuration.document import Extender
 from scheduler.cycle.scheduling_cycle import EXTENDER
 from scheduler.extenders.documents import FilterAnswer, HostPriority, MetaVictims
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.interface import MAX_NODE_SCORE, Scores
+from scheduler.framework.plugin import MAX_NODE_SCORE
 from scheduler.preemption.extender_consent import ExtenderError
 from scheduler.preemption.units import Unit, by_importance, pod_unit
 from scheduler.preemption.victims import Victims
@@ -51,7 +51,7 @@ class Gathered:
                 continue
             row = self.columns.slots[name]
             if name in unresolvable or name not in failed:
-                # A node dropped without a word has upstream's status of nodes nobody spoke about.
+                # A node dropped without a word has upstream's status of nodes without a reason.
                 self.failed[row] = (unresolvable.get(name, ""), True)
             else:
                 self.failed[row] = (failed[name], False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.framework.interface import (
+from scheduler.framework.plugin import (
     BindPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -17,16 +17,14 @@ from scheduler.framework.interface import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
-    StatefulFilterPlugin,
-    VectorFilterPlugin,
-    VectorScorePlugin,
 )
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 
 POINTS: Final[dict[str, tuple[Any, ...]]] = {
     "preEnqueue": (PreEnqueuePlugin,),
     "queueSort": (QueueSortPlugin,),
     "preFilter": (PreFilterPlugin,),
-    "filter": (FilterPlugin, StatefulFilterPlugin, VectorFilterPlugin),
+    "filter": (FilterPlugin, FilterPlugin, VectorFilterPlugin),
     "postFilter": (PostFilterPlugin,),
     "preScore": (PreScorePlugin,),
     "score": (ScorePlugin, VectorScorePlugin),
@@ -43,5 +41,5 @@ REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
 
 def serves(plugin: Any, point: str) -> bool:
-    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by nobody."""
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
     return isinstance(plugin, POINTS.get(point, ()))

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache.columns import NAME_FIELD, Columns
+from scheduler.cache.columns import NAME_FIELD, Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import (
     affinity_of,
@@ -23,19 +23,10 @@ from scheduler.cache.node_selection import (
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Scores,
-    Status,
-    failed,
-    unresolvable,
-)
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import default_normalize
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
@@ -104,7 +95,7 @@ class NodeAffinity:
             return unresolvable("pod affinity terms conflict")
         return PreFilterResult(node_names=tuple(names))
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no when selector or required affinity does not match."""
         if node.node is None:
             return SUCCESS
@@ -147,7 +138,7 @@ class NodeAffinity:
                 return failed(problem)
         return SUCCESS
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that match."""
         if node.node is None:
             return 0

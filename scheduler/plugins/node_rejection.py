@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
@@ -36,12 +37,12 @@ class NodeRejection:
         self._mode = mode
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
-        """Skip pods that no node gave back."""
+        """Skip pods that were never unbound."""
         if self._mode == "none" or not self._excluded(pod):
             return SKIP
         return SKIP if self._mode == "soft" else SUCCESS
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
         text = self._excluded(pod).get(node.name) if self._mode == "hard" else None
         return SUCCESS if text is None else unresolvable(text)
@@ -69,7 +70,7 @@ class NodeRejection:
             return SKIP
         return SUCCESS
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Give an excluded node nothing."""
         return 0 if node.name in self._excluded(pod) else 100
 

@@ -1,9 +1,9 @@
-"""Filter: on a node that aligns, only where one NUMA node still has room for each container, or for the pod.
+"""Filter: on a node that aligns, only where one NUMA node still has capacity for each container, or for the pod.
 
 Follows kubernetes-sigs/scheduler-plugins' plugin of this name for the policy single-numa-node; other policies are
 not judged. What is known of a node is its NodeResourceTopology, and pods that it does not include yet are
 - forgotten (`nrt_stale`), as without a cache: bursts of rejections until the next report;
-- charged to every zone (`nrt_overreserve`): no zone is promised twice, and some pods wait that would have fitted;
+- charged to every zone (`nrt_overreserve`): no zone is given twice, and some pods wait that would have fitted;
 - charged to the zone that the kubelet will choose (`oracle`), which also reports each change at once.
 What a container needs of a zone, and what it may use again of init containers before it, is the kubelet's reckoning.
 Source: kubelet-unbinding 1.1 (`numa_scheduler`).
@@ -19,7 +19,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.interface import SKIP, SUCCESS, Status, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
 from scheduler.framework.world import World
 from scheduler.handle import Handle
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
@@ -72,7 +72,7 @@ class NodeResourceTopologyMatch:
             return SKIP
         return SUCCESS
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where the pod could not be aligned after those that are known to come first."""
         known = self._known.get(node.name)
         if known is None or not known.is_aligning:

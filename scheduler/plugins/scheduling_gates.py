@@ -8,14 +8,14 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.conditions import GATED_MESSAGE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.interface import SUCCESS, Status, unresolvable
+from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.handle import Handle
 
 
 class SchedulingGates:
     """Gates pods by name of their gates.
 
-    `says_as_api_server`: the no is in the API server's words, which the pod's status has from its creation, so that
+    `says_as_api_server`: it rejects in the API server's words, which the pod's status has from its creation, so that
     reporting it costs nothing (kep-5501 5).
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import Code, Status, unschedulable
+from scheduler.framework.status import Code, Status, unschedulable
 from scheduler.preemption.candidates import NO_CANDIDATE, Candidate
 from scheduler.preemption.victims import Victims
 

@@ -1,4 +1,4 @@
-"""Who must leave one node so that the pod fits: all who may, minus everybody who can stay (preemption 3.3)."""
+"""Victims on one node: all pods of lower priority, minus those that can stay (preemption 3.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, Protocol
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.interface import Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import Status, failed, unresolvable, unschedulable
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.units import TieBreak, Unit, by_importance, by_uid
 
@@ -68,7 +68,7 @@ def select_victims(
     tie: TieBreak = by_uid,
     is_strict: bool = False,
 ) -> Victims | Status:
-    """Return the victims, or why evicting everybody in `potential` (all of lower priority) would not help.
+    """Return the victims, or why evicting all of `potential` (all of lower priority) would not help.
 
     Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
     eviction would overdraw a budget, then the others, the most important first, are put back if the pod still

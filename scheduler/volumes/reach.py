@@ -10,9 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from scheduler.cache.columns import Columns
+from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_selection import term_matches, terms_mask
-from scheduler.framework.interface import Mask
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume

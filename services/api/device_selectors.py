@@ -1,8 +1,8 @@
 """Which devices a CEL selector means (KEP-4381, dra-core 2).
 
 The variable `device` has `driver`, `attributes`, `capacity` and `allowMultipleAllocations`. Attributes are grouped by
-domain; a name without one belongs to the driver's. A domain nobody published is empty, an attribute nobody
-published is an error, and an error ends the pod's attempt: it is not a no.
+domain; a name without one belongs to the driver's. A domain without attributes is empty, an attribute that was not
+published is an error, and an error ends the pod's attempt: it is not a mismatch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a pod may use at most: limits over containers, init containers, sidecars, pod level and overhead.
 
-A pod that is being resized counts with the larger of what it wishes and what it has. Source: KEP-1287 "Notes" on
+A pod that is being resized counts with the larger of what it desires and what it has. Source: KEP-1287 "Notes" on
 ResourceQuota, upstream `PodLimits` with `UseStatusResources` (v1.36).
 """
 

@@ -17,11 +17,11 @@ from services.api.times import parse_time
 UNBINDER: Final = Identity("system:pod-unbinder")
 """The central controller, where one may unbind."""
 REQUESTED: Final = "UnbindRequested"
-"""With `unbind.api=condition`, True: the kubelet gives the pod back, and why; False: nobody will take it."""
+"""With `unbind.api=condition`, True: the kubelet asks for the unbind, and why; False: the pod stays bound."""
 DECAY_S: Final = 600.0
 """After so long without an unbind, one less counts (kubelet-unbinding 9)."""
 BLOCKED: Final = "UnbindBlocked"
-"""True: the pod cannot be given back, and waits on its node (`unbind.fallback=hold`)."""
+"""True: the pod cannot be unbound, and waits on its node (`unbind.fallback=hold`)."""
 
 UNSUPPORTED_REASONS: Final = (
     "SysctlForbidden", "AppArmor", "PodFeatureUnsupported", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported",
@@ -77,7 +77,7 @@ def nodes_may(switches: Switches) -> bool:
 
 
 def has_start_fence(switches: Switches) -> bool:
-    """Whether the first container waits for an acknowledged `startTime`, after which nobody unbinds.
+    """Whether the first container waits for an acknowledged `startTime`, after which the pod is not unbound.
 
     Where others than the pod's own kubelet may unbind, nothing else keeps a pod from running twice (4.4).
     """

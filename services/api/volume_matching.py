@@ -45,7 +45,7 @@ def _is_usable(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_offered(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume is nobody's and of the kind the claim asks for."""
+    """Whether the volume is unclaimed and of the kind the claim asks for."""
     selector = claim.spec.selector
     return (
         volume.spec.claim_ref is None

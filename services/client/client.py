@@ -1,7 +1,7 @@
 """One identity's convenient face over an `Api`: documents in, documents out, and honest retries.
 
 A write whose outcome is unknown is repeated with the same request id until the server says what
-became of it (guarantees C6); 429 and 503 are waited out as told; every other refusal is definite and
+became of it (guarantees C6); 429 and 503 are waited out as the server asks; every other refusal is definite and
 is raised. Conflicts are the caller's: it must read and decide again (C5).
 """
 
@@ -17,12 +17,11 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response
+from services.client.backoff import Backoff
 
 DEADLINE_S = 30.0
 ATTEMPT_MAX_S = 5.0
 """One attempt is given up after this long, so that a lost answer leaves time to ask again."""
-BACKOFF_BASE_S = 0.2
-BACKOFF_MAX_S = 5.0
 PAGE = 500
 LIST_RESTARTS_MAX = 3
 
@@ -50,25 +49,6 @@ class ListBody(msgspec.Struct):
 LIST_DECODER = msgspec.json.Decoder(ListBody)
 
 
-class Backoff:
-    """Decorrelated jitter: each delay is drawn between the base and three times the one before."""
-
-    def __init__(self, random: Random, base_s: float = BACKOFF_BASE_S, max_s: float = BACKOFF_MAX_S) -> None:
-        self._random = random
-        self._base_s = base_s
-        self._max_s = max_s
-        self._delay_s = base_s
-
-    def next_s(self) -> float:
-        """Return how long to wait now, in seconds."""
-        self._delay_s = min(self._max_s, self._random.uniform(self._base_s, self._delay_s * 3))
-        return self._delay_s
-
-    def reset(self) -> None:
-        """Start again from the base."""
-        self._delay_s = self._base_s
-
-
 def encode(document: Any) -> bytes:
     """Return the JSON of a document or patch."""
     return _ENCODER.encode(document)
@@ -88,7 +68,7 @@ def decode(response: Response) -> Document:
 class Client:
     """Calls with C6 retries; one per identity.
 
-    `lease_epoch`: what a leader writes under, see `lead`; "" for everybody else.
+    `lease_epoch`: what a leader writes under, see `lead`; "" for all others.
     """
 
     def __init__(
@@ -324,7 +304,7 @@ class Client:
         return (await self.call(request)).unwrap().rv
 
     def new_request_id(self) -> str:
-        """Return a request id nobody has used (S9)."""
+        """Return a request id that was never used (S9)."""
         return f"{self._random.getrandbits(128):032x}"
 
     async def call(self, request: Request) -> Response:
@@ -335,7 +315,7 @@ class Client:
         429 and 503; gives up at `request.deadline_s`, or 30 s. A 429 without `retryAfterSeconds` is
         definite: such a refusal (a disruption budget, for example) does not go away by waiting.
 
-        Raises: UnknownOutcome when at the deadline nobody knows whether the write took effect, or when
+        Raises: UnknownOutcome when at the deadline it is not known whether the write took effect, or when
         no answer to a read came. Source: guarantees C6, 2.2, 9.1.
         """
         is_write = request.verb not in _READS
@@ -386,7 +366,7 @@ class Client:
 
 
 def _never_led() -> None:
-    """Nobody can be deposed who does not lead."""
+    """Do nothing: a client that does not lead cannot be deposed."""
 
 
 def delete_request(

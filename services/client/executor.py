@@ -65,7 +65,7 @@ class EventSink(Protocol):
     """The part of a recorder that the executor needs."""
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
-        """Tell people; never blocks."""
+        """Record an Event; never blocks."""
         ...
 
 
@@ -199,7 +199,7 @@ class Executor:
     ) -> None:
         """Perform 1, 2, 4, 8 … units at once; after a failure the next batch does not start.
 
-        A unit is an action with the events recorded behind it, which are told only if it succeeded.
+        A unit is an action with the events recorded behind it, which are recorded only if it succeeded.
         """
         units = _units(batch.actions)
         start, size = 0, 1

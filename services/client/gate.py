@@ -31,7 +31,7 @@ APART_S = 1e-6
 """What arrives one after the other does not arrive at the same time."""
 
 OnCall = Callable[[str, str], None]
-"""Hears `before` or `after`, and which call: `pods/status`."""
+"""Called with `before` or `after`, and which call: `pods/status`."""
 
 OnLateRequest = Callable[[str, Request, float], None]
 """Takes a request that is to arrive so many seconds later, whatever becomes of its sender, and the gate it passed."""
@@ -89,7 +89,7 @@ class Gate:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
 
     async def delivered_late(self, request: Request) -> Response:
-        """Hand the request to whoever will deliver it late, and wait for an answer that does not come."""
+        """Hand the request on to be delivered late, and wait for an answer that does not come."""
         if self._on_late is not None:
             self._on_late(request, self.faults.late[sort_of(request)])
         await self._nothing()
@@ -131,7 +131,7 @@ class Gate:
 
         async def again() -> None:
             await asyncio.sleep(late_s)
-            with suppress(ApiError, UnknownOutcome):  # nobody waits for this answer
+            with suppress(ApiError, UnknownOutcome):  # no caller waits for this answer
                 await work()
 
         task = asyncio.get_running_loop().create_task(again())
@@ -242,7 +242,7 @@ class _Pipe:
             self._put(first)
 
     async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
-        """Read the source to its end; what it raises is told to the watcher behind what came before."""
+        """Read the source to its end; what it raises reaches the watcher behind what came before."""
         try:
             async for batch in source:
                 self._put(batch)
@@ -276,7 +276,7 @@ class _Pipe:
 
 
 class ObservedApi:
-    """`Api` whose calls somebody wants to hear of."""
+    """`Api` whose calls are reported to an observer."""
 
     def __init__(self, api: Api, gates: Gates) -> None:
         self._api, self._gates = api, gates

@@ -1,4 +1,4 @@
-"""Reflector, store and handlers for one kind: the cache a component reads and the changes it hears.
+"""Reflector, store and handlers for one kind: the cache a component reads and the changes it handles.
 
 Handlers are plain functions called in the order of the changes; they enqueue keys or feed a machine.
 """
@@ -6,7 +6,7 @@ Handlers are plain functions called in the order of the changes; they enqueue ke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from services.api.meta import Document, Key, View
@@ -39,7 +39,6 @@ class Informer(Generic[V]):
         field_selector: str = "",
         label_selector: str = "",
         keep_documents: bool = True,
-        indexes: Mapping[str, Callable[[V], Iterable[str]]] | None = None,
         resource: str = "",
         events: EventLog | None = None,
         spread_s: float = 0.0,
@@ -59,7 +58,6 @@ class Informer(Generic[V]):
             view,
             kind=found.kind,
             keep_documents=keep_documents,
-            indexes=indexes,
             matches=_matcher(found.name, namespace, field_selector, label_selector),
             now=clock.now,
         )
@@ -75,7 +73,7 @@ class Informer(Generic[V]):
             events=None if isinstance(events, NullEventLog) else events,
             spread_s=spread_s,
         )
-        # The hash of everything held is worth its time only to somebody who reads it.
+        # The hash of everything held is worth its time only where it is read.
         self._events = None if isinstance(events, NullEventLog) else events
         self._synced = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -120,7 +118,7 @@ class Informer(Generic[V]):
         await future
 
     def offer(self, document: Document | bytes) -> None:
-        """Take the reply to an own write before the stream brings it; handlers hear of it now (C2)."""
+        """Take the reply to an own write before the stream brings it; handlers are called now (C2)."""
         self.lister.offer(document)
 
     async def run(self) -> None:
@@ -157,14 +155,14 @@ class Informer(Generic[V]):
     # --- what the reflector brings ---
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Hold exactly this state; handlers hear the differences."""
+        """Hold exactly this state; handlers are called with the differences."""
         self.lister.replace(items, rv)
         self._synced.set()
         self._unlogged += len(items)
         self._after(rv)
 
     def happened(self, event: WatchEvent) -> None:
-        """Hold this change; handlers hear it."""
+        """Hold this change and call the handlers."""
         self.events_total += 1
         self._unlogged += 1
         self._is_quiet = False

@@ -78,7 +78,7 @@ class LeaseRecord:
         self.duration_s = float(spec.get("leaseDurationSeconds") or Terms.lease_s)
 
     def may_take(self, now: float) -> bool:
-        """Whether the seat is empty, was ours in an earlier life, or its holder has been silent too long.
+        """Whether the lease has no holder, was ours in an earlier life, or its holder has been silent too long.
 
         A restarted process has its predecessor's name and need not wait for it: the raised epoch fences
         whatever the predecessor still had under way.
@@ -127,7 +127,7 @@ class Elector:
         return str((self._document.get("metadata") or {}).get("uid") or "")
 
     def deposed(self) -> None:
-        """Be told that a write was refused because another leads: `hold` ends at once."""
+        """Note that a write was refused because another leads: `hold` ends at once."""
         self._deposed.set()
 
     def metrics(self) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Elector:
         return METRICS.of(self, self.lease.name)
 
     async def acquire(self) -> str:
-        """Return the epoch once this process leads; at once when nobody else does."""
+        """Return the epoch once this process leads; at once when no other candidate does."""
         while True:
             try:
                 if await self._try():
@@ -185,7 +185,7 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
-            # Somebody deleted it; whoever led before must not outrank us, so the count goes on.
+            # It was deleted; an earlier leader must not outrank us, so the count goes on.
             self.transitions = self._record.seen[2] + 1 if self._record.seen is not None else 0
             document = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -217,11 +217,11 @@ class Elector:
             self._document = await self._client.update(LEASES, self.lease, lease)
             return ""
         except (Conflict, NotFound):
-            # Somebody else wrote, or an earlier renewal of ours took effect unnoticed: look.
+            # Another client wrote, or an earlier renewal of ours took effect unnoticed: look.
             try:
                 found = await self._client.get(LEASES, self.lease)
             except NotFound:
-                return "it was deleted"  # and whoever comes first makes it anew
+                return "it was deleted"  # and the first candidate to notice makes it anew
             spec = found.get("spec") or {}
             if spec.get("holderIdentity") != self.holder or spec.get("leaseTransitions") != self.transitions:
                 return f"held by {spec.get('holderIdentity')!r} with {spec.get('leaseTransitions')} transitions"
@@ -229,7 +229,7 @@ class Elector:
             return ""
 
     async def _release(self) -> None:
-        """Leave the seat empty, if the server answers soon; the next epoch fences what we still have under way."""
+        """Clear the lease's holder, if the server answers soon; the next epoch fences what is still under way."""
         self.is_leader = False
         lease = dict(self._document)
         lease["spec"] = {**self._spec(lease["spec"].get("acquireTime")), "holderIdentity": ""}

@@ -15,7 +15,8 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
+from services.client.backoff import MAX_S, Backoff
+from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
@@ -117,7 +118,7 @@ class Calls:
             finally:
                 stream.cancel()
             # A stream that broke after a healthy while comes back at once; what is unsent waits.
-            if self._link.clock.now() - began < RETRY_MAX_S:
+            if self._link.clock.now() - began < MAX_S:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:
@@ -144,7 +145,7 @@ class Calls:
                 await stream.write(pb.RequestBatch(requests=batch))
 
     async def _linger(self) -> None:
-        # Depth tells a busy client from one that asks and waits: the latter must never be slowed.
+        # Depth distinguishes a busy client from one that asks and waits: the latter must never be slowed.
         depth = len(self._pending)
         if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
             await asyncio.sleep(0.001 if depth < 16 else 0.002)
@@ -173,7 +174,7 @@ class Calls:
         )
 
     def _broken(self, error: BaseException) -> None:
-        """Tell everybody whose request was on its way; what is unsent stays in the outbox."""
+        """Fail every request that was on its way; what is unsent stays in the outbox."""
         why, status = why_of(error), status_of(error)
         self._link.failed(why)
         for pending in list(self._pending.values()):

@@ -34,10 +34,10 @@ MEMORY_MAX = 4096
 """Distinct events, groups and objects remembered; the oldest are forgotten first."""
 QUEUE_MAX = 4096
 CONCURRENCY = 4
-"""Few at a time: a server that is busy with the work answers late, and so slows the telling first."""
+"""Few at a time: a server that is busy with the work answers late, and so slows the Events first."""
 WRITE_PER_S = 50.0
 WRITE_BURST = 1000
-"""Writes of one recorder, as upstream's event-qps: events must not crowd out the work they tell of."""
+"""Writes of one recorder, as upstream's event-qps: Events must not displace the work they report."""
 _TICK_NS = 4096
 """Event names carry the time, as upstream's; below this they are random, so that two recorders seldom collide."""
 
@@ -145,13 +145,13 @@ class Recorder:
         traceparent: str = "",
     ) -> None:
         """Record one event; returns at once. `reporter`: who says it, if not this component."""
-        told = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
-        self.record(told, traceparent)
+        event = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
+        self.record(event, traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
         """Record one event given as an action; returns at once."""
         if len(self._pending) >= QUEUE_MAX and not self._correlator.knows(action):
-            # At thousands of bound pods a second this is the rule, and it should cost less than the telling.
+            # At thousands of bound pods a second this is the rule, and it should cost less than writing one.
             self.dropped_total += 1
             return
         wall = self._clock.wall()

@@ -1,13 +1,13 @@
-"""What an informer holds of one kind: typed views, indexes, and the newest JSON of each object.
+"""What an informer holds of one kind: typed views, and the newest JSON of each object.
 
-A pure machine: it is told of changes and says which of them were news. It never moves an object
-backwards, whoever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
+A pure machine: it takes changes and says which of them were news. It never moves an object
+backwards, whatever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -18,7 +18,6 @@ from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
 Handler = Callable[[Change[V]], None]
-Index = Callable[[V], Iterable[str]]
 
 TOMBSTONE_S = 300.0
 """How long a deleted key is remembered: the server's window (guarantees 0)."""
@@ -41,7 +40,7 @@ def meta_of(view: View) -> ObjectMeta:
 
 
 class Store(Generic[V]):
-    """Objects by key, in the order they were first seen, with indexes; implements `reconcile.Lister`.
+    """Objects by key, in the order they were first seen; implements `reconcile.Lister`.
 
     Invariant: for a key, the version held or the tombstone left only grows, except through a `replace`
     whose own version is below what was seen: then the server's history began anew.
@@ -53,7 +52,6 @@ class Store(Generic[V]):
         *,
         kind: str = "",
         keep_documents: bool = True,
-        indexes: Mapping[str, Index[V]] | None = None,
         matches: Callable[[Document], bool] | None = None,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -73,8 +71,6 @@ class Store(Generic[V]):
         self._bodies: dict[Key, bytes] = {}
         self._namespaces: dict[str, dict[Key, V]] = {}
         self._owned: dict[str, dict[Key, None]] = {}
-        self._indexes: dict[str, Index[V]] = dict(indexes or {})
-        self._indexed: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexes}
         self._tombstones: dict[Key, tuple[int, float]] = {}
         self._handlers: list[Handler[V]] = []
         self._hashes: dict[Key, int] = {}
@@ -109,10 +105,6 @@ class Store(Generic[V]):
         """Return objects that have an owner reference to `uid`."""
         return [self._views[key] for key in self._owned.get(uid, ())]
 
-    def by_index(self, name: str, value: str) -> list[V]:
-        """Return objects for which the index function named `name` gave `value`."""
-        return [self._views[key] for key in self._indexed[name].get(value, ())]
-
     def rv(self, key: Key) -> int:
         """Return the version held of the object; 0 when it is not held."""
         return self._rvs.get(key, 0)
@@ -131,7 +123,7 @@ class Store(Generic[V]):
     def __contains__(self, key: Key) -> bool:
         return key in self._views
 
-    # --- being told ---
+    # --- changes ---
 
     def on_change(self, handler: Handler[V]) -> None:
         """Call `handler` with every change from now on, in order; it must not wait."""
@@ -152,7 +144,7 @@ class Store(Generic[V]):
             return None
         old = self._views.get(key)
         self._insert(key, old, new, rv, body)
-        return self._tell(Change(old, new, rv, traceparent))
+        return self._notify(Change(old, new, rv, traceparent))
 
     def remove(
         self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False
@@ -170,7 +162,7 @@ class Store(Generic[V]):
         if old is None:
             return None
         self._discard(key, old)
-        return self._tell(Change(old, None, rv, traceparent, final_state_unknown))
+        return self._notify(Change(old, None, rv, traceparent, final_state_unknown))
 
     def replace(self, items: Iterable[Item], rv: int) -> list[Change[V]]:
         """Hold exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
@@ -202,7 +194,7 @@ class Store(Generic[V]):
     def offer(self, document: Document | bytes) -> Change[V] | None:
         """Take the reply to a write of our own before the stream brings it, if it is news (C2, C7).
 
-        Handlers are told as they would be by the stream, which then stays silent about this version.
+        Handlers are called as they would be by the stream, which then stays silent about this version.
         """
         body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         if isinstance(document, bytes):
@@ -258,7 +250,7 @@ class Store(Generic[V]):
 
     # --- inside ---
 
-    def _tell(self, change: Change[V]) -> Change[V]:
+    def _notify(self, change: Change[V]) -> Change[V]:
         for handler in self._handlers:
             handler(change)
         return change
@@ -274,9 +266,7 @@ class Store(Generic[V]):
         before = meta_of(old).owner_references if old is not None else ()
         after = meta_of(new).owner_references
         if before != after:
-            self._move(self._owned, key, [r.uid for r in before], [r.uid for r in after])
-        for name, index in self._indexes.items():
-            self._move(self._indexed[name], key, list(index(old)) if old is not None else [], list(index(new)))
+            self._move(key, [r.uid for r in before], [r.uid for r in after])
         self._tombstones.pop(key, None)
 
     def _discard(self, key: Key, old: V) -> None:
@@ -289,21 +279,17 @@ class Store(Generic[V]):
         del in_namespace[key]
         if not in_namespace:
             del self._namespaces[key.namespace]
-        self._move(self._owned, key, [r.uid for r in meta_of(old).owner_references], [])
-        for name, index in self._indexes.items():
-            self._move(self._indexed[name], key, list(index(old)), [])
+        self._move(key, [r.uid for r in meta_of(old).owner_references], [])
 
-    @staticmethod
-    def _move(index: dict[str, dict[Key, None]], key: Key, before: list[str], after: list[str]) -> None:
-        if before == after:
-            return
-        for value in before:
-            if value not in after and (keys := index.get(value)) is not None:
+    def _move(self, key: Key, before: list[str], after: list[str]) -> None:
+        """Keep `owned_by` true: these were the uids of the object's owners, these are."""
+        for uid in before:
+            if uid not in after and (keys := self._owned.get(uid)) is not None:
                 keys.pop(key, None)
                 if not keys:
-                    del index[value]
-        for value in after:
-            index.setdefault(value, {})[key] = None
+                    del self._owned[uid]
+        for uid in after:
+            self._owned.setdefault(uid, {})[key] = None
 
     def _bury(self, key: Key, rv: int) -> None:
         now = self._now()

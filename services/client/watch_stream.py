@@ -17,7 +17,8 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import UnknownOutcome, from_status
 from services.api.wire import WatchEvent, WatchRequest
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
+from services.client.backoff import MAX_S, Backoff
+from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
 
 SILENCE_MAX_S = 30.0
 QUEUED_BYTES_MAX = 64 << 20
@@ -36,7 +37,7 @@ class _Watch:
         self.wake = asyncio.Event()
         self.is_sent = False
         self.ended: BaseException | bool = False
-        """False while open, True after an end in good order, else what the reader is told."""
+        """False while open, True after an end in good order, else what the reader raises."""
 
     def end(self, how: BaseException | bool) -> None:
         if self.ended is False:
@@ -60,7 +61,7 @@ class Watches:
 
     @property
     def open(self) -> int:
-        """Watches that somebody reads."""
+        """Watches that have a reader."""
         return len(self._watches)
 
     async def watch(self, request: WatchRequest, token: str) -> AsyncGenerator[list[WatchEvent], None]:
@@ -117,7 +118,7 @@ class Watches:
                 self._broken(await ending(stream, errors))
             finally:
                 stream.cancel()
-            if self._link.clock.now() - began < RETRY_MAX_S:
+            if self._link.clock.now() - began < MAX_S:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:

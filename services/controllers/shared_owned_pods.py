@@ -1,4 +1,4 @@
-"""What changes of pods tell a controller that makes pods: whose they are, and what it may stop waiting for.
+"""What a controller that makes pods learns from their changes: whose they are, and what it may stop waiting for.
 
 Source: controllers 1.2 and 1.4; upstream `addPod`, `updatePod` and `deletePod` of these controllers.
 """
@@ -15,7 +15,7 @@ from services.reconcile.expectations import Expectations
 
 
 class OwnedPods:
-    """One controller's books of pods. `orphans`: the pods nobody controls, some of which it may adopt."""
+    """One controller's books of pods. `orphans`: the pods without a controller, some of which it may adopt."""
 
     def __init__(self, view: type[ReplicaSet] | type[DaemonSet], expectations: Expectations) -> None:
         """`view`: the kind that owns the pods; `expectations` of its keys are lowered by what is seen."""
@@ -23,7 +23,7 @@ class OwnedPods:
         self._view = view
         self._expectations = expectations
         self._created: dict[Key, list[str]] = {}
-        """Pods seen that had been asked for; people are told their names."""
+        """Pods seen that had been asked for; an Event names each."""
 
     def changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the owners concerned."""

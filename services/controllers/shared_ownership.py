@@ -1,4 +1,4 @@
-"""Who controls an object: the one controller reference, and how objects are adopted and let go.
+"""Who controls an object: the one controller reference, and how objects are adopted and released.
 
 Source: controllers 1.4; upstream `ControllerRefManager`.
 """
@@ -54,7 +54,7 @@ def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     return Key(metadata.namespace, reference.name)
 
 
-def controller_reference(owner: Workload) -> Document:
+def controller_reference(owner: Workload | Pod) -> Document:
     """Return the owner reference that makes `owner` an object's controller."""
     resource = resource_of_view(type(owner))
     return {
@@ -65,6 +65,15 @@ def controller_reference(owner: Workload) -> Document:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def is_alive(live: View | None, owner: Workload) -> bool:
+    """Whether the live read shows the same owner, not being deleted; only then may it adopt."""
+    return (
+        isinstance(live, type(owner))
+        and live.metadata.uid == owner.metadata.uid
+        and live.metadata.deletion_timestamp is None
+    )
 
 
 def selector_of(owner: Workload) -> Selector | None:
@@ -101,7 +110,7 @@ def claim(
 
 
 def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
-    """Whether nobody controls this object, it is not leaving, and the selector wants it."""
+    """Whether this object has no controller, is not being deleted, and the selector matches it."""
     metadata = candidate.metadata
     return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
 
@@ -132,7 +141,7 @@ def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
 
 
 class Orphans:
-    """Which objects of a kind nobody controls, by namespace; kept up to date by a watch.
+    """Which objects of a kind have no controller, by namespace; kept up to date by a watch.
 
     Saves looking through a whole namespace on every reconcile.
     """
@@ -179,7 +188,7 @@ class Unfinished:
 
 
 def _unfinished_of(pod: Pod | None) -> tuple[str, Key] | None:
-    """Return the controller's uid and the pod's key, or None for a pod that is finished or nobody's."""
+    """Return the controller's uid and the pod's key, or None for a pod that is finished or has no controller."""
     if pod is None or pod.is_terminal or (reference := pod.metadata.controller) is None:
         return None
     return reference.uid, pod.metadata.key

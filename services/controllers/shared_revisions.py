@@ -1,7 +1,7 @@
 """An owner's revisions: which one is what it asks for now, which came before, and which may be forgotten.
 
-StatefulSets and DaemonSets keep each state of their template as a ControllerRevision, so that pods can be told
-apart by the state they were made from, and an earlier state can be asked for again.
+StatefulSets and DaemonSets keep each state of their template as a ControllerRevision, so that pods can be
+distinguished by the state they were made from, and an earlier state can be asked for again.
 Source: controllers 4 and 6; upstream `pkg/controller/history`.
 """
 
@@ -52,7 +52,7 @@ def template_of(data: Mapping[str, Any]) -> Document:
 
 
 def hash_of(data: Document, collision_count: int) -> str:
-    """Return the text that tells revisions apart: FNV-1 over the canonical JSON and the count.
+    """Return the text that distinguishes revisions: FNV-1 over the canonical JSON and the count.
 
     Deviates: upstream hashes the JSON of its Go types, in their order of fields, so texts differ from a real cluster's.
     """
@@ -84,7 +84,7 @@ def find(
     """Return the revision whose data is `data`: the newest of equal ones, numbered highest, or a new one.
 
     `revisions`: those the owner controls. `labels`: of the pod template; a new revision carries them, its hash and the
-    owner's annotations. `named`: whatever revision of the owner's namespace has that name, anybody's.
+    owner's annotations. `named`: the revision of the owner's namespace that has this name, with any owner.
     """
     ordered = in_order(revisions)
     number = ordered[-1].revision + 1 if ordered else 1

@@ -92,7 +92,7 @@ class WorkQueue(Generic[K]):
             self._ready.append(key)
 
     def add_after(self, key: K, delay_s: float, now: float) -> None:
-        """Add the key in `delay_s` seconds; of several such wishes the earliest counts."""
+        """Add the key in `delay_s` seconds; of several such times the earliest counts."""
         if delay_s <= 0:
             self.add(key, now)
             return
@@ -165,7 +165,7 @@ class WorkQueue(Generic[K]):
     def _promote(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == due:  # else an earlier wish replaced this one
+            if self._due.get(key) == due:  # else an earlier time replaced this one
                 del self._due[key]
                 self.add(key, now)
         while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][0]:

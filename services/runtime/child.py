@@ -24,8 +24,12 @@ RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
 RESTARTS_BEFORE_READY_MAX = 1
 
 _OURS = str(Path(__file__).resolve().parents[2])
-_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers",
-            DEVICE_PLUGIN: "kubelet.deviceplugin.emulated"}  # fmt: skip
+_MODULES = {
+    "apiserver": "apiserver_fake",
+    "scheduler": "scheduler",
+    "controllers": "services.controllers",
+    DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
+}
 
 _log = logs.get()
 
@@ -62,15 +66,22 @@ class Child:
         module = _MODULES.get(component, component)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment[PARENT_VARIABLE] = str(os.getpid())
-        # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.
+        # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", module, *self.arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                sys.executable,
+                "-P",
+                "-m",
+                module,
+                *self.arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
                 # A Ctrl-C on the terminal is for us: we stop them, in order.
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.started_at = clock.now()
 
     async def wait_until_ready(self) -> None:
@@ -87,16 +98,16 @@ class Child:
     def may_restart(self, code: int, now: float) -> bool:
         """Whether it may begin again (P14): after 1, 70, 74 and signals, 5 times in 60 s; never after 64, 75, 78.
 
-        An end in good order that nobody asked us for counts as a signal: somebody sent SIGTERM.
+        An end in good order that was not asked for counts as a signal: SIGTERM was sent from outside.
         """
         if not (code in (EXIT_OK, EXIT_DEPOSED, EXIT_BUG, EXIT_IO) or code < 0):
             return False
         while self.restart_times and self.restart_times[0] < now - RESTART_WINDOW_S:
             self.restart_times.popleft()
         if self.next_down_s is not None:
-            return True  # whoever killed it on purpose also said when it comes back
+            return True  # `kill` on purpose also says when it comes back
         self.restart_times.append(now)
-        # What has never worked will hardly begin to; somebody is waiting for `start`.
+        # What has never worked will hardly begin to; a caller waits for `start`.
         most = RESTARTS_MAX if self.was_ever_ready else RESTARTS_BEFORE_READY_MAX
         return len(self.restart_times) <= most
 
@@ -108,7 +119,7 @@ class Child:
         return f"{said} (exit {code})" if said else f"{self.name} ended with exit code {code}"
 
     async def stop(self) -> None:
-        """End the process in good order, or by force after `STOP_MAX_S`; nobody keeps it up any more."""
+        """End the process in good order, or by force after `STOP_MAX_S`; it is not restarted any more."""
         self.is_wanted = False
         process = self.process
         if process is not None and process.returncode is None:

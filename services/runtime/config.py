@@ -1,4 +1,4 @@
-"""Flags and environment become one frozen dataclass, once, at the door of a process.
+"""Flags and environment become one frozen dataclass, once, at the entry of a process.
 
 A component subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
 `health_port` is the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag
@@ -57,7 +57,7 @@ def setting(default: Any, help: str) -> Any:  # noqa: A002
 
 @dataclass(frozen=True, kw_only=True)
 class CommonConfig:
-    """What every process of the mesh can be told."""
+    """Flags of every process of the mesh."""
 
     name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
     server: str = setting("127.0.0.1:7443", "the API server's gRPC address, HOST:PORT")
@@ -140,8 +140,13 @@ def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog
                 metavar="true|false",
                 help=text,
             )
-            parser.add_argument("--no-" + f.name.replace("_", "-"), dest=f.name, action="store_const",
-                                const=["false"], help=argparse.SUPPRESS)  # fmt: skip
+            parser.add_argument(
+                "--no-" + f.name.replace("_", "-"),
+                dest=f.name,
+                action="store_const",
+                const=["false"],
+                help=argparse.SUPPRESS,
+            )
         else:
             parser.add_argument(_flag(f.name), dest=f.name, action="append", metavar=_metavar(hints[f.name]), help=text)
     arguments = vars(parser.parse_args(list(argv)))

@@ -37,7 +37,7 @@ YIELD_EVERY = 20
 STALE_TRIES_MAX = 5
 """So many conflicts in a row are the ordinary price of a cache; more are reported (C5)."""
 STALE_S = 30.0
-"""Nothing is deleted on the word of caches that have heard nothing for this long (C9)."""
+"""Nothing is deleted on the word of caches that have received nothing for this long (C9)."""
 SLOW_S = 30.0
 """A reconcile that takes longer is reported (P15)."""
 SCAN = Key("", "")
@@ -72,7 +72,7 @@ class ControllerLoop:
         self._subscribe()
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
-        """Let every write carry this epoch from now on; `deposed` hears of it when that is no longer the newest."""
+        """Let every write carry this epoch from now on; `deposed` is called when that is no longer the newest."""
         self._client.lead(epoch, deposed)
 
     @property
@@ -269,7 +269,7 @@ class ControllerLoop:
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
         """Let a decision that deletes wait for caches that are in touch with the server (C9).
 
-        Raises: Unavailable. The controller is told that nothing was performed.
+        Raises: Unavailable. The controller's `failed` learns that nothing was performed.
         """
         silence_s = self._caches.silence_s(self._clock.now())
         if silence_s <= STALE_S:

@@ -21,9 +21,9 @@ import msgspec
 import yaml
 
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
-from services.api.roles import controller_identities
 from services.api.seams import Random
 from services.runtime.real import seeded_random, write_atomically
+from services.runtime.roles import controller_identities
 
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
@@ -117,9 +117,9 @@ def token_of(made: Credentials, user: str) -> str:
 
 
 def kubeconfig(rest_url: str, token: str) -> bytes:
-    """Return the administrator's kubeconfig for the REST door at `rest_url`, http://HOST:PORT."""
+    """Return the administrator's kubeconfig for the REST server at `rest_url`, http://HOST:PORT."""
     # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
-    # the REST door reads that password as the token. Other clients send the token itself.
+    # the REST server reads that password as the token. Other clients send the token itself.
     document = {
         "apiVersion": "v1",
         "kind": "Config",

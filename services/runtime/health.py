@@ -22,8 +22,14 @@ from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MAX_S = 10.0
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
-            503: "Service Unavailable"}  # fmt: skip
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class HttpRequest:
 
 
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
-"""Status, content type, body; a body in pieces is sent as they come, and ends when nobody listens any more."""
+"""Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
@@ -101,7 +107,7 @@ class HealthServer:
             if method != "HEAD" and not isinstance(body, bytes):
                 await _send_pieces(body, reader, writer)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the other side is slow, gone or no HTTP client; nobody is left to tell
+            pass  # the other side is slow, gone or no HTTP client; there is no one left to answer
         finally:
             writer.close()
 

@@ -88,9 +88,9 @@ class Machine:
         self.read()
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the file again whenever somebody says so."""
+        """Read the file again at each signal."""
         loop.add_signal_handler(READ_AGAIN, self._read_again)
-        self._read_again()  # what was written before anybody listened
+        self._read_again()  # what was written before the handler was there
 
     def read(self) -> None:
         """Take over what the file says. Raises: StartError naming the file; one that is not there says nothing."""
@@ -115,7 +115,7 @@ class Machine:
             _log.error("machine.faults_unreadable", error=error.message)
 
     def reached(self, site: str) -> None:
-        """Strike if this is where somebody waits for us."""
+        """Strike if a strike waits here."""
         for strike, left in list(self._left.items()):
             if strike.site != site or left <= 0:
                 continue
@@ -151,7 +151,7 @@ class Machine:
 
 
 class ClosableDisk(Disk, Protocol):
-    """A disk that somebody opened."""
+    """A disk that was opened."""
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -163,7 +163,7 @@ class _OffClock:
         self._inner, self._machine = inner, machine
 
     def now(self) -> float:
-        """Monotonic seconds: nobody can set these."""
+        """Monotonic seconds, which cannot be set."""
         return self._inner.now()
 
     def wall(self) -> float:

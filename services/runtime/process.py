@@ -110,7 +110,7 @@ def run(
 def _die_with_parent(environ: Mapping[str, str]) -> None:
     """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # It may have died before the line above; then somebody else is our parent by now.
+    # It may have died before the line above; then another process is our parent by now.
     expected = environ.get(PARENT_VARIABLE, "")
     if expected.isdigit() and os.getppid() != int(expected):
         raise StartError("the process that started this one is gone", EXIT_OK)
@@ -206,7 +206,7 @@ class _Process:
 
     def _make_transport(self) -> Transport:
         if self._service.startswith("apiserver"):
-            # Its token file is the list of everybody's tokens, not credentials of its own.
+            # Its token file is the list of all tokens, not credentials of its own.
             return NoTransport()
         transport = self._rpc(load_tokens(self._config.token_file))
         return transport if self._machine is None else self._machine.transport(transport)
@@ -264,7 +264,7 @@ class _Process:
 
     def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
         if stopping.is_set():
-            os._exit(128 + number)  # asked twice: somebody is in a hurry
+            os._exit(128 + number)  # asked twice: do not wait any longer
         self._stop_signal = signal.Signals(number).name
         stopping.set()
 

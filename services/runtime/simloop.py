@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._order = random.Random(f"order/{seed}")
         self.callbacks = 0
         self.is_interrupted = False
-        """Somebody wants it to end; the next pass raises KeyboardInterrupt instead of running anything."""
+        """Set to end it: the next pass raises KeyboardInterrupt instead of running anything."""
         self._clock_resolution = 0.0
         self._births = 0
         self._frozen: dict[str, list[asyncio.Handle]] = {}
@@ -149,7 +149,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector, so nobody needs waking."""
+        """The loop never sleeps in a selector, so it needs no waking."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         """No events come from a selector."""

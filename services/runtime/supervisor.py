@@ -43,7 +43,7 @@ class MeshOptions:
     `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
-    processes and the administrator. `without`: processes not to start, so that somebody else can run them.
+    processes and the administrator. `without`: processes not to start, so that they can be run by hand.
     `has_faults`: give every process a file that says what is wrong with its machine (`faults_file_of`).
     """
 
@@ -125,7 +125,7 @@ class Supervisor:
         for child in self._children.values():
             child.is_wanted = False
         others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
-        # Kubelets and controllers may say their last words to a server that still listens.
+        # Kubelets and controllers may send their final writes to a server that still listens.
         await asyncio.gather(*(child.stop() for child in others))
         if "apiserver" in self._children:
             await self._children["apiserver"].stop()
@@ -159,7 +159,7 @@ class Supervisor:
         self._child(name).next_down_s = down_s
 
     def faults_file_of(self, name: str) -> Path:
-        """Return the file that tells a process what is wrong with its machine (`services.runtime.machine`)."""
+        """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
         return self._data / "run" / f"{name.replace('/', '_')}.faults"
 
     async def restart(self, name: str) -> None:
@@ -179,12 +179,12 @@ class Supervisor:
 
     @property
     def grpc_target(self) -> str:
-        """HOST:PORT of the mesh's own door."""
+        """HOST:PORT of the gRPC server."""
         return f"127.0.0.1:{self._children['apiserver'].ports['grpc']}"
 
     @property
     def rest_url(self) -> str:
-        """URL of the door that kubectl knows."""
+        """URL of the REST server, for kubectl."""
         return f"http://127.0.0.1:{self._children['apiserver'].ports['rest']}"
 
     @property
@@ -395,7 +395,7 @@ class Supervisor:
                 child.exit_codes.append(code)
             if not child.may_restart(code, self._clock.now()):
                 child.failed_for_good = True
-                if self._is_ready:  # before that, whoever started the mesh is told
+                if self._is_ready:  # before that, `start` reports it
                     self._log.error("child.given_up", child=child.name, error=child.last_error)
                 self._write_state()
                 return
@@ -430,7 +430,7 @@ class Supervisor:
 
 
 def _free_port() -> int:
-    """Return a loopback port that nobody listens on at this moment."""
+    """Return a loopback port that no process listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -54,7 +54,7 @@ Read = Callable[[T], Value | Mapping[str, Value] | Mapping[tuple[str, ...], Valu
 
 @dataclass(frozen=True)
 class Metric(Generic[T]):
-    """What one number of an object of a class is called. `labels`: those that `read` tells apart."""
+    """What one number of an object of a class is called. `labels`: those that `read` distinguishes."""
 
     name: str
     kind: Kind

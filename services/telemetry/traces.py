@@ -30,7 +30,7 @@ FILE_BUFFER_BYTES_MAX = 8 << 20
 OFFSET_TOLERANCE_US = 3.0
 
 _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
-"""What an unsampled root hands on: no ids are drawn for it, and whoever reads it does not sample either."""
+"""What an unsampled root hands on: no ids are drawn for it, and its readers do not sample either."""
 
 
 class SpanSink(Protocol):
@@ -84,7 +84,7 @@ class Sampler:
 
 
 class UnsampledSpan:
-    """A span that nobody records; it only hands the decision on."""
+    """A span that is not recorded; it only hands the decision on."""
 
     __slots__ = ("traceparent",)
     trace_id = ""
@@ -109,8 +109,16 @@ class RecordedSpan:
     """A span being recorded; `end` hands it to the sinks, once."""
 
     __slots__ = (
-        "_attributes", "_context", "_events", "_links", "_name", "_offset_ns", "_parent", "_start_ns", "_tracer",
-    )  # fmt: skip
+        "_attributes",
+        "_context",
+        "_events",
+        "_links",
+        "_name",
+        "_offset_ns",
+        "_parent",
+        "_start_ns",
+        "_tracer",
+    )
 
     def __init__(
         self,
@@ -196,7 +204,7 @@ class Tracer:
         self.service, self.instance, self.clock = service, instance or service, clock
         self._random = random
         sampler = sampler or Sampler()
-        # Nobody listens: then nothing needs recording, but sampled parents are still handed on.
+        # There is no sink: then nothing needs recording, but sampled parents are still handed on.
         self._bound = int((sampler.ratio if sinks else 0.0) * (1 << 64))
         self._is_parent_based = sampler.is_parent_based
         self._records = bool(sinks)
@@ -293,7 +301,7 @@ class MemorySpans:
 class FileSpans:
     """Appends spans as JSON lines to one file of this process; the shell calls `flush` every 0.5 s.
 
-    Spans are for looking at, not for verdicts: what is buffered may be lost by SIGKILL, and a disk
+    Spans are for looking at, not for judging: what is buffered may be lost by SIGKILL, and a disk
     that refuses costs spans, counted, not the process.
     """
 

@@ -18,14 +18,14 @@ from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Hub, Watcher
 from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.pod import Pod
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.binder import Binder
 from scheduler.cycle.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.leadership import MissingNodes
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
@@ -334,13 +334,13 @@ def m29_does_not_ask_whose_pod_is_unbound(monkeypatch):
 
 
 def m31_starts_containers_before_the_checkpoint(monkeypatch):
-    created = PodWorker._created
+    created = Pod._created
 
     def hasty(self, container, t):
         created(self, container, t)
         self._started(container, t)
 
-    monkeypatch.setattr(PodWorker, "_created", hasty)
+    monkeypatch.setattr(Pod, "_created", hasty)
 
 
 def m32_takes_a_status_of_an_older_binding(monkeypatch):
@@ -384,9 +384,11 @@ def m35_goes_back_in_time_after_a_lost_stream(monkeypatch):
 
 
 def m36_evicts_without_saying_for_whom(monkeypatch):
-    line = Telling.line
+    line = SchedulerRecorder.line
     monkeypatch.setattr(
-        Telling, "line", lambda self, ev, *rest, **more: None if ev == "sched.victim" else line(self, ev, *rest, **more)
+        SchedulerRecorder,
+        "line",
+        lambda self, ev, *rest, **more: None if ev == "sched.victim" else line(self, ev, *rest, **more),
     )
 
 
@@ -445,7 +447,10 @@ def test_every_invariant_has_a_planted_bug():
 @pytest.mark.parametrize(
     ("plant", "scenario", "invariant"),
     MUTANTS,
-    ids=[f"{plant.__name__}-{invariant}" for plant, _, invariant in MUTANTS],
+    ids=[
+        "-".join((plant.__name__, *([scenario.stem] if isinstance(scenario, Path) else []), invariant))
+        for plant, scenario, invariant in MUTANTS
+    ],
 )
 def test_a_planted_bug_is_caught_by_its_invariant(plant, scenario, invariant, monkeypatch):
     plant(monkeypatch)

@@ -22,9 +22,29 @@ from services.controllers.daemonset.nodes import Fits, for_node, pod_template
 from services.controllers.daemonset.plan import Plan, Sight, by_node, counters_of, plan
 from services.controllers.daemonset.update import roll
 from services.controllers.shared_owned_pods import OwnedPods
-from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
+from services.controllers.shared_ownership import (
+    Orphans,
+    changes_of,
+    claim,
+    is_adoptable,
+    is_alive,
+    owner_key,
+    selector_of,
+)
 from services.controllers.shared_readiness import ready_since_s
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import (
+    NOTHING,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    Query,
+    RecordEvent,
+    Result,
+    earliest,
+    event,
+)
 from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
@@ -47,7 +67,7 @@ class DaemonSets:
         self._backoff = FailureBackoff()
         self._refusals: dict[Key, tuple[str, str]] = {}
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the sets concerned; most of what a kubelet reports concerns none."""
@@ -75,7 +95,7 @@ class DaemonSets:
         return list(found)
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Take back what was expected of a call that failed; people are told the first failure."""
+        """Lower the expectation of a call that failed; the first failure is reported by an Event."""
         match action:
             case Create() if action.resource == "pods":
                 self.expectations.creation_observed(key)
@@ -104,7 +124,7 @@ class DaemonSets:
         query = Query(DaemonSet, key)
         if (orphans or history) and query not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = _is_alive(moment.live.get(query), daemon_set)
+        can_adopt = is_alive(moment.live.get(query), daemon_set)
         uid = daemon_set.metadata.uid
         pods = claim(listers.of(Pod).owned_by(uid), orphans, daemon_set, selector, can_adopt=can_adopt)
         held = claim(listers.of(ControllerRevision).owned_by(uid), history, daemon_set, selector, can_adopt=can_adopt)
@@ -113,7 +133,7 @@ class DaemonSets:
         fits = {node.metadata.name: self._fits.of(daemon_set, node) for node in listers.of(Node).all()}
         sight = Sight(daemon_set, text, fits, by_node(pods.kept), moment.wall_s)
         actions: list[Action | Batch] = [
-            *self._told(daemon_set),
+            *self._failure_events(daemon_set),
             *changes_of("pods", pods, daemon_set),
             *changes_of(revisions.RESOURCE, held, daemon_set),
             *([found.write] if found.write is not None else []),
@@ -127,9 +147,9 @@ class DaemonSets:
         wanted = self._plan(sight, moment.now_s)
         actions += self._performed(wanted, sight, document, moment.now_s)
         if wanted.again_s is not None:
-            again_s = wanted.again_s if again_s is None else min(again_s, wanted.again_s)
+            again_s = earliest(again_s, wanted.again_s)
         if wanted.creates:
-            again_s = REJECTED_AGAIN_S if again_s is None else min(again_s, REJECTED_AGAIN_S)
+            again_s = earliest(again_s, REJECTED_AGAIN_S)
         return Result(tuple(actions), again_s)
 
     def _forget(self, key: Key) -> None:
@@ -138,12 +158,12 @@ class DaemonSets:
         self._fits.forget(key)
         self._refusals.pop(key, None)
 
-    def _told(self, daemon_set: DaemonSet) -> list[RecordEvent]:
+    def _failure_events(self, daemon_set: DaemonSet) -> list[RecordEvent]:
         key = daemon_set.metadata.key
         names = self._pods.take_created(key)
-        events = [_event(daemon_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
+        events = [event(daemon_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
         if (refusal := self._refusals.pop(key, None)) is not None:
-            events.append(_event(daemon_set, *refusal, warns=True))
+            events.append(event(daemon_set, *refusal, warns=True))
         return events
 
     def _plan(self, sight: Sight, now_s: float) -> Plan:
@@ -172,15 +192,15 @@ class DaemonSets:
             return []
         uids = [pod.metadata.uid for pod in deletes]
         self.expectations.expect(key, creations=len(creates), deletions=uids, now_s=now_s)
-        told = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
-        told += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
+        events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
+        events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         units: list[Action] = []
         for pod in deletes:
             units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
-            units.append(_event(daemon_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+            units.append(event(daemon_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         template = pod_template(daemon_set, document, sight.text)
         made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
-        return [*told, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
+        return [*events, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
 
 
 def _is_same(old: Pod, new: Pod) -> bool:
@@ -197,14 +217,6 @@ def _is_same(old: Pod, new: Pod) -> bool:
 def _adoptable(orphans: Orphans, lister: Lister[V], key: Key, selector: Selector) -> list[V]:
     found = [each for k in orphans.keys(key.namespace) if (each := lister.get(k)) is not None]
     return [each for each in found if is_adoptable(each, selector)]
-
-
-def _is_alive(live: object, daemon_set: DaemonSet) -> bool:
-    return (
-        isinstance(live, DaemonSet)
-        and live.metadata.uid == daemon_set.metadata.uid
-        and live.metadata.deletion_timestamp is None
-    )
 
 
 def _current(
@@ -265,12 +277,7 @@ def _status(daemon_set: DaemonSet, counters: Document, collision_count: int, *, 
 def _ended(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> RecordEvent:
     where = f"pod {pod.metadata.namespace}/{pod.metadata.name} on node {pod.spec.node_name}"
     text = f"Found {end.lower()} daemon {where}, will try to {verb} it"
-    return _event(daemon_set, f"{end}DaemonPod", text, warns=end == "Failed")
-
-
-def _event(daemon_set: DaemonSet, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    meta, kind = daemon_set.metadata, "Warning" if warns else "Normal"
-    return RecordEvent("DaemonSet", "apps/v1", meta.key, meta.uid, reason, message, kind)
+    return event(daemon_set, f"{end}DaemonPod", text, warns=end == "Failed")
 
 
 def controller(switches: Switches) -> Controller:

@@ -84,7 +84,7 @@ class Fits:
     def changed(self, change: Change[Node], listers: Listers) -> list[Key]:
         """Return the sets that want something else of a node now.
 
-        Deviates: upstream hears of a node that is gone only through its pods.
+        Deviates: upstream learns that a node is gone only through its pods.
         """
         old, new = change.old, change.new
         if (

@@ -13,9 +13,10 @@ from services.api.kinds.daemonset import DaemonSet, RollingUpdateDaemonSet
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.controllers.daemonset.nodes import Fit, is_updated, target_of
-from services.controllers.deployment.rollout import resolve
+from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_readiness import available_in_s, is_ready
 from services.controllers.shared_revisions import POD_LABEL
+from services.reconcile.actions import earliest
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Sight:
 
 @dataclass
 class Plan:
-    """What to do. `failed` and `succeeded` are among `deletes`; people are told of them."""
+    """What to do. `failed` and `succeeded` are among `deletes` and are reported by Events."""
 
     creates: list[str] = field(default_factory=list)
     """Nodes, each of which gets a pod."""
@@ -53,7 +54,7 @@ class Plan:
 
     def wait(self, seconds: float) -> None:
         """Look again at the latest then."""
-        self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)
+        self.again_s = earliest(self.again_s, seconds)
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
@@ -166,7 +167,7 @@ def counters_of(sight: Sight) -> tuple[Document, float | None]:
         ready += 1
         available += left_s == 0
         if left_s > 0:
-            again_s = left_s if again_s is None else min(again_s, left_s)
+            again_s = earliest(again_s, left_s)
     counters: Document = {
         "currentNumberScheduled": current,
         "numberMisscheduled": misscheduled,

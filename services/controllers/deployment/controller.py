@@ -43,7 +43,7 @@ class Deployments:
     def __init__(self) -> None:
         self._orphans = Orphans()
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def set_changed(self, change: Change[ReplicaSet], listers: Listers) -> list[Key]:
         """Return the Deployments a ReplicaSet's change concerns: its owners, or those that would adopt it."""

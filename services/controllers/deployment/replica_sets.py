@@ -23,9 +23,15 @@ HISTORY = PREFIX + "revision-history"
 DESIRED = PREFIX + "desired-replicas"
 MAX = PREFIX + "max-replicas"
 _OWN_ANNOTATIONS = frozenset(
-    (REVISION, HISTORY, DESIRED, MAX, "kubectl.kubernetes.io/last-applied-configuration",
-     "deprecated.deployment.rollback.to")
-)  # fmt: skip
+    (
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAX,
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+    )
+)
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """Hash texts use these, so that no bad word can appear."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -81,7 +87,7 @@ def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
 
 
 def is_scaling(step: Step) -> bool:
-    """Whether the wish changed since the sets were last scaled."""
+    """Whether the number desired changed since the sets were last scaled."""
     for each in step.sets:
         noted = each.metadata.annotations.get(DESIRED, "")
         if each.spec.replicas > 0 and noted.isdigit() and int(noted) != step.replicas:
@@ -187,7 +193,7 @@ def sync_deployment_revision(step: Step, revision: str) -> None:
 
 
 def scale(step: Step) -> None:
-    """Follow a changed wish: the one active set, or all of them in proportion."""
+    """Follow a changed number of replicas: the one active set, or all of them in proportion."""
     active = [each for each in step.sets if each.spec.replicas > 0]
     if len(active) <= 1:
         only = active[0] if active else step.new or (step.sets[-1] if step.sets else None)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.controllers.shared_int_or_percent import resolve
+
 
 @dataclass(frozen=True)
 class Set:
@@ -23,22 +25,6 @@ class Set:
     available: int = 0
     max_replicas: int | None = None
     created: str = ""
-
-
-def resolve(value: int | str | None, total: int, *, is_up: bool) -> int:
-    """Return a number or a percentage of `total` as a number, rounded up or down.
-
-    Raises: ValueError naming a text that is neither.
-    """
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    text = value.strip()
-    if not text.endswith("%") or not text[:-1].isdigit():
-        raise ValueError(f"{value!r}: want a number or a percentage such as 25%")
-    share = int(text[:-1]) * total
-    return -(-share // 100) if is_up else share // 100
 
 
 def fenceposts(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:
@@ -57,8 +43,8 @@ def new_size(replicas: int, surge: int, new: Set, every: Sequence[Set]) -> int:
     """Return how many replicas the new set may have now: never above `replicas + surge` over all sets."""
     if new.replicas >= replicas:
         return replicas
-    room = replicas + surge - sum(each.replicas for each in every)
-    return new.replicas + max(0, min(room, replicas - new.replicas))
+    free = replicas + surge - sum(each.replicas for each in every)
+    return new.replicas + max(0, min(free, replicas - new.replicas))
 
 
 def old_sizes(replicas: int, unavailable: int, new: Set, olds: Sequence[Set]) -> dict[str, int]:
@@ -68,16 +54,16 @@ def old_sizes(replicas: int, unavailable: int, new: Set, olds: Sequence[Set]) ->
     `replicas - unavailable` stay available.
     """
     ordered = sorted((old for old in olds if old.replicas > 0), key=lambda old: (old.created, old.name))
-    floor = replicas - unavailable
-    room = sum(old.replicas for old in ordered) + new.replicas - floor - (new.replicas - new.available)
-    if not ordered or room <= 0:
+    min_available = replicas - unavailable
+    free = sum(old.replicas for old in ordered) + new.replicas - min_available - (new.replicas - new.available)
+    if not ordered or free <= 0:
         return {}
     sizes = {old.name: old.replicas for old in ordered}
     for old in ordered:
-        step = min(room, max(0, old.replicas - old.available))
+        step = min(free, max(0, old.replicas - old.available))
         sizes[old.name] -= step
-        room -= step
-    spare = sum(old.available for old in ordered) + new.available - floor
+        free -= step
+    spare = sum(old.available for old in ordered) + new.available - min_available
     for old in ordered:
         step = max(0, min(spare, sizes[old.name]))
         sizes[old.name] -= step

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
-from services.reconcile.actions import Action, RecordEvent
+from services.reconcile.actions import Action, event
 from services.reconcile.controller import Moment
 
 RESOURCE = "deployments.apps"
@@ -40,7 +40,7 @@ class Step:
 
     @property
     def replicas(self) -> int:
-        """How many pods are wished for."""
+        """How many pods are desired."""
         return self.deployment.spec.replicas
 
     @property
@@ -54,12 +54,11 @@ class Step:
 
     def event(self, reason: str, message: str, kind: str = "Normal") -> None:
         """Append an event about the Deployment."""
-        meta = self.deployment.metadata
-        self.actions.append(RecordEvent("Deployment", "apps/v1", meta.key, meta.uid, reason, message, kind))
+        self.actions.append(event(self.deployment, reason, message, warns=kind == "Warning"))
 
 
 def counters_of(step: Step) -> Document:
-    """Return the numbers of the status, over all sets as their last status tells them."""
+    """Return the numbers of the status, over all sets as their last status has them."""
     available = sum(each.status.available_replicas for each in step.sets)
     asked = sum(step.size(each) for each in step.sets) + (step.created_size or 0)
     return {
@@ -74,7 +73,7 @@ def counters_of(step: Step) -> Document:
 
 
 def is_complete(step: Step, counters: Document) -> bool:
-    """Whether every wished pod is there, up to date and available, and no other."""
+    """Whether every desired pod is there, up to date and available, and no other."""
     return bool(
         counters["updatedReplicas"] == step.replicas
         and counters["replicas"] == step.replicas

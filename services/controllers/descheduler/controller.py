@@ -14,7 +14,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers.shared_readiness import seconds_of
-from services.reconcile.actions import Delete, RecordEvent, Result
+from services.reconcile.actions import Delete, RecordEvent, Result, event
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
 
@@ -35,7 +35,7 @@ class RemoveFailedPods:
             meta = pod.metadata
             actions.append(Delete("pods", meta.key, uid=meta.uid, grace_period_s=0))
             why = f"pod failed on {pod.spec.node_name or 'no node'}: {pod.status.reason}"
-            actions.append(RecordEvent("Pod", "v1", meta.key, meta.uid, "RemoveFailedPods", why))
+            actions.append(event(pod, "RemoveFailedPods", why))
         return Result(tuple(actions))
 
     def _is_due(self, pod: Pod, wall_s: float) -> bool:

@@ -18,10 +18,10 @@ from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
-from services.controllers.deployment.rollout import resolve
+from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import is_owner
 from services.controllers.shared_readiness import is_ready, seconds_of
-from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 RESOURCE = "poddisruptionbudgets.policy"
@@ -165,11 +165,10 @@ def _disrupted(
         left_s = seconds_of(stamp) + DISRUPTED_S - wall_s
         if left_s <= 0:
             text = f"Pod was expected by PDB {budget.metadata.key} to be deleted but it wasn't"
-            meta = pod.metadata
-            events.append(RecordEvent("Pod", "v1", meta.key, meta.uid, "NotDeleted", text, "Warning"))
+            events.append(event(pod, "NotDeleted", text, warns=True))
             continue
         kept[name] = stamp
-        again_s = left_s if again_s is None else min(again_s, left_s)
+        again_s = earliest(again_s, left_s)
     return kept, again_s, events
 
 
@@ -207,21 +206,25 @@ def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list
     conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s)
     if budget.status.disruptions_allowed == 0 and listed == conditions.as_documents(budget.status.conditions):
         return []
-    meta = budget.metadata
-    event = RecordEvent("PodDisruptionBudget", "policy/v1", meta.key, meta.uid, "CalculateExpectedPodCountFailed",
-                        message, "Warning")  # fmt: skip
-    return [event, _patch(budget, {"disruptionsAllowed": 0, "conditions": listed})]
+    failed = event(budget, "CalculateExpectedPodCountFailed", message, warns=True)
+    return [failed, _patch(budget, {"disruptionsAllowed": 0, "conditions": listed})]
 
 
 def _patch(budget: PodDisruptionBudget, status: Document) -> Patch:
     # On the version seen: an eviction that has meanwhile spent from the budget must not be undone.
     meta = budget.metadata
-    return Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        RESOURCE,
+        meta.key,
+        {"status": status},
+        subresource="status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
 
 
 def _awaits_disruption(pod: Pod) -> bool:
-    """Whether somebody but the kubelet announced the pod's end, and it has not begun."""
+    """Whether a component other than the kubelet announced the pod's end, and it has not begun."""
     if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
         return False
     target = find_condition(pod.status.conditions, "DisruptionTarget")

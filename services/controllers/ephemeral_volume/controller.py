@@ -9,7 +9,8 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
-from services.reconcile.actions import NOTHING, Action, Create, RecordEvent, Result
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import NOTHING, Action, Create, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
@@ -31,22 +32,24 @@ def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
         if claim is None:
             actions.append(Create("persistentvolumeclaims", _claim(pod, name, template)))
         elif claim.metadata.controller is None or claim.metadata.controller.uid != pod.metadata.uid:
-            words = (
+            message = (
                 f'ephemeral volume "{volume["name"]}": PVC {key.namespace}/{name} was not created for pod {key} '
                 "(pod is not owner)"
             )
-            actions.append(RecordEvent("Pod", "v1", key, pod.metadata.uid, "FailedBinding", words, "Warning"))
+            actions.append(event(pod, "FailedBinding", message, warns=True))
     return Result(tuple(actions))
 
 
 def _claim(pod: Pod, name: str, template: Document) -> Document:
     meta = template.get("metadata") or {}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid,
-             "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    owner = controller_reference(pod)
     kept = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": [owner], **kept},
-            "spec": template.get("spec") or {}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": [owner], **kept},
+        "spec": template.get("spec") or {},
+    }
 
 
 def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:

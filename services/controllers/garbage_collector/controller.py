@@ -74,7 +74,7 @@ class GarbageCollector:
         self._homes: dict[str, str] = {}
         """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
         """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""

@@ -1,6 +1,6 @@
 """Run pods until enough of them have succeeded, or it is plain that they will not.
 
-Ends of pods are counted exactly once (`survey`), a verdict is told before it is carried out (`decision`).
+Ends of pods are counted exactly once (`survey`), an outcome is reported before it is carried out (`decision`).
 After failures new pods wait: 10 s, doubled with each failure since the last success. An unbound pod stays active:
 nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guarantees J1, J2; KEP-2307.
 """
@@ -16,19 +16,38 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers.job.decision import (
     COMPLETED,
-    Verdict,
+    Outcome,
     changes_of_status,
     deadline_in_s,
     is_complete,
     news_of,
+    outcome_of,
     status_of,
-    verdict_of,
 )
 from services.controllers.job.pods import missing, pod_of, surplus
 from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
 from services.controllers.job.survey import Survey, survey
-from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_ownership import (
+    Orphans,
+    changes_of,
+    claim,
+    is_adoptable,
+    is_alive,
+    owner_key,
+    selector_of,
+)
+from services.reconcile.actions import (
+    NOTHING,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    Query,
+    Result,
+    earliest,
+    event,
+)
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
@@ -82,7 +101,7 @@ class Jobs:
         self._tracked: dict[Key, dict[Key, None]] = {}
         """Pods with the finalizer by the job they name: theirs to be released when the job is gone."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def job_changed(self, change: Change[Job], listers: Listers) -> Iterable[Key]:
         """Note that the job itself changed: that is looked at without waiting."""
@@ -174,7 +193,7 @@ class Jobs:
         """Survey the pods, decide, count, then create what is missing or delete what is too much."""
         job = listers.of(Job).get(key)
         if job is None or job.is_finished:
-            return Result(tuple(self._let_go(key, job, listers, moment.now_s)))
+            return Result(tuple(self._release_finished(key, job, listers, moment.now_s)))
         if job.spec.managed_by not in (None, "", MANAGER) or (selector := selector_of(job)) is None:
             return NOTHING
         memory = self._of(key)
@@ -184,17 +203,17 @@ class Jobs:
         orphans = [p for p in orphans if is_adoptable(p, selector)] if not job.metadata.deletion_timestamp else []
         if orphans and (query := Query(Job, key)) not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans) and _is_alive(moment.live[Query(Job, key)], job)
+        can_adopt = bool(orphans) and is_alive(moment.live[Query(Job, key)], job)
         found = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
         memory.has_news = memory.has_batch = False
         memory.batch_due_s = None
         memory.released = {u: at_s for u, at_s in memory.released.items() if moment.now_s - at_s < STALE_MAX_S}
         claims: list[Action] = [_tracked(patch) for patch in changes_of("pods", found, job)]
         actions, again_s = self._decide(job, list(found.kept), memory, listers, moment)
-        strays = self._strays(key, job, listers, moment.now_s)
+        foreign = self._release_foreign(key, job, listers, moment.now_s)
         if memory.released:
-            again_s = _earliest(again_s, STALE_MAX_S)
-        return Result((*self._told(job, memory), *claims, *strays, *actions), again_s)
+            again_s = earliest(again_s, STALE_MAX_S)
+        return Result((*self._events(job, memory), *claims, *foreign, *actions), again_s)
 
     @staticmethod
     def _wait_s(memory: _Memory, job: Job, now_s: float) -> float:
@@ -208,18 +227,18 @@ class Jobs:
             memory.batch_due_s = now_s + BATCH_S
         return max(0.0, memory.batch_due_s - now_s)
 
-    def _let_go(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
-        """Release the pods of a job that is over or gone: nobody counts them any more."""
+    def _release_finished(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
+        """Release the pods of a job that is over or gone: they are no longer counted."""
         if job is None:
             self.expectations.forget(key)
             self._memories.pop(key, None)
-            return self._strays(key, None, listers, now_s)
+            return self._release_foreign(key, None, listers, now_s)
         memory = self._of(key)
         over = [p for p in listers.of(Pod).owned_by(job.metadata.uid) if p.is_terminal or not p.is_active]
-        told = self._told(job, memory)
-        return [*told, *self._release(over, memory, now_s), *self._strays(key, job, listers, now_s)]
+        events = self._events(job, memory)
+        return [*events, *self._release(over, memory, now_s), *self._release_foreign(key, job, listers, now_s)]
 
-    def _strays(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
+    def _release_foreign(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
         """Release pods of a job of this name that no longer exists."""
         memory, pods = _Memory() if job is None else self._of(key), []
         for pod_key in self._tracked.get(key, ()):
@@ -246,19 +265,19 @@ class Jobs:
         if job.metadata.deletion_timestamp is not None:
             return list(self._release(pods, memory, moment.now_s)), None
         self._note_failures(memory.backoff, found, wall_s)
-        verdict = verdict_of(job, found, wall_s)
-        again_s = deadline_in_s(job, wall_s) if verdict is None else None
+        outcome = outcome_of(job, found, wall_s)
+        again_s = deadline_in_s(job, wall_s) if outcome is None else None
         managed: list[Action | Batch] = []
         is_managed = False
-        if verdict is not None:
-            managed = _ending(job, found.active)
+        if outcome is not None:
+            managed = _delete_active(job, found.active)
         elif self.expectations.are_satisfied(job.metadata.key, moment.now_s):
             managed, later_s = self._manage(job, pods, found, memory, listers, moment)
             is_managed = True
-            again_s = _earliest(again_s, later_s)
+            again_s = earliest(again_s, later_s)
             if is_complete(job, found, len(found.active)):
-                verdict = COMPLETED
-        status = self._status(job, found, verdict, memory, moment, is_managed=is_managed)
+                outcome = COMPLETED
+        status = self._status(job, found, outcome, memory, moment, is_managed=is_managed)
         return [*status, *self._release(found.releasable, memory, moment.now_s), *managed], again_s
 
     def _note_failures(self, backoff: _Backoff, found: Survey, wall_s: float) -> None:
@@ -306,20 +325,20 @@ class Jobs:
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
             creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
         self.expectations.expect(key, creations=wanted.count, now_s=moment.now_s)
-        return [Batch(tuple(creates))], _earliest(REJECTED_AGAIN_S, wanted.again_s)
+        return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
 
     def _remove(self, job: Job, victims: list[Pod], memory: _Memory, now_s: float) -> list[Action | Batch]:
         """Delete pods that are too many; released first, they count neither way."""
         units: list[Action] = []
         for pod in victims:
             units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(job.metadata.key)))
-            units.append(_event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+            units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         return [*self._release(victims, memory, now_s), Batch(tuple(units))]
 
     def _status(
-        self, job: Job, found: Survey, verdict: Verdict | None, memory: _Memory, moment: Moment, *, is_managed: bool
+        self, job: Job, found: Survey, outcome: Outcome | None, memory: _Memory, moment: Moment, *, is_managed: bool
     ) -> list[Action]:
-        wanted = status_of(job, found, verdict, is_managed=is_managed, wall_s=moment.wall_s)
+        wanted = status_of(job, found, outcome, is_managed=is_managed, wall_s=moment.wall_s)
         changed = changes_of_status(job, wanted)
         if not changed:
             return []
@@ -327,31 +346,31 @@ class Jobs:
         memory.written = (meta.resource_version, moment.now_s)
         version = meta.resource_version
         write = Patch(RESOURCE, meta.key, {"status": changed}, "status", uid=meta.uid, resource_version=version)
-        told: list[Action] = []
+        events: list[Action] = []
         for news in news_of(job, wanted):
             match news.type, news.status:
                 case "Complete", _:
-                    told.append(_event(job, "Completed", "Job completed"))
+                    events.append(event(job, "Completed", "Job completed"))
                 case "Failed", _:
-                    told.append(_event(job, news.reason, news.message, warns=True))
+                    events.append(event(job, news.reason, news.message, warns=True))
                 case "Suspended", status:
-                    told.append(_event(job, "Suspended" if status == "True" else "Resumed", news.message))
-        return [write, *told]
+                    events.append(event(job, "Suspended" if status == "True" else "Resumed", news.message))
+        return [write, *events]
 
-    def _told(self, job: Job, memory: _Memory) -> list[Action]:
-        events: list[Action] = [_event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
+    def _events(self, job: Job, memory: _Memory) -> list[Action]:
+        events: list[Action] = [event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
         if memory.refusal:
-            events.append(_event(job, "FailedCreate", memory.refusal, warns=True))
+            events.append(event(job, "FailedCreate", memory.refusal, warns=True))
         memory.created, memory.refusal = [], ""
         return events
 
 
-def _ending(job: Job, active: list[Pod]) -> list[Action | Batch]:
+def _delete_active(job: Job, active: list[Pod]) -> list[Action | Batch]:
     """Delete what still runs; these pods keep their finalizers, because their ends count."""
     units: list[Action] = []
     for pod in active:
         units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
-        units.append(_event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+        units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
     return [Batch(tuple(units))] if units else []
 
 
@@ -360,7 +379,7 @@ def _release(pod: Pod) -> Patch:
 
 
 def _tracked(patch: Patch) -> Patch:
-    """Return an adoption that also tracks the pod; a pod that is let go is no longer tracked."""
+    """Return an adoption that also tracks the pod; a released pod is no longer tracked."""
     assert isinstance(patch.patch, dict)
     references = patch.patch["metadata"]["ownerReferences"]
     more = _RELEASE["metadata"] if "$patch" in references[0] else {"finalizers": [TRACKING_FINALIZER]}
@@ -370,19 +389,6 @@ def _tracked(patch: Patch) -> Patch:
 
 def _is_released(old: Pod, new: Pod) -> bool:
     return TRACKING_FINALIZER in old.metadata.finalizers and TRACKING_FINALIZER not in new.metadata.finalizers
-
-
-def _is_alive(live: object, job: Job) -> bool:
-    return isinstance(live, Job) and live.metadata.uid == job.metadata.uid and live.metadata.deletion_timestamp is None
-
-
-def _event(job: Job, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    kind = "Warning" if warns else "Normal"
-    return RecordEvent("Job", "batch/v1", job.metadata.key, job.metadata.uid, reason, message, kind)
-
-
-def _earliest(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else min(a, b)
 
 
 def controller(switches: Switches) -> Controller:

@@ -1,8 +1,8 @@
 """Whether a Job is over, and how its status reads: decisions over a survey. Pure.
 
 The first reason to fail that holds counts; success is looked at after that. An interim condition (FailureTarget,
-SuccessCriteriaMet) tells the decision, the final one (Failed, Complete) only that nothing runs any more and everything
-is counted. Source: controllers 5.1.
+SuccessCriteriaMet) reports the decision, the final one (Failed, Complete) only that nothing runs any more and all is
+counted. Source: controllers 5.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAILING, SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
 _FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}
 
 
-class Verdict(NamedTuple):
+class Outcome(NamedTuple):
     """The job is over. `type`: FAILING or SUCCEEDING."""
 
     type: str
@@ -31,37 +31,37 @@ class Verdict(NamedTuple):
     message: str
 
 
-def verdict_of(job: Job, found: Survey, wall_s: float) -> Verdict | None:
+def outcome_of(job: Job, found: Survey, wall_s: float) -> Outcome | None:
     """Return why the job is over before its pods are looked after; None when it goes on."""
     for kind in (FAILING, SUCCEEDING):
-        told = find_condition(job.status.conditions, kind)
-        if told is not None and told.status == "True":
-            return Verdict(kind, told.reason, told.message)
+        reported = find_condition(job.status.conditions, kind)
+        if reported is not None and reported.status == "True":
+            return Outcome(kind, reported.reason, reported.message)
     if found.fails_job and job.spec.pod_failure_policy is not None:
-        return Verdict(FAILING, "PodFailurePolicy", found.fails_job)
+        return Outcome(FAILING, "PodFailurePolicy", found.fails_job)
     failed = job.status.failed + found.failed
     if failed > job.spec.backoff_limit or _has_restarted_too_often(job, found.active):
-        return Verdict(FAILING, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return Outcome(FAILING, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if (left_s := deadline_in_s(job, wall_s)) is not None and left_s <= 0:
-        return Verdict(FAILING, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return Outcome(FAILING, "DeadlineExceeded", "Job was active longer than specified deadline")
     if (failing := _failed_by_indexes(job, found)) is not None:
         return failing
     if (rule := success_rule_met(job, found.completed)) is not None:
-        return Verdict(SUCCEEDING, "SuccessPolicy", f"Matched rules at index {rule}")
+        return Outcome(SUCCEEDING, "SuccessPolicy", f"Matched rules at index {rule}")
     return None
 
 
-def _failed_by_indexes(job: Job, found: Survey) -> Verdict | None:
+def _failed_by_indexes(job: Job, found: Survey) -> Outcome | None:
     if job.spec.backoff_limit_per_index is None:
         return None
     most = job.spec.max_failed_indexes
     if most is not None and len(found.failed_indexes) > most:
-        return Verdict(
+        return Outcome(
             FAILING, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
         )
     done = len(found.failed_indexes | found.completed)
     if found.failed_indexes and done >= (job.spec.completions or 0):
-        return Verdict(FAILING, "FailedIndexes", "Job has failed indexes")
+        return Outcome(FAILING, "FailedIndexes", "Job has failed indexes")
     return None
 
 
@@ -96,10 +96,10 @@ def is_complete(job: Job, found: Survey, active: int) -> bool:
     return enough and active == 0
 
 
-COMPLETED = Verdict(SUCCEEDING, "CompletionsReached", "Reached expected number of succeeded pods")
+COMPLETED = Outcome(SUCCEEDING, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
-def status_of(job: Job, found: Survey, verdict: Verdict | None, *, is_managed: bool, wall_s: float) -> Document:
+def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: bool, wall_s: float) -> Document:
     """Return the whole status as it should read now.
 
     `is_managed`: the job's pods were looked after, so that its suspension is known to be carried out.
@@ -122,15 +122,15 @@ def status_of(job: Job, found: Survey, verdict: Verdict | None, *, is_managed: b
     else:
         status["succeeded"] = job.status.succeeded + moved["succeeded"]
     listed = conditions.as_documents(job.status.conditions)
-    if verdict is not None:
-        conditions.put(listed, verdict.type, "True", verdict.reason, verdict.message, wall_s)
-        if _is_settled(job, found, verdict, uncounted):
-            final = _FINAL[verdict.type]
-            conditions.put(listed, final, "True", verdict.reason, verdict.message, wall_s)
+    if outcome is not None:
+        conditions.put(listed, outcome.type, "True", outcome.reason, outcome.message, wall_s)
+        if _is_settled(job, found, outcome, uncounted):
+            final = _FINAL[outcome.type]
+            conditions.put(listed, final, "True", outcome.reason, outcome.message, wall_s)
             if final == "Complete":
                 status["completionTime"] = now
     elif is_managed:
-        _tell_suspension(job, listed, status, wall_s)
+        _report_suspension(job, listed, status, wall_s)
     if listed:
         status["conditions"] = listed
     return status
@@ -140,30 +140,30 @@ def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
     """Return the stored list as it becomes, and how many move from it into the counters."""
     news = {"succeeded": found.new_succeeded, "failed": found.new_failed}
     listed: Document = {}
-    room = UNCOUNTED_MAX - sum(map(len, found.uncounted.values()))
+    free = UNCOUNTED_MAX - sum(map(len, found.uncounted.values()))
     for kind, pods in news.items():
-        taken = [pod.metadata.uid for pod in pods[: max(0, room)]]
-        room -= len(taken)
+        taken = [pod.metadata.uid for pod in pods[: max(0, free)]]
+        free -= len(taken)
         if uids := [*found.uncounted[kind], *taken]:
             listed[kind] = uids
     return listed, {kind: len(uids) for kind, uids in found.counted.items()}
 
 
-def _is_settled(job: Job, found: Survey, verdict: Verdict, uncounted: Document) -> bool:
+def _is_settled(job: Job, found: Survey, outcome: Outcome, uncounted: Document) -> bool:
     """Whether the decision is stored, nothing runs or ends any more, and nothing is left to count."""
-    told = find_condition(job.status.conditions, verdict.type)
-    is_told = told is not None and told.status == "True"
-    return is_told and not (found.active or found.terminating or uncounted or found.is_held)
+    reported = find_condition(job.status.conditions, outcome.type)
+    is_reported = reported is not None and reported.status == "True"
+    return is_reported and not (found.active or found.terminating or uncounted or found.is_held)
 
 
-def _tell_suspension(job: Job, listed: list[Document], status: Document, wall_s: float) -> None:
-    told = find_condition(job.status.conditions, "Suspended")
-    is_told = told is not None and told.status == "True"
+def _report_suspension(job: Job, listed: list[Document], status: Document, wall_s: float) -> None:
+    reported = find_condition(job.status.conditions, "Suspended")
+    is_reported = reported is not None and reported.status == "True"
     if job.spec.suspend:
         status["startTime"] = None
-        if not is_told:
+        if not is_reported:
             conditions.put(listed, "Suspended", "True", "JobSuspended", "Job suspended", wall_s)
-    elif is_told:
+    elif is_reported:
         conditions.put(listed, "Suspended", "False", "JobResumed", "Job resumed", wall_s)
         status["startTime"] = format_time(wall_s)
 
@@ -179,15 +179,16 @@ def changes_of_status(job: Job, wanted: Document) -> Document:
         "succeeded": old.succeeded,
         "failed": old.failed,
         "uncountedTerminatedPods": {
-            kind: list(uids)
-            for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
-        } if stored is not None else None,
+            kind: list(uids) for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
+        }
+        if stored is not None
+        else None,
         "startTime": old.start_time,
         "completedIndexes": old.completed_indexes,
         "failedIndexes": old.failed_indexes,
         "completionTime": old.completion_time,
         "conditions": conditions.as_documents(old.conditions),
-    }  # fmt: skip
+    }
     changed = {name: value for name, value in wanted.items() if value != present[name]}
     if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
         # A merge patch keeps what it does not name.
@@ -196,7 +197,7 @@ def changes_of_status(job: Job, wanted: Document) -> Document:
 
 
 def news_of(job: Job, status: Document) -> list[Condition]:
-    """Return the conditions that become so by this status, for people to be told."""
+    """Return the conditions that become True or False by this status, each for an Event."""
     was = {c.type: c.status for c in job.status.conditions}
     return [
         Condition(type=c["type"], status=c["status"], reason=c["reason"], message=c["message"])

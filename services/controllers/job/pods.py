@@ -18,8 +18,9 @@ from services.api.meta import Document
 from services.controllers.job.decision import succeeded_of
 from services.controllers.job.policy import Meaning, index_failures, index_of
 from services.controllers.job.survey import Survey
-from services.controllers.replicaset.controller import in_deletion_order
+from services.controllers.shared_deletion_order import in_deletion_order
 from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import earliest
 
 BURST = 500
 
@@ -81,7 +82,7 @@ def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod
             continue
         last = found.latest_failed.get(index)
         if last is not None and (left_s := wait_s(index, last)) > 0:
-            result.again_s = left_s if result.again_s is None else min(result.again_s, left_s)
+            result.again_s = earliest(result.again_s, left_s)
             continue
         result.indexes.append(index)
     result.count = len(result.indexes)

@@ -49,7 +49,7 @@ class Survey:
     completed: frozenset[int] = frozenset()
     failed_indexes: frozenset[int] = frozenset()
     latest_failed: dict[int, Pod] = field(default_factory=dict)
-    """With a limit per index: the pod that tells how often each index has failed."""
+    """With a limit per index: the pod that records how often each index has failed."""
     is_held: bool = False
     """Whether some pod still carries the finalizer."""
     fails_job: str = ""
@@ -93,9 +93,14 @@ def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rej
 
 
 def _judge(
-    job: Job, pod: Pod, known: set[str], completed: frozenset[int], delayed: set[str], found: Survey,
+    job: Job,
+    pod: Pod,
+    known: set[str],
+    completed: frozenset[int],
+    delayed: set[str],
+    found: Survey,
     counts_rejections: bool,
-) -> None:  # fmt: skip
+) -> None:
     uid = pod.metadata.uid
     if uid in known:
         found.releasable.append(pod)
@@ -124,10 +129,15 @@ def _judge(
 
 
 def _judge_indexes(
-    job: Job, failures: list[Pod], pods: list[Pod], completed: frozenset[int], found: Survey, counts_rejections: bool,
+    job: Job,
+    failures: list[Pod],
+    pods: list[Pod],
+    completed: frozenset[int],
+    found: Survey,
+    counts_rejections: bool,
     wall_s: float,
-) -> set[str]:  # fmt: skip
-    """Note which indexes failed; return uids of failed pods that are still needed to tell how often (KEP-3850)."""
+) -> set[str]:
+    """Note which indexes failed; return uids of failed pods that still record how often (KEP-3850)."""
     if job.spec.backoff_limit_per_index is None:
         return set()
     found.failed_indexes = _stored_indexes(job.status.failed_indexes or "", job)
@@ -167,4 +177,4 @@ def _stored_indexes(text: str, job: Job) -> frozenset[int]:
     try:
         return parse_indexes(text, job.spec.completions or 0)
     except ValueError:
-        return frozenset()  # nobody but this controller writes them
+        return frozenset()  # only this controller writes them

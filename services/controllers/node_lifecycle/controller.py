@@ -2,7 +2,7 @@
 
 Silence is counted on this controller's own clock, from what it sees change; the nodes' clocks are never
 compared with it. Before a node is declared silent its Lease is read live, so that a controller that was
-itself cut off blames nobody; after such an outage everyone has a full grace period again (FM-W4).
+itself cut off blames no node; after such an outage each has a full grace period again (FM-W4).
 The key `("", "")` is the scan, `("", node)` keeps one node's NoSchedule taints as its conditions ask.
 Source: kubelet 2.3, kubelet-unbinding 8; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 """
@@ -24,7 +24,7 @@ from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.controllers.shared_readiness import is_ready
-from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -57,7 +57,7 @@ class _Health:
     heartbeat: str | None = None
     was_ready: bool = False
     owes_pods: bool = False
-    """The node stopped being ready and its pods have not all been told."""
+    """The node stopped being ready and not all of its pods say so yet."""
 
 
 class NodeLifecycle:
@@ -72,7 +72,7 @@ class NodeLifecycle:
         """A live read was asked for and its answer has not come: the server could not be reached."""
         self._was_cut_off = False
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Remember where pods are."""
@@ -111,7 +111,7 @@ class NodeLifecycle:
         if _LEASES in moment.listed or not silent:
             self._asked_live = False
         if self._was_cut_off:
-            # Our own outage: what looks silent may only be what we did not hear.
+            # Our own outage: what looks silent may only be what did not reach us.
             self._was_cut_off = False
             self._start_over(moment.now_s)
             silent = []
@@ -119,7 +119,7 @@ class NodeLifecycle:
         actions = self._taint(nodes, moment)
         for node in silent:
             actions += _declared_unknown(node, moment.wall_s)
-        actions += self._tell_pods(nodes, silent, listers, moment.wall_s)
+        actions += self._pods_not_ready(nodes, silent, listers, moment.wall_s)
         return Result(tuple(actions))
 
     def _look(self, nodes: list[Node], listers: Listers, now_s: float) -> None:
@@ -156,7 +156,7 @@ class NodeLifecycle:
         return any(c is None or c.status != "Unknown" for c in _reported(node))
 
     def _still_silent(self, silent: list[Node], moment: Moment) -> list[Node]:
-        """Return those whose live Lease, or live status, tells nothing new either."""
+        """Return those whose live Lease, or live status, shows nothing new either."""
         leases = {lease.metadata.name: lease for lease in moment.listed.get(_LEASES, ()) if isinstance(lease, Lease)}
         found: list[Node] = []
         for node in silent:
@@ -178,8 +178,8 @@ class NodeLifecycle:
         for health in self._health.values():
             health.seen_s = now_s
 
-    def _tell_pods(self, nodes: list[Node], silent: list[Node], listers: Listers, wall_s: float) -> list[Action]:
-        """Set Ready=False on the pods of nodes that stopped being ready, until all have been told."""
+    def _pods_not_ready(self, nodes: list[Node], silent: list[Node], listers: Listers, wall_s: float) -> list[Action]:
+        """Set Ready=False on the pods of nodes that stopped being ready, until all say so."""
         declared = {node.metadata.name for node in silent}
         actions: list[Action] = []
         for node in nodes:
@@ -187,15 +187,15 @@ class NodeLifecycle:
             health = self._health[name]
             ready = node.is_ready and name not in declared
             if health.was_ready and not ready:
-                actions.append(_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady"))
+                actions.append(event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady"))
                 health.owes_pods = True
             health.was_ready = ready
             if ready:
                 health.owes_pods = False
             if health.owes_pods:
-                told = list(self._not_ready_pods(node, listers, wall_s))
-                health.owes_pods = bool(told)  # they are looked at once more in the next round
-                actions += told
+                patches = list(self._not_ready_pods(node, listers, wall_s))
+                health.owes_pods = bool(patches)  # they are looked at once more in the next round
+                actions += patches
         return actions
 
     def _not_ready_pods(self, node: Node, listers: Listers, wall_s: float) -> Iterable[Patch]:
@@ -232,7 +232,7 @@ class NodeLifecycle:
                 counted.append(node.is_ready)
         turn = self._zones.update(ready_by_zone, moment.now_s)
         if turn == "left":
-            # Somebody is back: the silence of the others was perhaps ours. A fresh grace period for all.
+            # A node is back: the silence of the others was perhaps ours. A fresh grace period for all.
             self._start_over(moment.now_s)
         actions: list[Action] = []
         known = {node.metadata.name: node for node in nodes}
@@ -270,15 +270,25 @@ def _declared_unknown(node: Node, wall_s: float) -> list[Action]:
     for kind, old in zip(_REPORTED, _reported(node), strict=True):
         if old is None:
             conditions.append(
-                {"type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
-                 "message": "Kubelet never posted node status.",
-                 "lastHeartbeatTime": node.metadata.creation_timestamp, "lastTransitionTime": now}
-            )  # fmt: skip
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": node.metadata.creation_timestamp,
+                    "lastTransitionTime": now,
+                }
+            )
         elif old.status != "Unknown":
             conditions.append(
-                {"type": kind, "status": "Unknown", "reason": "NodeStatusUnknown",
-                 "message": "Kubelet stopped posting node status.", "lastTransitionTime": now}
-            )  # fmt: skip
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusUnknown",
+                    "message": "Kubelet stopped posting node status.",
+                    "lastTransitionTime": now,
+                }
+            )
     # On the version seen: a kubelet that has just reported is not silent.
     return [
         Patch(
@@ -354,10 +364,6 @@ def _taints(node: Node, taints: list[Taint]) -> Patch:
         uid=node.metadata.uid,
         resource_version=node.metadata.resource_version,
     )
-
-
-def _event(node: Node, reason: str, message: str) -> RecordEvent:
-    return RecordEvent("Node", "v1", node.metadata.key, node.metadata.uid, reason, message)
 
 
 def controller(switches: Switches) -> Controller:

@@ -1,7 +1,7 @@
 """Bring claims and volumes together, make volumes for claims that find none, and reclaim what is released.
 
 A key names its kind: `claim/data` in a namespace, `volume/pv-1`. A binding has two sides, written in this order, so
-that whoever is interrupted can go on: the volume's `claimRef`, its phase, the claim's `volumeName` and mark, its
+that an interrupted binding can go on: the volume's `claimRef`, its phase, the claim's `volumeName` and mark, its
 phase. This is the volume controller and an external provisioner in one; making a volume takes `volumes.provision_s`.
 Source: upstream `pkg/controller/volume/persistentvolume`, sig-storage-lib-external-provisioner.
 """
@@ -29,25 +29,13 @@ from services.api.kinds.persistentvolumeclaim import (
     PersistentVolumeClaim,
 )
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import Document, Key, ObjectMeta
+from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_volume_keys import CLAIM, CLAIMS, VOLUME, VOLUMES, claim_key, volume_key
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
-
-CLAIM, VOLUME = "claim", "volume"
-CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
-
-
-def claim_key(meta: ObjectMeta) -> Key:
-    """Return the key under which a claim is reconciled."""
-    return Key(meta.namespace, f"{CLAIM}/{meta.name}")
-
-
-def volume_key(name: str) -> Key:
-    """Return the key under which a volume is reconciled."""
-    return Key("", f"{VOLUME}/{name}")
 
 
 class VolumeBinder:
@@ -56,7 +44,7 @@ class VolumeBinder:
     def __init__(self, switches: Switches) -> None:
         self._provision_s = switches.number("volumes.provision_s")
         self._began_s: dict[str, float] = {}
-        self._told: dict[Key, str] = {}
+        self._last_message: dict[Key, str] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Take the next steps of one claim or one volume."""
@@ -66,7 +54,7 @@ class VolumeBinder:
             return NOTHING if volume is None else self._volume(volume, listers, moment)
         claim = listers.of(PersistentVolumeClaim).get(Key(key.namespace, name))
         if claim is None:
-            self._told.pop(key, None)
+            self._last_message.pop(key, None)
             return NOTHING
         if BIND_COMPLETED in claim.metadata.annotations:
             return self._bound_claim(claim, listers, moment)
@@ -90,10 +78,10 @@ class VolumeBinder:
             return Result(refresh=(query,))
         if volume is None and moment.live.get(query) is not None:
             return NOTHING  # our cache is behind; the volume's own event leads here again
-        reason, words = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+        reason, message = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
         if volume is not None:
-            reason, words = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
-        return Result((_claim_status(claim, {"phase": LOST}), self._event(claim, reason, words, "Warning")))
+            reason, message = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
+        return Result((_claim_status(claim, {"phase": LOST}), self._event(claim, reason, message, "Warning")))
 
     def _named_claim(self, claim: PersistentVolumeClaim, listers: Listers) -> Result:
         """Bind a claim whose volume a person chose, once that volume is there and free."""
@@ -102,8 +90,8 @@ class VolumeBinder:
         if volume is None or (reference is not None and not is_reserved_for(volume, claim)):
             return NOTHING
         if not is_large_enough(volume, claim):
-            words = f'Cannot bind to requested volume "{volume.metadata.name}": requested PV is too small'
-            return Result(tuple(self._say(claim, "VolumeMismatch", words, "Warning")))
+            message = f'Cannot bind to requested volume "{volume.metadata.name}": requested PV is too small'
+            return Result(tuple(self._report(claim, "VolumeMismatch", message, "Warning")))
         return Result(tuple(_bind(volume, claim)))
 
     def _free_claim(self, claim: PersistentVolumeClaim, listers: Listers, moment: Moment) -> Result:
@@ -117,21 +105,22 @@ class VolumeBinder:
         if found:
             return Result(tuple(_bind(found[0], claim)))
         if storage_class is None:
-            words = "no persistent volumes available for this claim and no storage class is set"
+            message = "no persistent volumes available for this claim and no storage class is set"
             if claim.storage_class:
-                words = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
+                message = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
             reason = "ProvisioningFailed" if claim.storage_class else "FailedBinding"
-            return Result(tuple(self._say(claim, reason, words, "Warning" if claim.storage_class else "Normal")))
+            return Result(tuple(self._report(claim, reason, message, "Warning" if claim.storage_class else "Normal")))
         if waits and not claim.selected_node:
-            words = "waiting for first consumer to be created before binding"
-            return Result(tuple(self._say(claim, "WaitForFirstConsumer", words)))
+            message = "waiting for first consumer to be created before binding"
+            return Result(tuple(self._report(claim, "WaitForFirstConsumer", message)))
         if not storage_class.can_provision:
-            words = "no volume plugin matched name: kubernetes.io/no-provisioner"
-            return Result(tuple(self._say(claim, "ProvisioningFailed", words, "Warning")))
+            message = "no volume plugin matched name: kubernetes.io/no-provisioner"
+            return Result(tuple(self._report(claim, "ProvisioningFailed", message, "Warning")))
         return self._make(claim, storage_class, listers, moment)
 
-    def _make(self, claim: PersistentVolumeClaim, storage_class: StorageClass, listers: Listers,
-              moment: Moment) -> Result:  # fmt: skip
+    def _make(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, listers: Listers, moment: Moment
+    ) -> Result:
         uid, node = claim.metadata.uid, None
         if claim.selected_node:
             query = Query(Node, Key("", claim.selected_node))
@@ -141,33 +130,37 @@ class VolumeBinder:
             problem = cannot_make(storage_class, node or _as_node(moment, query), claim.selected_node)
             if problem:
                 self._began_s.pop(uid, None)
-                return Result((_annotate(claim, {SELECTED_NODE: None}),
-                               self._event(claim, "ProvisioningFailed", problem, "Warning")))  # fmt: skip
+                return Result(
+                    (
+                        _annotate(claim, {SELECTED_NODE: None}),
+                        self._event(claim, "ProvisioningFailed", problem, "Warning"),
+                    )
+                )
         started: list[Action] = []
         if uid not in self._began_s:
             self._began_s[uid] = moment.now_s
-            words = f'External provisioner is provisioning volume for claim "{claim.metadata.key}"'
-            started += self._say(claim, "Provisioning", words)
+            message = f'External provisioner is provisioning volume for claim "{claim.metadata.key}"'
+            started += self._report(claim, "Provisioning", message)
             if claim.metadata.annotations.get(STORAGE_PROVISIONER) != storage_class.provisioner:
                 started.append(_annotate(claim, {STORAGE_PROVISIONER: storage_class.provisioner}))
         left_s = self._began_s[uid] + self._provision_s - moment.now_s
         if left_s > 0:
             return Result(tuple(started), left_s)
         document = new_volume(claim, storage_class, node, listers.of(Node).all(), listers.of(CSINode).get)
-        words = f"Successfully provisioned volume {document['metadata']['name']}"
-        return Result((*started, Create(VOLUMES, document), *self._say(claim, "ProvisioningSucceeded", words)))
+        message = f"Successfully provisioned volume {document['metadata']['name']}"
+        return Result((*started, Create(VOLUMES, document), *self._report(claim, "ProvisioningSucceeded", message)))
 
-    def _say(self, claim: PersistentVolumeClaim, reason: str, words: str, kind: str = "Normal") -> list[Action]:
-        """Return the event, unless it is the one told last."""
+    def _report(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> list[Action]:
+        """Return the Event, unless it is the last one of this claim."""
         key = claim_key(claim.metadata)
-        if self._told.get(key) == words:
+        if self._last_message.get(key) == message:
             return []
-        return [self._event(claim, reason, words, kind)]
+        return [self._event(claim, reason, message, kind)]
 
-    def _event(self, claim: PersistentVolumeClaim, reason: str, words: str, kind: str = "Normal") -> RecordEvent:
+    def _event(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> RecordEvent:
         meta = claim.metadata
-        self._told[claim_key(meta)] = words
-        return RecordEvent("PersistentVolumeClaim", "v1", meta.key, meta.uid, reason, words, kind)
+        self._last_message[claim_key(meta)] = message
+        return event(claim, reason, message, warns=kind == "Warning")
 
     # -- volumes
 
@@ -179,7 +172,7 @@ class VolumeBinder:
         query = Query(PersistentVolumeClaim, Key(reference.namespace, reference.name))
         claim = listers.of(PersistentVolumeClaim).get(query.key)
         if claim is None or claim.metadata.uid != reference.uid:
-            # The volume may have been bound before we heard of the claim: data is never dropped on a cache's word.
+            # The volume may have been bound before our cache had the claim: data is never dropped on a cache's word.
             if query not in moment.live:
                 return Result(refresh=(query,))
             live = moment.live[query]
@@ -190,7 +183,7 @@ class VolumeBinder:
             return NOTHING  # the claim's own key completes the binding
         if claim.spec.volume_name == volume.metadata.name:
             return Result(tuple(_phase(volume, BOUND)))
-        return _give_back(volume)
+        return _unbind(volume)
 
     # -- what changes lead to
 
@@ -205,7 +198,7 @@ class VolumeBinder:
         return list(keys)
 
     def volume_changed(self, change: Change[PersistentVolume], listers: Listers) -> list[Key]:
-        """The volume, its claim, and while it is nobody's, every claim of its class that has none."""
+        """The volume, its claim, and while it has no claim, every claim of its class that has no volume."""
         keys = dict.fromkeys([volume_key(change.object.metadata.name)])
         for side in (change.old, change.new):
             reference = side.spec.claim_ref if side is not None else None
@@ -244,8 +237,13 @@ def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> list[Action
     meta, own = volume.metadata, claim.metadata
     reference = volume.spec.claim_ref
     if reference is None or reference.uid != own.uid:
-        wanted = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": own.namespace, "name": own.name,
-                  "uid": own.uid}  # fmt: skip
+        wanted = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": own.namespace,
+            "name": own.name,
+            "uid": own.uid,
+        }
         patch: Document = {"spec": {"claimRef": wanted}}
         if reference is None:
             patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
@@ -256,8 +254,11 @@ def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> list[Action
         patch = {"metadata": {"annotations": marks}, "spec": {"volumeName": meta.name}}
         actions.append(Patch(CLAIMS, own.key, patch, uid=own.uid))
     status = {"phase": BOUND, "accessModes": list(volume.spec.access_modes), "capacity": dict(volume.spec.capacity)}
-    known = {"phase": claim.status.phase, "accessModes": list(claim.status.access_modes),
-             "capacity": dict(claim.status.capacity)}  # fmt: skip
+    known = {
+        "phase": claim.status.phase,
+        "accessModes": list(claim.status.access_modes),
+        "capacity": dict(claim.status.capacity),
+    }
     if status != known:
         actions.append(_claim_status(claim, status))
     return actions
@@ -294,7 +295,7 @@ def _reclaim(volume: PersistentVolume) -> Result:
     return Result(tuple(released))
 
 
-def _give_back(volume: PersistentVolume) -> Result:
+def _unbind(volume: PersistentVolume) -> Result:
     """The claim has another volume: what was made for it goes, what was found is free again."""
     meta = volume.metadata
     if PROVISIONED_BY in meta.annotations and volume.spec.persistent_volume_reclaim_policy == "Delete":

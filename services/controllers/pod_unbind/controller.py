@@ -1,4 +1,4 @@
-"""Give back the pods whose kubelets ask for it by a condition, in their stead (`unbind.api=condition`).
+"""Unbind the pods whose kubelets ask for it by a condition, in their stead (`unbind.api=condition`).
 
 The kubelet writes condition UnbindRequested=True with its reason and starts nothing; this controller performs
 the unbind under its own identity. What the server would refuse for good it does not ask for: it sets the
@@ -35,7 +35,7 @@ class PodUnbind:
         return (change.new.metadata.key,) if change.new is not None and _request(change.new) is not None else ()
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Unbind the pod, or say that nobody will."""
+        """Unbind the pod, or report that it stays bound."""
         pod = listers.of(Pod).get(key)
         if pod is None or (request := _request(pod)) is None:
             return NOTHING
@@ -93,13 +93,13 @@ def _refused(pod: Pod, request: Condition, code: str, moment: Moment) -> Patch:
 
 def controller(switches: Switches) -> Controller:
     """Return the controller."""
-    heart = PodUnbind(switches)
+    memory = PodUnbind(switches)
     return Controller(
         name="pod-unbind",
         identity=UNBINDER.user,
         reconciles=None,
-        reconcile=heart.reconcile,
-        watches=(Watch(Pod, heart.pod_changed),),
+        reconcile=memory.reconcile,
+        watches=(Watch(Pod, memory.pod_changed),),
         workers=4,
     )
 

@@ -1,4 +1,4 @@
-"""Remove pods nobody else will: too many ended ones, and those whose node is out of service or gone.
+"""Remove pods that no other component will: too many ended ones, and those whose node is out of service or gone.
 
 Every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
 """

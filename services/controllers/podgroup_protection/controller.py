@@ -1,4 +1,4 @@
-"""A pod group stays until nobody needs it: no pod that has not ended refers to it.
+"""A pod group stays as long as a pod that has not ended refers to it.
 
 The finalizer is put on every group that lacks it, and taken off a group being deleted once all its members
 have ended or are gone. Source: preemption 6.1; upstream `podgroupprotection`.
@@ -42,7 +42,7 @@ class PodGroupProtection:
         return (group,)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Add the finalizer to a group that lives, take it off one that nobody needs."""
+        """Add the finalizer to a group that lives, take it off one that no pod needs."""
         group = listers.of(PodGroup).get(key)
         if group is None:
             return NOTHING

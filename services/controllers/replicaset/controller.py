@@ -8,7 +8,6 @@ Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from services.api.meta import Document, Key, find_condition
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
+from services.controllers.shared_deletion_order import in_deletion_order
 from services.controllers.shared_owned_pods import OwnedPods
 from services.controllers.shared_ownership import (
     Unfinished,
@@ -27,21 +27,30 @@ from services.controllers.shared_ownership import (
     is_adoptable,
     selector_of,
 )
-from services.controllers.shared_readiness import available_in_s, is_ready, ready_since_s, seconds_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_readiness import available_in_s, is_ready
+from services.reconcile.actions import (
+    NOTHING,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    Query,
+    RecordEvent,
+    Result,
+    earliest,
+    event,
+)
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
 RESOURCE = "replicasets.apps"
 BURST = 500
 """Pods created or deleted in one sync at most (upstream BurstReplicas)."""
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 BACKOFF_BASE_S = 10.0
 BACKOFF_MAX_S = 600.0
 REJECTED_AGAIN_S = 10.0
 """After asking for pods, look again: a creation refused for good brings no change that would."""
-
-_PHASE_ORDER = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
 
 
 @dataclass
@@ -65,7 +74,7 @@ class ReplicaSets:
         self._refusals: dict[Key, tuple[str, str]] = {}
         """What the last attempt met: reason and message, until it has been shown in the status."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the ReplicaSets concerned."""
@@ -125,14 +134,14 @@ class ReplicaSets:
         owned = [p for k in self._unfinished.keys(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
         found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
         active = [pod for pod in found.kept if pod.is_active]
-        actions: list[Action | Batch] = [*self._told(replica_set), *changes_of("pods", found, replica_set)]
+        actions: list[Action | Batch] = [*self._failure_events(replica_set), *changes_of("pods", found, replica_set)]
         refusal = self._refusals.pop(key, None)
         status, again_s = _status(replica_set, active, found.kept, listers, refusal, moment.wall_s)
         actions += status
         if not is_ending and self.expectations.are_satisfied(key, moment.now_s):
             managed, later_s = self._manage(replica_set, active, listers, moment)
             actions += managed
-            again_s = _earliest(again_s, later_s)
+            again_s = earliest(again_s, later_s)
         return Result(tuple(actions), again_s)
 
     def _forget(self, key: Key) -> None:
@@ -141,12 +150,12 @@ class ReplicaSets:
         self._backoffs.pop(key, None)
         self._refusals.pop(key, None)
 
-    def _told(self, replica_set: ReplicaSet) -> list[RecordEvent]:
+    def _failure_events(self, replica_set: ReplicaSet) -> list[RecordEvent]:
         names = self._pods.take_created(replica_set.metadata.key)
         refusal = self._refusals.get(replica_set.metadata.key)
-        events = [_event(replica_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
+        events = [event(replica_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
         if refusal is not None:
-            events.append(_event(replica_set, refusal[0], refusal[1], warns=True))
+            events.append(event(replica_set, refusal[0], refusal[1], warns=True))
         return events
 
     def _manage(
@@ -171,7 +180,7 @@ class ReplicaSets:
             units: list[Action] = []
             for pod in victims:
                 units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
-                units.append(_event(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+                units.append(event(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
             return [Batch(tuple(units))], None
         return [], None
 
@@ -186,42 +195,6 @@ class ReplicaSets:
             backoff.failures += 1
         backoff.has_news = False
         return max(0.0, backoff.until_s - now_s)
-
-
-def in_deletion_order(pods: list[Pod], siblings_by_node: dict[str, int], wall_s: float) -> list[Pod]:
-    """Return the pods, the one to delete first at the front.
-
-    Without node; Pending before Unknown before Running; not ready; lower deletion cost; more siblings
-    on its node; ready for a shorter time (in powers of two); more restarts; younger.
-    Deviates: upstream breaks ties within one power of two by uid before it counts restarts.
-    """
-
-    def rank(pod: Pod) -> tuple[object, ...]:
-        since = ready_since_s(pod)
-        return (
-            bool(pod.spec.node_name),
-            _PHASE_ORDER.get(pod.status.phase, 3),
-            since is not None,
-            _cost(pod),
-            -siblings_by_node.get(pod.spec.node_name, 0),
-            0 if since is None else _power(wall_s - since),
-            -max((c.restart_count for c in pod.status.container_statuses), default=0),
-            _power(wall_s - seconds_of(pod.metadata.creation_timestamp)),
-            pod.metadata.uid,
-        )
-
-    return sorted(pods, key=rank)
-
-
-def _power(seconds: float) -> int:
-    return int(math.log2(seconds * 1e9)) if seconds > 0 else -1
-
-
-def _cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
 
 
 def _siblings_by_node(replica_set: ReplicaSet, listers: Listers) -> dict[str, int]:
@@ -293,8 +266,15 @@ def _status(
         conditions.remove(listed, "ReplicaFailure")
         if refusal is not None:
             now = format_time(wall_s)
-            listed.append({"type": "ReplicaFailure", "status": "True", "reason": refusal[0], "message": refusal[1],
-                           "lastTransitionTime": now})  # fmt: skip
+            listed.append(
+                {
+                    "type": "ReplicaFailure",
+                    "status": "True",
+                    "reason": refusal[0],
+                    "message": refusal[1],
+                    "lastTransitionTime": now,
+                }
+            )
         status["conditions"] = listed
     key, uid = replica_set.metadata.key, replica_set.metadata.uid
     return [Patch(RESOURCE, key, {"status": status}, subresource="status", uid=uid)], again_s
@@ -304,22 +284,6 @@ def _template_labels(replica_set: ReplicaSet, listers: Listers) -> dict[str, str
     document = listers.of(ReplicaSet).document(replica_set.metadata.key) or {}
     labels: dict[str, str] = (document.get("spec", {}).get("template", {}).get("metadata") or {}).get("labels") or {}
     return labels
-
-
-def _event(replica_set: ReplicaSet, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    return RecordEvent(
-        "ReplicaSet",
-        "apps/v1",
-        replica_set.metadata.key,
-        replica_set.metadata.uid,
-        reason,
-        message,
-        "Warning" if warns else "Normal",
-    )
-
-
-def _earliest(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else min(a, b)
 
 
 def controller(switches: Switches) -> Controller:

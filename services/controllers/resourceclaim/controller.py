@@ -25,7 +25,8 @@ from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 POD, CLAIM = "pod", "claim"
@@ -36,10 +37,10 @@ WORKERS: Final = 10
 
 def generate_name(pod: str, entry: str) -> str:
     """Return `<pod>-<entry>-`, both parts cut in proportion when that is too long."""
-    room = PREFIX_MAX - 2
-    if len(pod) + len(entry) > room:
-        kept = max(1, room * len(pod) // (len(pod) + len(entry)))
-        pod, entry = pod[:kept].rstrip("-."), entry[: room - kept].rstrip("-.")
+    length_max = PREFIX_MAX - 2
+    if len(pod) + len(entry) > length_max:
+        kept = max(1, length_max * len(pod) // (len(pod) + len(entry)))
+        pod, entry = pod[:kept].rstrip("-."), entry[: length_max - kept].rstrip("-.")
     return f"{pod}-{entry}-"
 
 
@@ -68,8 +69,11 @@ class ClaimController:
         if pod is None or is_done(pod):
             return NOTHING
         named = {each.name: each for each in pod.status.resource_claim_statuses}
-        wanted = [each for each in pod.spec.resource_claims if each.resource_claim_template_name
-                  and not each.resource_claim_name]  # fmt: skip
+        wanted = [
+            each
+            for each in pod.spec.resource_claims
+            if each.resource_claim_template_name and not each.resource_claim_name
+        ]
         missing = [each for each in wanted if each.name not in named]
         if not missing:
             return Result(tuple(self._reserve(pod, listers)))
@@ -100,22 +104,24 @@ class ClaimController:
         key, meta = pod.metadata.key, pod.metadata
         template = listers.of(ResourceClaimTemplate).document(Key(key.namespace, template_name))
         if template is None:
-            words = f'PodResourceClaim {entry}: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
-            return RecordEvent("Pod", "v1", key, meta.uid, "FailedResourceClaimCreation", words, "Warning")
+            message = f'PodResourceClaim {entry}: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            return event(pod, "FailedResourceClaimCreation", message, warns=True)
         spec = template["spec"]
         given = spec.get("metadata") or {}
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True,
-                 "blockOwnerDeletion": True}  # fmt: skip
         metadata: Document = {
             "generateName": generate_name(meta.name, entry),
             "namespace": key.namespace,
-            "ownerReferences": [owner],
+            "ownerReferences": [controller_reference(pod)],
             "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry},
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
-        document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
-                    "spec": spec.get("spec") or {}}  # fmt: skip
+        document = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": metadata,
+            "spec": spec.get("spec") or {},
+        }
         return Create(CLAIMS, document)
 
     def _reserve(self, pod: Pod, listers: Listers) -> list[Action]:
@@ -133,7 +139,7 @@ class ClaimController:
             actions.append(_status(claim, {"reservedFor": _listed((*claim.status.reserved_for, consumer))}))
         return actions
 
-    # -- claims: let go what nobody uses
+    # -- claims: deallocate and delete what no pod uses
 
     def _claim(self, key: Key, listers: Listers, moment: Moment) -> Result:
         claim = listers.of(ResourceClaim).get(key)
@@ -164,7 +170,7 @@ class ClaimController:
         return NOTHING
 
     def _unknown(self, claim: ResourceClaim, listers: Listers) -> list[Query]:
-        """Return the live reads that are needed before anybody is taken to be gone (D2)."""
+        """Return the live reads that are needed before a consumer is taken to be gone (D2)."""
         names = {each.name: each.uid for each in claim.status.reserved_for if _is_pod(each)}
         if (maker := _maker(claim)) is not None:
             names.setdefault(maker[0], maker[1])
@@ -182,8 +188,9 @@ class ClaimController:
         found = moment.live[query] if query in moment.live else listers.of(Pod).get(key)
         return found if isinstance(found, Pod) else None
 
-    def _holds(self, each: ResourceClaimConsumerReference, claim: ResourceClaim, listers: Listers,
-               moment: Moment) -> bool:  # fmt: skip
+    def _holds(
+        self, each: ResourceClaimConsumerReference, claim: ResourceClaim, listers: Listers, moment: Moment
+    ) -> bool:
         """Whether a consumer still counts. What is no pod is not judged here."""
         if not _is_pod(each):
             return True
@@ -279,8 +286,9 @@ def _listed(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Docum
 
 def _status(claim: ResourceClaim, status: Document) -> Patch:
     meta = claim.metadata
-    return Patch(CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid, resource_version=meta.resource_version
+    )
 
 
 def controller(switches: Switches) -> Controller:

@@ -1,4 +1,4 @@
-"""Tell what is used of each quota, and what is enforced: the number that admission charges to.
+"""Report what is used of each quota, and what is enforced: the number that admission charges to.
 
 Admission adds; here things are counted anew when less may be in use: an object went, a pod ended or its node took on
 a smaller size, or the quota changed. Counting reads live and writes on the version of the quota that was known before:
@@ -29,12 +29,12 @@ _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.SERVICES)
 def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
     """Name the quota when what it asks for is not what its status enforces; a charge alone is no reason."""
     new = change.new
-    if new is None or (new.spec.hard == new.status.hard and all(_is_told(name, new) for name in new.spec.hard)):
+    if new is None or (new.spec.hard == new.status.hard and all(_is_reported(name, new) for name in new.spec.hard)):
         return ()
     return (new.metadata.key,)
 
 
-def _is_told(name: str, quota: ResourceQuota) -> bool:
+def _is_reported(name: str, quota: ResourceQuota) -> bool:
     return name in quota.status.used or quotas.resource_of(name) not in resources()
 
 
@@ -107,7 +107,7 @@ def _view(resource: Resource) -> type[View]:
 
 
 def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
-    """Return the patch that tells what is enforced and used, None when that is known."""
+    """Return the patch that reports what is enforced and used, None when the status says so already."""
     used: Amounts = {}
     for resource, query in _queries(quota).items():
         names = [name for name in quota.spec.hard if quotas.resource_of(name) == resource]
@@ -128,8 +128,14 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
             **{name: quotas.text_of(name, used[name]) for name in sorted(used)},
         },
     }
-    return Patch(quotas.RESOURCE, meta.key, {"status": document}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        quotas.RESOURCE,
+        meta.key,
+        {"status": document},
+        subresource="status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
 
 
 def controller(switches: Switches) -> Controller:

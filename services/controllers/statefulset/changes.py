@@ -15,7 +15,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key
 from services.controllers import shared_revisions as revisions
-from services.controllers.statefulset.order import Steps, Wish
+from services.controllers.statefulset.order import Desired, Steps
 from services.controllers.statefulset.pods import (
     CLAIMS,
     claim_keys,
@@ -26,7 +26,7 @@ from services.controllers.statefulset.pods import (
     pod_name,
     pod_of,
 )
-from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent
+from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, event
 from services.reconcile.controller import Listers
 
 KIND, VERSION = "StatefulSet", "apps/v1"
@@ -44,7 +44,7 @@ class Known:
 
 
 def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> bool:
-    """Whether a missing pod cannot be made yet: somebody else's has its name, or a claim of it is still going."""
+    """Whether a missing pod cannot be made yet: another pod has its name, or a claim of it is still being deleted."""
     name = pod_name(stateful_set, ordinal)
     if listers.of(Pod).get(Key(stateful_set.metadata.namespace, name)) is not None:
         return True
@@ -52,7 +52,7 @@ def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> boo
     return any(claim is not None and is_stale(stateful_set, claim, name) for claim in claims)
 
 
-def changes_of_steps(known: Known, wish: Wish, steps: Steps, listers: Listers) -> list[Action | Batch]:
+def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
     """Return the writes of the steps, and those that keep what is there as it should be."""
     found: list[Action | Batch] = [*_kept(known, listers)]
     pending = [n for n in known.stateful_set.ordinals if n in known.pods and _is_pending(known.pods[n])]
@@ -60,7 +60,7 @@ def changes_of_steps(known: Known, wish: Wish, steps: Steps, listers: Listers) -
         found.append(Batch(tuple(claims)))
     made: list[Action] = []
     for ordinal in steps.made:
-        name = wish.revision_of_new(ordinal)
+        name = desired.revision_of_new(ordinal)
         revision = known.current if name == known.current.metadata.name else known.update
         template = revisions.template_of(revision.data)
         made.append(Create("pods", pod_of(known.stateful_set, template, ordinal, name)))
@@ -126,9 +126,3 @@ def _ended(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
 def _pod_event(stateful_set: StatefulSet, verb: str, pod: str) -> RecordEvent:
     text = f"{verb.lower()} Pod {pod} in StatefulSet {stateful_set.metadata.name} successful"
     return event(stateful_set, f"Successful{verb}", text)
-
-
-def event(stateful_set: StatefulSet, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
-    """Return an event about the set."""
-    meta = stateful_set.metadata
-    return RecordEvent(KIND, VERSION, meta.key, meta.uid, reason, message, "Warning" if warns else "Normal")

@@ -1,7 +1,7 @@
 """Keep pods that have names of their own: made in order, replaced under the same name, with the claims they had.
 
 There is never a second pod of a name: a new one is made only when the old object is gone, so a pod on a node that
-cannot be reached blocks its name until somebody deletes it by force. Ended pods are deleted and made anew without
+cannot be reached blocks its name until it is deleted by force. Ended pods are deleted and made anew without
 back-off: the runaway of a ReplicaSet, one pod after the other. An unbound pod keeps its name and its claims.
 Source: controllers 1.4 and 4; kubelet-unbinding 8; upstream `pkg/controller/statefulset`.
 """
@@ -14,25 +14,26 @@ from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import PARALLEL, ROLLING, StatefulSet
-from services.api.meta import Document, Key, View
+from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
-from services.controllers.deployment.rollout import resolve
+from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import (
     Claim,
     Orphans,
     changes_of,
     claim,
     is_adoptable,
+    is_alive,
     owner_key,
     selector_of,
 )
-from services.controllers.statefulset.changes import Known, changes_of_steps, event, is_blocked
-from services.controllers.statefulset.order import Wish, revision_of, steps_of
+from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
+from services.controllers.statefulset.order import Desired, revision_of, steps_of
 from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
 from services.controllers.statefulset.status import RESOURCE, status_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
@@ -44,9 +45,9 @@ class StatefulSets:
         self._pod_orphans = Orphans()
         self._revision_orphans = Orphans()
         self._refusals: dict[Key, tuple[str, str]] = {}
-        """What the last attempt met, as reason and message, until it has been told."""
+        """What the last attempt met, as reason and message, until an Event reports it."""
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the sets that own the pod, would adopt it, or wait for its name."""
@@ -82,7 +83,7 @@ class StatefulSets:
         return found
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Keep the first refusal, to be told with the next look."""
+        """Keep the first refusal, for an Event of the next reconcile."""
         if key in self._refusals or reason.startswith(("not performed", "AlreadyExists")):
             return
         match action:
@@ -113,12 +114,12 @@ class StatefulSets:
         query = Query(StatefulSet, key)
         if (orphans or history) and query not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans or history) and _is_alive(moment.live[query], stateful_set)
+        can_adopt = bool(orphans or history) and is_alive(moment.live[query], stateful_set)
         pods = _claim_pods(stateful_set, orphans, selector, listers, can_adopt=can_adopt)
         owned = listers.of(ControllerRevision).owned_by(stateful_set.metadata.uid)
         held = claim(owned, history, stateful_set, selector, can_adopt=can_adopt)
         actions: list[Action | Batch] = [
-            *self._told(stateful_set),
+            *self._failure_events(stateful_set),
             *changes_of("pods", pods, stateful_set),
             *changes_of(revisions.RESOURCE, held, stateful_set),
         ]
@@ -134,16 +135,16 @@ class StatefulSets:
         actions += _reported(known, found.collision_count, moment.wall_s)
         if is_ending:
             return Result(tuple(actions))
-        wish = self._wish(known)
-        missing = (ordinal for ordinal in wish.ordinals if ordinal not in known.pods)
+        desired = self._desired(known)
+        missing = (ordinal for ordinal in desired.ordinals if ordinal not in known.pods)
         blocked = [ordinal for ordinal in missing if is_blocked(stateful_set, ordinal, listers)]
-        steps = steps_of(wish, known.pods, blocked, moment.wall_s)
-        actions += changes_of_steps(known, wish, steps, listers)
+        steps = steps_of(desired, known.pods, blocked, moment.wall_s)
+        actions += changes_of_steps(known, desired, steps, listers)
         live = {current.metadata.name, found.revision.metadata.name, *map(revision_of, known.pods.values())}
         actions += revisions.surplus(held.kept, live, stateful_set.spec.revision_history_limit)
         return Result(tuple(actions), steps.again_s)
 
-    def _told(self, stateful_set: StatefulSet) -> list[Action]:
+    def _failure_events(self, stateful_set: StatefulSet) -> list[Action]:
         refusal = self._refusals.pop(stateful_set.metadata.key, None)
         return [event(stateful_set, *refusal, warns=True)] if refusal is not None else []
 
@@ -162,7 +163,7 @@ class StatefulSets:
             [r for r in history if is_adoptable(r, selector)],
         )
 
-    def _wish(self, known: Known) -> Wish:
+    def _desired(self, known: Known) -> Desired:
         spec = known.stateful_set.spec
         rolling = spec.update_strategy.rolling_update
         is_rolling = spec.update_strategy.type == ROLLING
@@ -174,7 +175,7 @@ class StatefulSets:
         kept = partition
         if is_rolling and rolling is None:
             kept = known.stateful_set.status.current_replicas
-        return Wish(
+        return Desired(
             known.stateful_set.ordinals,
             is_parallel=spec.pod_management_policy == PARALLEL,
             min_ready_s=spec.min_ready_seconds,
@@ -194,9 +195,9 @@ def _claim_pods(
     found = claim(owned, orphans, stateful_set, selector, can_adopt=can_adopt)
     if stateful_set.metadata.deletion_timestamp is not None:
         return found
-    strangers = tuple(p for p in found.kept if ordinal_of(stateful_set, p.metadata.name) is None)
-    kept = tuple(p for p in found.kept if p not in strangers)
-    return Claim(kept, found.adopted, (*found.released, *strangers))
+    misnamed = tuple(p for p in found.kept if ordinal_of(stateful_set, p.metadata.name) is None)
+    kept = tuple(p for p in found.kept if p not in misnamed)
+    return Claim(kept, found.adopted, (*found.released, *misnamed))
 
 
 def _find_revision(
@@ -218,11 +219,6 @@ def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]
     meta, current, update = known.stateful_set.metadata, known.current.metadata.name, known.update.metadata.name
     status = status_of(known.stateful_set, known.pods.values(), current, update, collision_count, wall_s)
     return [Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid)] if status else []
-
-
-def _is_alive(live: View | None, stateful_set: StatefulSet) -> bool:
-    meta = live.metadata if isinstance(live, StatefulSet) else None
-    return meta is not None and meta.uid == stateful_set.metadata.uid and meta.deletion_timestamp is None
 
 
 def controller(switches: Switches) -> Controller:

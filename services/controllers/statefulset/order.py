@@ -17,7 +17,7 @@ from services.controllers.shared_revisions import POD_LABEL
 
 
 @dataclass(frozen=True)
-class Wish:
+class Desired:
     """What is asked for. `ordinals`: the numbers of the pods. `most_unavailable`: of pods that are being replaced.
 
     `partition`: so many pods from the first keep their revision; None when no pod is replaced for its revision.
@@ -71,8 +71,8 @@ def revision_of(pod: Pod) -> str:
 class _Look:
     """One look at the pods of one set."""
 
-    def __init__(self, wish: Wish, pods: Mapping[int, Pod], blocked: frozenset[int], wall_s: float) -> None:
-        self.wish = wish
+    def __init__(self, desired: Desired, pods: Mapping[int, Pod], blocked: frozenset[int], wall_s: float) -> None:
+        self.desired = desired
         self.pods = pods
         self.blocked = blocked
         self.wall_s = wall_s
@@ -82,14 +82,14 @@ class _Look:
         """Whether the pod is healthy and has been for long enough; note when it will have been."""
         if pod is None or not is_healthy(pod):
             return False
-        wait_s = available_in_s(pod, self.wish.min_ready_s, self.wall_s)
+        wait_s = available_in_s(pod, self.desired.min_ready_s, self.wall_s)
         if wait_s:
             self.steps.again_s = min(wait_s, self.steps.again_s or wait_s)
         return wait_s == 0
 
     def make(self) -> bool:
         """Fill the numbers that are asked for; False when what comes after must wait."""
-        for ordinal in self.wish.ordinals:
+        for ordinal in self.desired.ordinals:
             pod = self.pods.get(ordinal)
             if pod is None:
                 if ordinal not in self.blocked:
@@ -99,21 +99,21 @@ class _Look:
                     self.steps.recreated.append(pod)
             elif self.is_available(pod):
                 continue
-            if not self.wish.is_parallel:
+            if not self.desired.is_parallel:
                 return False
         return True
 
     def remove(self) -> bool:
         """End pods beyond the number, the highest first; False when what comes after must wait."""
-        condemned = sorted((n for n in self.pods if n not in self.wish.ordinals), reverse=True)
+        condemned = sorted((n for n in self.pods if n not in self.desired.ordinals), reverse=True)
         first_bad = min((n for n in condemned if not self.is_available(self.pods[n])), default=None)
         for ordinal in condemned:
             pod = self.pods[ordinal]
-            if self.wish.is_parallel:
+            if self.desired.is_parallel:
                 if pod.metadata.deletion_timestamp is None:
                     self.steps.removed.append(pod)
                 continue
-            # All wished pods are available here, so the first one that is not is among these.
+            # All desired pods are available here, so the first one that is not is among these.
             if pod.metadata.deletion_timestamp is None and (ordinal == first_bad or self.is_available(pod)):
                 self.steps.removed.append(pod)
             return False
@@ -121,15 +121,15 @@ class _Look:
 
     def replace(self) -> None:
         """End pods of another revision, the highest first, down to the partition."""
-        wish = self.wish
-        if wish.partition is None:
+        desired = self.desired
+        if desired.partition is None:
             return
-        downwards = list(reversed(wish.ordinals[wish.partition :]))
-        if wish.most_unavailable is not None:
-            unavailable = sum(not self.is_available(self.pods.get(n)) for n in wish.ordinals)
-            room = wish.most_unavailable - unavailable
+        downwards = list(reversed(desired.ordinals[desired.partition :]))
+        if desired.most_unavailable is not None:
+            unavailable = sum(not self.is_available(self.pods.get(n)) for n in desired.ordinals)
+            free = desired.most_unavailable - unavailable
             old = [pod for n in downwards if (pod := self.pods.get(n)) is not None and self._is_old(pod)]
-            self.steps.replaced = old[: max(0, room)]
+            self.steps.replaced = old[: max(0, free)]
             return
         for ordinal in downwards:
             pod = self.pods.get(ordinal)
@@ -140,17 +140,17 @@ class _Look:
                 return
 
     def _is_old(self, pod: Pod) -> bool:
-        is_kept = pod.metadata.deletion_timestamp is not None or revision_of(pod) == self.wish.update_revision
+        is_kept = pod.metadata.deletion_timestamp is not None or revision_of(pod) == self.desired.update_revision
         return not is_kept and pod not in self.steps.recreated
 
 
-def steps_of(wish: Wish, pods: Mapping[int, Pod], blocked: Sequence[int], wall_s: float) -> Steps:
+def steps_of(desired: Desired, pods: Mapping[int, Pod], blocked: Sequence[int], wall_s: float) -> Steps:
     """Return what may be done now.
 
     `pods`: the set's own, by number. `blocked`: numbers whose pods cannot be made yet, because something else has the
     name or a claim is still going.
     """
-    look = _Look(wish, pods, frozenset(blocked), wall_s)
+    look = _Look(desired, pods, frozenset(blocked), wall_s)
     if look.make() and look.remove():
         look.replace()
     return look.steps

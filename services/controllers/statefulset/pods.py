@@ -47,8 +47,10 @@ def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision
     spec["hostname"] = name
     if stateful_set.spec.service_name:
         spec["subdomain"] = stateful_set.spec.service_name
-    claims = {each.metadata.name: claim_name(stateful_set, each.metadata.name, ordinal)
-              for each in stateful_set.spec.volume_claim_templates}  # fmt: skip
+    claims = {
+        each.metadata.name: claim_name(stateful_set, each.metadata.name, ordinal)
+        for each in stateful_set.spec.volume_claim_templates
+    }
     if claims:
         own = [volume for volume in spec.get("volumes") or () if volume.get("name") not in claims]
         made = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
@@ -113,7 +115,7 @@ def owned_rightly(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeCl
 
     Retained in both cases: none. Deleted with the set: the set, unless the pod is scaled away and goes with it then.
     `is_wanted`: whether the pod's number is still asked for. Owners of an earlier set or pod of the name, and a
-    controller that is somebody else, are left alone.
+    another controller, are left alone.
     """
     held = claim.metadata.owner_references
     policy = stateful_set.spec.persistent_volume_claim_retention_policy

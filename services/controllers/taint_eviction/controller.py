@@ -17,11 +17,12 @@ from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, Taint, Toleration, tolerates
 from services.api.times import format_time
 from services.controllers.shared_pods_by_node import PodsByNode
-from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
+EVENT = "TaintManagerEviction"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class TaintEviction:
         self._placement = PodsByNode()
         self._timers: dict[Key, Timer] = {}
 
-    # --- what changes tell ---
+    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
@@ -119,7 +120,7 @@ class TaintEviction:
             self._timers[key] = replace(timer, due_s=due_s)
             return Result(requeue_after_s=due_s - moment.now_s)
         self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, due_s, is_announced=True)
-        return Result((_event(pod, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
+        return Result((event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
 
     def _cancel(self, pod: Pod) -> Result:
         if self._timers.pop(pod.metadata.key, None) is None:
@@ -145,7 +146,7 @@ class TaintEviction:
         uid = "" if self._is_faithful else live.metadata.uid
         actions: list[Action] = []
         if not timer.is_announced:
-            actions.append(_event(pod, f"Marking for deletion Pod {pod.metadata.key}"))
+            actions.append(event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"))
             self._timers[pod.metadata.key] = replace(timer, is_announced=True)
         target = find_condition(live.status.conditions, "DisruptionTarget")
         if target is None or target.status != "True":
@@ -160,9 +161,16 @@ class TaintEviction:
             # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
             version = "" if self._is_faithful else live.metadata.resource_version
             actions.append(
-                Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=uid,
-                      resource_version=version)
-            )  # fmt: skip
+                Patch(
+                    "pods",
+                    pod.metadata.key,
+                    patch,
+                    subresource="status",
+                    patch_type="strategic",
+                    uid=uid,
+                    resource_version=version,
+                )
+            )
         actions.append(Delete("pods", pod.metadata.key, uid=uid))
         return Result(tuple(actions))
 
@@ -184,11 +192,7 @@ def _no_execute(node: Node | None) -> tuple[Taint, ...]:
 
 
 def _cancelled(pod: Pod) -> RecordEvent:
-    return _event(pod, f"Cancelling deletion of Pod {pod.metadata.key}")
-
-
-def _event(pod: Pod, message: str) -> RecordEvent:
-    return RecordEvent("Pod", "v1", pod.metadata.key, pod.metadata.uid, "TaintManagerEviction", message)
+    return event(pod, EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
 
 
 def controller(switches: Switches) -> Controller:

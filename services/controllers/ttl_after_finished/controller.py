@@ -1,6 +1,6 @@
 """Delete finished Jobs once their `ttlSecondsAfterFinished` is over (KEP-592).
 
-The time counts from the condition Complete or Failed. The job is read again before it goes: somebody may have given
+The time counts from the condition Complete or Failed. The job is read again before it goes: a client may have given
 it more time. Its pods follow by garbage collection.
 """
 

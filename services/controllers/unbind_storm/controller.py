@@ -1,4 +1,4 @@
-"""Unbinding is for exceptions: say so when a node gives back more than a fifth of what it is given.
+"""Unbinding is for exceptions: report a node that unbinds more than a fifth of the pods bound to it.
 
 Over the last five minutes the binds and unbinds of each node are counted, as pod changes show them. Above 20 %, and
 with five binds at least, there is a Warning on the Node; with `unbind.storm_taint` nothing new is scheduled there for
@@ -18,7 +18,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.taints import NO_SCHEDULE, Taint
-from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result
+from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 WINDOW_S = 300.0
@@ -52,13 +52,13 @@ class _Counted:
                 seen.popleft()
 
     def end_storm(self) -> None:
-        """The storm is over, and what was counted is told: the next one is made by what comes from now on."""
+        """The storm is over and its count reported: the next one counts what comes from now on."""
         self.until_s = 0.0
         self.binds.clear()
         self.unbinds.clear()
 
     def is_high(self, binds_min: int = BINDS_MIN, rate_max: float = RATE_MAX) -> bool:
-        """Whether too much is given back."""
+        """Whether too many pods are unbound."""
         return len(self.binds) >= binds_min and len(self.unbinds) > rate_max * len(self.binds)
 
 
@@ -71,7 +71,7 @@ class UnbindStorm:
         self._all = _Counted()
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
-        """Count what the change tells; name a node that gave a pod back."""
+        """Count the change; name a node that unbound a pod."""
         old, new = change.old, change.new
         if old is None or new is None:
             return ()
@@ -87,7 +87,7 @@ class UnbindStorm:
         return Key("", node), CLUSTER
 
     def node_changed(self, change: Change[Node], listers: Listers) -> Iterable[Key]:
-        """Name a node that carries the taint: somebody must take it off again."""
+        """Name a node that carries the taint, which has to be taken off again."""
         if change.new is None:
             self._nodes.pop(change.object.metadata.name, None)
             return ()
@@ -109,7 +109,7 @@ class UnbindStorm:
             counted.until_s = now + TAINT_S
             actions.append(_alarm(node, counted))
         elif _is_tainted(node) and not counted.until_s and not is_over:
-            counted.until_s = now + TAINT_S  # left by whoever was here before us
+            counted.until_s = now + TAINT_S  # left by the controller that ran before this one
         is_storm = now < counted.until_s
         if _is_tainted(node) != (is_storm and self._taints):
             actions.insert(0, _taint(node, is_storm and self._taints))
@@ -136,7 +136,7 @@ def _is_tainted(node: Node) -> bool:
 
 def _alarm(node: Node, counted: _Counted) -> RecordEvent:
     text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were given back"
-    return RecordEvent("Node", "v1", node.metadata.key, node.metadata.uid, "NodeUnbindRateHigh", text, "Warning")
+    return event(node, "NodeUnbindRateHigh", text, warns=True)
 
 
 def _taint(node: Node, is_storm: bool) -> Patch:

@@ -1,6 +1,6 @@
 """Keep claims that a pod uses, and volumes that a claim has, from going before their time.
 
-The API server puts a finalizer on each; here it is taken off when the object is being deleted and nobody uses it.
+The API server puts a finalizer on each; here it is taken off when the object is being deleted and not in use.
 A key names its kind, as the volume binder's do.
 Source: upstream `pkg/controller/volume/pvcprotection`, `pvprotection`.
 """
@@ -13,7 +13,7 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
 from services.api.switches import Switches
-from services.controllers.persistentvolume_binder.controller import (
+from services.controllers.shared_volume_keys import (
     CLAIM,
     CLAIMS,
     VOLUME,

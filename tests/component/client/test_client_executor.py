@@ -65,7 +65,7 @@ class RuledApi:
         raise NotImplementedError
 
 
-class Told:
+class Recorded:
     def __init__(self):
         self.reasons = []
 
@@ -82,16 +82,16 @@ def said(reason: str) -> RecordEvent:
 
 
 def perform(api, *actions):
-    """Perform with a fresh executor; return report, what was told, and what was reported failed."""
-    told, failed = Told(), []
+    """Perform with a fresh executor; return report, what was recorded, and what was reported failed."""
+    recorded, failed = Recorded(), []
 
     async def main():
-        executor = Executor(Client(api, LoopClock(), random.Random(1)), told, controller="replicaset")
+        executor = Executor(Client(api, LoopClock(), random.Random(1)), recorded, controller="replicaset")
         return await executor.perform(
             actions, key=KEY, failed=lambda action, reason: failed.append((action, reason)), traceparent="00-t"
         )
 
-    return simloop.run(main()), told.reasons, failed
+    return simloop.run(main()), recorded.reasons, failed
 
 
 REFUSALS = [
@@ -149,19 +149,19 @@ def test_a_failure_stops_the_actions_after_it_and_reports_them():
     api = RuledApi(lambda request: Invalid("never") if request.verb == "create" else None)
     later = Patch("pods", KEY, {})
 
-    _, told, failed = perform(api, said("Before"), pod("web-0"), said("Created"), later)
+    _, recorded, failed = perform(api, said("Before"), pod("web-0"), said("Created"), later)
 
-    assert told == ["Before"]
+    assert recorded == ["Before"]
     assert [reason for _, reason in failed] == ["Invalid: never", NOT_PERFORMED, NOT_PERFORMED]
     assert len(api.requests) == 1
 
 
-def test_in_a_batch_an_event_is_told_only_if_its_action_succeeded():
+def test_in_a_batch_an_event_is_recorded_only_if_its_action_succeeded():
     api = RuledApi(lambda request: Forbidden("quota") if request.name == "web-1" else None)
 
-    _, told, _ = perform(api, Batch((pod("web-0"), said("A"), pod("web-1"), said("B"), pod("web-2"), said("C"))))
+    _, recorded, _ = perform(api, Batch((pod("web-0"), said("A"), pod("web-1"), said("B"), pod("web-2"), said("C"))))
 
-    assert told == ["A", "C"]
+    assert recorded == ["A", "C"]
 
 
 def test_a_creation_whose_outcome_is_unknown_keeps_its_expectation():

@@ -1,4 +1,4 @@
-"""A world of two rooms: the API server and the controller manager, and puppet kubelets, in virtual time."""
+"""A world of two components: the API server and the controller manager, and puppet kubelets, in virtual time."""
 
 import asyncio
 import random
@@ -9,7 +9,6 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
-from services.api.roles import controller_identities
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.times import format_micro_time, format_time
@@ -17,6 +16,7 @@ from services.client.client import Client
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
+from services.runtime.roles import controller_identities
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network
@@ -84,12 +84,12 @@ class World:
         self.incarnations += 1
         self.life = Lifetime("controllers", self.incarnations)
         config = ControllersConfig(name="controllers", controllers=self.controllers, health_port=-1)
-        self.room = build_controllers(
+        self.manager = build_controllers(
             config, self.seams("controllers", self.life, CONTROLLER_MANAGER, controller_identities())
         )
-        self.task = asyncio.create_task(self.room.run())
+        self.task = asyncio.create_task(self.manager.run())
         self.life.adopt(self.task)
-        await self.until(lambda: self.room.is_ready)
+        await self.until(lambda: self.manager.is_ready)
 
     def kill(self):
         self.life.end()

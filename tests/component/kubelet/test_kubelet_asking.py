@@ -41,7 +41,7 @@ def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod
         refused = await unbind(w, asked, node_identity("n1"))
         done = await unbind(w, asked)
         await asyncio.sleep(1)
-        return asked, refused.code, done.code, await w.pod("p"), w.agent().kubelet.admission.giving_back.going
+        return asked, refused.code, done.code, await w.pod("p"), w.agent().kubelet.admission.unbinds.going
 
     asked, refused, done, pod, going = simulate(story, nodes=SMALL, switches=ASK)
 

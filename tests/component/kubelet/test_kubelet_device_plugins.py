@@ -13,6 +13,7 @@ from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
+from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
 from services.scenarios.simulation.disk import DiskImage
 from services.scenarios.simulation.lifetime import Lifetime
@@ -106,6 +107,22 @@ def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate
         return await shows(w, 1, limit_s=2.0)
 
     assert simulate(story, nodes=(NODE,)) < 2
+
+
+def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next(simulate):
+    async def story(w):
+        gpus = await plugin(w, devices=2)
+        w.kill_kubelet()
+        w.network.profile("kubelet/h0").set(LinkFaults(slow_s=1.0))
+        begun = w.clock.now()
+        await w.start_kubelet(wait=False)
+        await w.until(lambda: w.lines("kubelet.session") and not w.lines("kubelet.session")[-1].data["acked"])
+        await asyncio.sleep(0.5)
+        await gpus.tell("unhealthy", "dev-0")
+        await shows(w, 1, limit_s=10.0)
+        return w.clock.now() - begun
+
+    assert simulate(story, nodes=(NODE,)) < 10
 
 
 # --- kubelet, acceptance scenario 13, part by part ---
@@ -304,7 +321,7 @@ def test_what_allocate_gave_is_logged_and_kept_with_the_pods_record(simulate):
         await plugin(w, devices=2)
         uid = await w.create("a", devices=ONE)
         await w.until_pod("a", running)
-        return w.lines("kubelet.devices", uid)[0].data["shares"][0], w.agent().kubelet.workers
+        return w.lines("kubelet.devices", uid)[0].data["shares"][0], w.agent().kubelet.table.pods
 
     share, workers = simulate(story, nodes=(NODE,))
 

@@ -29,7 +29,7 @@ async def restart(w, **changes):
 
 def owned(w):
     """Each pod's exclusive CPUs."""
-    return {worker.pod.metadata.name: worker.allocation.cpus for worker in w.agent().kubelet.workers.values()}
+    return {worker.pod.metadata.name: worker.allocation.cpus for worker in w.agent().kubelet.table.pods.values()}
 
 
 def test_kubelet_6_a_restarted_kubelet_leaves_pods_the_cpus_they_have(simulate):

@@ -340,11 +340,11 @@ def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(s
         w.network.profile("kubelet/h0").watch_delay_s = 25.0
         await w.delete("p", 0)
         w.room.host._last_tick_s -= 70.0  # as if no timer had fired for that long
-        before = w.agent().kubelet.workers.copy()
+        before = w.agent().kubelet.table.pods.copy()
         await asyncio.sleep(20)
         restarts = [worker.containers[0].restarts for worker in before.values()]
         await asyncio.sleep(20)
-        return restarts, w.lines("kubelet.stop"), w.agent().kubelet.workers
+        return restarts, w.lines("kubelet.stop"), w.agent().kubelet.table.pods
 
     restarts, stops, workers = simulate(story)
 

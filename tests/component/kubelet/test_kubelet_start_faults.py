@@ -33,7 +33,7 @@ def test_a_pod_whose_start_fails_over_and_over_is_torn_down_and_then_given_back(
         pod = await w.until_pod("p", given_back, limit_s=400)
         took_s = w.clock.now()
         lines = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
-        return pod, took_s, lines, dict(w.agent().kubelet.ledger.used), list(w.agent().kubelet.workers)
+        return pod, took_s, lines, dict(w.agent().kubelet.ledger.used), list(w.agent().kubelet.table.pods)
 
     pod, took_s, lines, used, workers = simulate(story, nodes=TWO, switches=(*UNBIND, f"unbind.reasons={reason}"))
 
@@ -58,7 +58,7 @@ def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_af
         await asyncio.sleep(5)
         told = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
         agent = w.agent()
-        return pod, told, agent.kubelet.out.counters, dict(agent.kubelet.ledger.used), list(agent.kubelet.workers)
+        return pod, told, agent.kubelet.out.counters, dict(agent.kubelet.ledger.used), list(agent.kubelet.table.pods)
 
     switches = (*UNBIND, "unbind.reasons=RunContainerError", f"kubelet.unbind_teardown={order}",
                 f"unbind.max_attempts={attempts}")  # fmt: skip

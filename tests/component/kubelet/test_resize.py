@@ -142,7 +142,7 @@ def test_kep_1287_04_room_that_comes_is_used_within_a_second(simulate):
         await resize(w, "p", {"cpu": "600m"})
         await w.until_pod("p", pending("Deferred"))
         await w.delete("q", 0)
-        workers = w.agent().kubelet.workers
+        workers = w.agent().kubelet.table.pods
         await w.until(lambda: not any(worker.pod.metadata.name == "q" for worker in workers.values()))
         at = w.clock.now()
         after = await w.until_pod("p", lambda p: allocated(p) == "600m")

@@ -18,8 +18,8 @@ def a_revision(name: str, number: int, template: dict, created: str = "") -> Con
     return ControllerRevision(metadata=meta, data=revisions.data_of(template), revision=number)
 
 
-def find(template: dict, *known: ControllerRevision, count: int = 0, strangers: dict | None = None):
-    by_name = {each.metadata.name: each for each in known} | (strangers or {})
+def find(template: dict, *known: ControllerRevision, count: int = 0, foreign: dict | None = None):
+    by_name = {each.metadata.name: each for each in known} | (foreign or {})
     return revisions.find(OWNER, revisions.data_of(template), known, count, {"app": "web"}, by_name.get)
 
 
@@ -68,14 +68,14 @@ def test_of_equal_revisions_the_newest_counts():
 def test_a_name_that_another_object_holds_is_counted_and_avoided():
     taken = find(ONE).revision.metadata.name
 
-    found = find(ONE, strangers={taken: a_revision(taken, 1, TWO)})
+    found = find(ONE, foreign={taken: a_revision(taken, 1, TWO)})
 
     assert found.collision_count == 1
     assert found.revision.metadata.name != taken
     assert find(ONE, count=1).revision.metadata.name == found.revision.metadata.name
 
 
-def test_a_long_name_leaves_room_for_the_hash():
+def test_a_long_name_is_cut_so_that_the_hash_fits():
     assert len(revisions.name_of("x" * 253, "bcdfghjklm")) <= 253
 
 

@@ -50,7 +50,7 @@ def written(result):
     return [(a.resource, a.key.name, a.subresource) for a in result.actions if isinstance(a, Patch)]
 
 
-def told(result):
+def events(result):
     return [a.reason for a in result.actions if isinstance(a, RecordEvent)]
 
 
@@ -89,7 +89,7 @@ def test_a_claim_that_waits_is_not_given_a_volume_until_the_scheduler_reserves_o
     world.put(a_volume())
     world.put(a_claim())
     first = world.reconcile("claim/data")
-    assert (written(first), told(first)) == ([], ["WaitForFirstConsumer"])
+    assert (written(first), events(first)) == ([], ["WaitForFirstConsumer"])
     assert world.reconcile("claim/data").actions == (), "said once"
 
     assert Key("default", "claim/data") in world.put(a_volume(claim="data"))
@@ -103,7 +103,7 @@ def test_a_volume_is_made_near_the_chosen_node_and_takes_its_time(world_of):
     world.put(a_claim(node="n1"))
 
     begun = world.reconcile("claim/data")
-    assert (begun.requeue_after_s, told(begun)) == (3.0, ["Provisioning"])
+    assert (begun.requeue_after_s, events(begun)) == (3.0, ["Provisioning"])
     assert world.reconcile("claim/data", after_s=1.0).requeue_after_s == 2.0
     made = next(a for a in world.reconcile("claim/data", after_s=2.0).actions if isinstance(a, Create)).document
 
@@ -152,7 +152,7 @@ def test_a_node_that_is_gone_is_taken_off_the_claim_after_a_live_look(world_of):
     result = world.reconcile("claim/data", live={query: None})
 
     assert result.actions[0].patch == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}}
-    assert told(result) == ["ProvisioningFailed"]
+    assert events(result) == ["ProvisioningFailed"]
 
 
 def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
@@ -165,10 +165,10 @@ def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
     assert world.reconcile("claim/data", live={query: PersistentVolume()}).actions == ()
     result = world.reconcile("claim/data", live={query: None})
 
-    assert (result.actions[0].patch, told(result)) == ({"status": {"phase": "Lost"}}, ["ClaimLost"])
+    assert (result.actions[0].patch, events(result)) == ({"status": {"phase": "Lost"}}, ["ClaimLost"])
 
 
-def test_a_volume_nobody_wants_becomes_available_and_one_a_person_reserved_stays_so(world_of):
+def test_a_volume_without_a_claim_becomes_available_and_so_does_a_reserved_one(world_of):
     world = world_of(binder)
     world.put(a_volume("free", phase="Pending"))
     world.put(a_volume("mine", claim="data", uid="", phase="Pending"))
@@ -251,6 +251,6 @@ def test_an_ephemeral_volume_gets_a_claim_of_its_pods_own_and_no_other(world_of,
     assert (made.document["metadata"]["name"], made.document["spec"]) == ("p-tmp", template["spec"])
     assert made.document["metadata"]["ownerReferences"][0]["uid"] == "uid-p"
     world.put(a_claim("p-tmp"))
-    assert told(world.reconcile("p")) == ["FailedBinding"]
+    assert events(world.reconcile("p")) == ["FailedBinding"]
     world.put(made.document)
     assert world.reconcile("p").actions == ()

@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from services.api.identity import Identity
-from services.api.roles import controller_identities
 from services.runtime import credentials
+from services.runtime.roles import controller_identities
 
 
 def make(directory, hosts=("h0",), seed=1, others=()):
@@ -36,7 +36,7 @@ def test_every_process_gets_its_identities_and_the_server_knows_them_all(tmp_pat
     assert 4 + len(controllers) == len(known)
 
 
-def test_nobody_else_may_read_them(tmp_path):
+def test_only_their_owner_may_read_token_files(tmp_path):
     made = make(tmp_path / "credentials")
 
     assert {0o400} == {stat.S_IMODE(path.stat().st_mode) for path in made.directory.iterdir()}

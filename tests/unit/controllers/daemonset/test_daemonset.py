@@ -55,7 +55,7 @@ def deletes(result):
     return [a.key.name for a in flat(result) if isinstance(a, Delete) and a.resource == "pods"]
 
 
-def told(result):
+def events(result):
     return [a for a in flat(result) if isinstance(a, RecordEvent)]
 
 
@@ -230,21 +230,21 @@ def test_of_what_a_kubelet_reports_only_phase_and_readiness_concern_the_set(clus
     pod = cluster.on("n0")[0]
     now = cluster.world.stamp()
 
-    def told(phase="Running", ready="True", **status):
+    def keys_of_change(phase="Running", ready="True", **status):
         since = pod["status"]["conditions"][0]["lastTransitionTime"] if ready == "True" else now
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": since}
         return cluster.world.put({**pod, "status": {"phase": phase, "conditions": [condition], **status}})
 
-    assert told(podIP="10.0.0.1", containerStatuses=[{"name": "c", "restartCount": 1}]) == []
-    assert told(ready="False") == [AGENT]
-    assert told(ready="False", podIP="10.0.0.2") == []
-    assert told(phase="Failed", ready="False") == [AGENT]
+    assert keys_of_change(podIP="10.0.0.1", containerStatuses=[{"name": "c", "restartCount": 1}]) == []
+    assert keys_of_change(ready="False") == [AGENT]
+    assert keys_of_change(ready="False", podIP="10.0.0.2") == []
+    assert keys_of_change(phase="Failed", ready="False") == [AGENT]
 
 
 # --- failed pods ---
 
 
-def test_a_failed_pod_is_told_of_removed_and_replaced_later_each_time(cluster_of):
+def test_a_failed_daemon_pod_gets_an_event_is_deleted_and_replaced_later_each_time(cluster_of):
     cluster = cluster_of(nodes=1)
     world = cluster.world
     cluster.step()
@@ -261,7 +261,7 @@ def test_a_failed_pod_is_told_of_removed_and_replaced_later_each_time(cluster_of
         assert creates(cluster.step()) == ["n0"]
 
     assert waits == [1.0, 2.0, 4.0]
-    warned = [e for e in told(found) if e.type == "Warning"]
+    warned = [e for e in events(found) if e.type == "Warning"]
     assert [(e.reason, e.message) for e in warned] == [
         ("FailedDaemonPod", "Found failed daemon pod default/p4 on node n0, will try to kill it")]  # fmt: skip
     cluster.change(image="i:2")
@@ -294,7 +294,7 @@ def test_one_that_succeeded_is_removed_at_once_and_of_two_the_bound_and_older_st
     found = cluster.step()
 
     assert deletes(found) == ["p1", "p9"]
-    assert told(found)[-3].reason == "SucceededDaemonPod"
+    assert events(found)[-3].reason == "SucceededDaemonPod"
 
 
 # --- counting ---
@@ -348,16 +348,16 @@ def test_a_set_that_is_being_deleted_touches_nothing(cluster_of):
 
 def test_a_matching_orphan_is_adopted_after_a_live_look_and_counts_for_its_node(cluster_of):
     cluster = cluster_of(nodes=1)
-    cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "labels": {"app": "agent"}},
+    cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "labels": {"app": "agent"}},
                  "spec": {"nodeName": "n0"}})  # fmt: skip
     query = Query(DaemonSet, AGENT)
     asked = cluster.world.reconcile("agent")
     found = cluster.world.reconcile("agent", live={query: cluster.world.of(DaemonSet).get(AGENT)})
 
     assert asked.refresh == (query,)
-    assert [a.key.name for a in flat(found) if isinstance(a, Patch) and a.resource == "pods"] == ["stray"]
+    assert [a.key.name for a in flat(found) if isinstance(a, Patch) and a.resource == "pods"] == ["orphan"]
     assert creates(found) == []
-    assert deletes(found) == ["stray"], "it is of no revision, and one may be unavailable"
+    assert deletes(found) == ["orphan"], "it is of no revision, and one may be unavailable"
 
 
 # --- rolling updates ---
@@ -391,7 +391,7 @@ def test_an_old_pod_that_is_not_available_is_replaced_and_counts_as_unavailable(
     assert deletes(cluster.step()) == [], "the new ones are not available yet"
 
 
-def test_with_on_delete_old_pods_stay_until_somebody_deletes_them(cluster_of):
+def test_with_on_delete_old_pods_stay_until_they_are_deleted(cluster_of):
     cluster = cluster_of(a_daemon_set(updateStrategy={"type": "OnDelete"}), nodes=2)
     cluster.settle()
     cluster.change(image="i:2", updateStrategy={"type": "OnDelete"})

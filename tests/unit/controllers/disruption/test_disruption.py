@@ -51,7 +51,7 @@ def test_controllers_18_two_evicted_pods_leave_none_until_a_replacement_is_ready
     assert patch.resource_version  # an eviction that spends meanwhile is not undone
 
 
-def test_an_eviction_that_came_to_nothing_is_forgotten_after_two_minutes_and_people_are_told(ten):
+def test_an_eviction_that_came_to_nothing_is_forgotten_after_two_minutes_and_an_event_says_so(ten):
     world = ten({"disruptedPods": {"p0": "2026-01-01T00:10:00Z"}}, minAvailable="80%")
 
     event, patch = world.reconcile("b").actions

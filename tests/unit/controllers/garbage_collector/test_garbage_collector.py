@@ -100,7 +100,7 @@ def test_controllers_14_orphan_dependents_lose_the_reference_before_the_finalize
     assert freed.patch == {"metadata": {"finalizers": []}}
 
 
-def test_an_owner_in_another_namespace_counts_as_absent_and_people_are_told(world_of):
+def test_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(world_of):
     world = world_of(controller)
     world.put(a_set("rs", namespace="other"))
     world.put(a_pod("p", "rs"))

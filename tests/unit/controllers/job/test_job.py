@@ -1,4 +1,4 @@
-"""The Job controller's heart: what a look at the pods leads to, document in, actions out."""
+"""The Job controller: what a look at the pods leads to, document in, actions out."""
 
 import pytest
 
@@ -64,7 +64,7 @@ class Look:
         assert len(writes) <= 1
         self.status = writes[0] if writes else {}
         self.true = {c["type"]: c["reason"] for c in self.status.get("conditions", ()) if c["status"] == "True"}
-        self.told = [a.reason for a in flat if isinstance(a, RecordEvent)]
+        self.events = [a.reason for a in flat if isinstance(a, RecordEvent)]
 
 
 @pytest.fixture
@@ -122,17 +122,17 @@ def test_a_finalizer_asked_to_go_is_not_asked_again_while_the_cache_is_behind(wo
     assert Look(world.reconcile("work", after_s=12.0)).released == ["a"], "an unknown outcome is asked about again"
 
 
-def test_the_verdict_is_told_before_it_is_final(look, a_tracked):
-    told = look(a_job({"succeeded": 1}))
+def test_the_failure_target_is_reported_before_the_job_has_failed(look, a_tracked):
+    events = look(a_job({"succeeded": 1}))
     kept = a_job({"succeeded": 1, **ending("SuccessCriteriaMet")})
     held = look(kept, a_tracked("b", "Running", deleted=True))
     final = look(kept)
 
-    assert told.true == {"SuccessCriteriaMet": "CompletionsReached"}
+    assert events.true == {"SuccessCriteriaMet": "CompletionsReached"}
     assert "Complete" not in held.true
     assert final.true == {"SuccessCriteriaMet": "R", "Complete": "R"}
     assert final.status["completionTime"]
-    assert final.told == ["Completed"]
+    assert final.events == ["Completed"]
 
 
 def test_a_finished_job_starts_nothing_and_lets_its_pods_go(look, a_tracked):
@@ -141,7 +141,7 @@ def test_a_finished_job_starts_nothing_and_lets_its_pods_go(look, a_tracked):
     assert (found.created, found.released, found.status) == ([], ["a"], {})
 
 
-def test_kubelet_unbinding_18_a_pod_that_was_given_back_is_active_and_nothing_is_counted(look, a_tracked):
+def test_an_unbound_pod_of_a_job_is_active_and_not_counted_unbinding_18(look, a_tracked):
     unbound = a_tracked("a", "Pending", unbindCount=1)
     unbound["spec"]["nodeName"] = ""
     found = look(a_job(backoffLimit=0), unbound)
@@ -205,7 +205,7 @@ def test_a_suspended_job_lets_its_pods_go_and_its_clock_stops(look, a_tracked):
     assert (found.released, found.deleted) == (["a"], ["a"])
     assert found.true == {"Suspended": "JobSuspended"}
     assert found.status["startTime"] is None
-    assert found.told == ["Suspended", "SuccessfulDelete"]
+    assert found.events == ["Suspended", "SuccessfulDelete"]
 
 
 def test_a_deadline_fails_the_job_in_time(look):

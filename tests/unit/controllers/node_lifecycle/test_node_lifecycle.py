@@ -66,13 +66,13 @@ def test_kubelet_2_a_node_silent_for_more_than_fifty_seconds_is_unknown_and_its_
     (patch,) = patches(result)
     assert patch.key.name == "n1"
     assert [c["status"] for c in patch.patch["status"]["conditions"]] == ["Unknown"] * 4
-    (told,) = patches(result, "pods")
-    assert (told.key.name, told.uid, bool(told.resource_version)) == ("p", "uid-p", True)
+    (marked,) = patches(result, "pods")
+    assert (marked.key.name, marked.uid, bool(marked.resource_version)) == ("p", "uid-p", True)
     assert [a.reason for a in result.actions if isinstance(a, RecordEvent)] == ["NodeNotReady"]
 
 
 @pytest.mark.parametrize("elsewhere", ["", "n2"])
-def test_kubelet_unbinding_section_8_a_pod_that_left_a_node_is_not_told_that_the_node_fell_silent(
+def test_an_unbound_pod_is_not_marked_not_ready_when_its_former_node_fell_silent_unbinding_8(
     world_of, a_pod, elsewhere
 ):
     world = world_of(controller)
@@ -81,12 +81,12 @@ def test_kubelet_unbinding_section_8_a_pod_that_left_a_node_is_not_told_that_the
     world.put(a_pod("left", node="n1"))
     scan(world)
     world.put(a_pod("left", node=elsewhere))
-    told = []
+    marked = []
     for i in range(1, 14):
         world.put(a_lease("n2", str(i)))
-        told += patches(scan(world), "pods")
+        marked += patches(scan(world), "pods")
 
-    assert told == []
+    assert marked == []
 
 
 def test_fm_w4_a_controller_that_could_not_read_live_gives_everyone_a_full_grace_period(world_of):
@@ -94,7 +94,7 @@ def test_fm_w4_a_controller_that_could_not_read_live_gives_everyone_a_full_grace
     world.put(a_node("n1"))
     scan(world)
     for _ in range(12):
-        assert patches(scan(world, reachable=False)) == []  # cut off: nothing heard, nothing said
+        assert patches(scan(world, reachable=False)) == []  # cut off: nothing received, nothing said
 
     afterwards = [bool(patches(scan(world))) for _ in range(12)]
 

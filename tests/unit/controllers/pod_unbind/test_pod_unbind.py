@@ -1,4 +1,4 @@
-"""Unbinding by condition: the controller acts in the kubelet's stead, or says that nobody will."""
+"""Unbinding by condition: the controller acts in the kubelet's stead, or reports that the pod stays bound."""
 
 import pytest
 
@@ -67,7 +67,9 @@ def test_unbinding_4_2_without_a_request_that_can_be_met_nothing_happens(world, 
      ({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d",
                             "controller": True}]}, "Exempt")],
 )  # fmt: skip
-def test_unbinding_4_3_checks_10_and_11_a_pod_that_nobody_will_take_is_told_so(world, asking, changed, code):
+def test_a_pod_that_may_not_be_unbound_gets_the_condition_false_unbinding_4_3_checks_10_and_11(
+    world, asking, changed, code
+):
     world.put(asking(**changed))
 
     (action,) = world.reconcile("p").actions

@@ -1,7 +1,8 @@
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
-from services.controllers.replicaset.controller import controller, in_deletion_order
+from services.controllers.replicaset.controller import controller
+from services.controllers.shared_deletion_order import in_deletion_order
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
 
 WEB = Key("default", "web")
@@ -38,9 +39,9 @@ def test_controllers_1_hundred_creations_are_one_slow_start_batch_and_failures_l
     failure = next(a for a in again.actions if isinstance(a, Patch)).patch["status"]["conditions"][0]
     assert (failure["type"], failure["reason"]) == ("ReplicaFailure", "FailedCreate")
     assert "exceeded quota" in failure["message"]
-    told = [a.reason for a in again.actions if isinstance(a, RecordEvent)]
-    assert told.count("SuccessfulCreate") == 10
-    assert told.count("FailedCreate") == 1
+    events = [a.reason for a in again.actions if isinstance(a, RecordEvent)]
+    assert events.count("SuccessfulCreate") == 10
+    assert events.count("FailedCreate") == 1
 
 
 def test_a_pod_is_the_template_with_its_unknown_fields_and_a_controller_reference(world_of, a_set):
@@ -79,27 +80,27 @@ def test_an_unbind_is_no_deletion_and_calls_for_no_other_pod(world_of, a_set, a_
 def test_controllers_4_an_orphan_is_adopted_only_after_a_live_look_at_the_owner(world_of, a_set, a_pod):
     world = world_of(controller)
     world.put(a_set(1))
-    assert world.put(a_pod("stray")) == [WEB]
+    assert world.put(a_pod("orphan")) == [WEB]
     query = Query(ReplicaSet, WEB)
 
     asked = world.reconcile("web")
     adopted = world.reconcile("web", live={query: world.of(ReplicaSet).get(WEB)})
     refused = world_of(controller)
     refused.put(a_set(1))
-    refused.put(a_pod("stray"))
+    refused.put(a_pod("orphan"))
     gone = refused.reconcile("web", live={query: None})
 
     assert asked.refresh == (query,)
     assert batch(adopted) == ()
     patch = next(a for a in adopted.actions if isinstance(a, Patch) and a.resource == "pods")
-    assert (patch.uid, patch.patch["metadata"]["ownerReferences"][0]["uid"]) == ("uid-stray", "uid-web")
+    assert (patch.uid, patch.patch["metadata"]["ownerReferences"][0]["uid"]) == ("uid-orphan", "uid-web")
     assert not any(isinstance(a, Patch) and a.resource == "pods" for a in gone.actions)
 
 
 def test_controllers_4_a_set_being_deleted_adopts_nothing_and_creates_nothing(world_of, a_set, a_pod):
     world = world_of(controller)
     world.put(a_set(3, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"]))
-    world.put(a_pod("stray"))
+    world.put(a_pod("orphan"))
 
     result = world.reconcile("web")
 

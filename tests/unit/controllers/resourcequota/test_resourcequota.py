@@ -47,7 +47,7 @@ def settle(world, name="q"):
     return world.reconcile(name, listed=listed)
 
 
-def test_a_new_quota_is_told_what_is_enforced_and_used(world, a_pod):
+def test_the_status_of_a_new_quota_has_what_is_enforced_and_used(world, a_pod):
     assert world.put(a_quota({"requests.cpu": "2", "pods": "10", "count/pods": "20"})) == [KEY]
     world.put(sized(a_pod, "a", "500m"))
     world.put(sized(a_pod, "b", "250m"))
@@ -77,7 +77,7 @@ def test_names_that_the_quota_gave_up_are_taken_away(world):
     assert patch.patch["status"] == {"hard": {"cpu": None, "pods": "1"}, "used": {"cpu": None, "pods": "0"}}
 
 
-def test_a_charge_is_no_reason_to_count_and_another_wish_is(world):
+def test_a_charge_is_no_reason_to_count_and_another_limit_is(world):
     world.put(counted({"pods": "5"}, {"pods": "0"}))
 
     assert world.put(counted({"pods": "5"}, {"pods": "1"})) == []
@@ -94,7 +94,7 @@ def test_a_pod_is_counted_anew_when_it_ends_goes_or_has_another_size(world, a_po
     assert world.drop("Pod", "a") == [KEY]
 
 
-def test_kep_1287_17_what_counts_is_the_most_of_wished_and_had(world, a_pod):
+def test_the_larger_of_desired_and_allocated_counts_kep_1287_17(world, a_pod):
     world.put(counted({"requests.cpu": "1"}, {"requests.cpu": "800m"}))
     world.put(sized(a_pod, "a", "300m", "800m"))
     assert settle(world) == NOTHING

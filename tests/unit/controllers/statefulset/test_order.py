@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from services.api.kinds.pod import Pod
-from services.controllers.statefulset.order import Wish, steps_of
+from services.controllers.statefulset.order import Desired, steps_of
 
 WALL_S = 1_767_225_600.0
 OLD, NEW = "web-old", "web-new"
@@ -20,10 +20,10 @@ def a_pod(ordinal, phase="Running", *, ready=True, leaving=False, revision=NEW, 
     return msgspec.convert({"metadata": meta, "status": {"phase": phase, "conditions": [condition]}}, Pod)
 
 
-def look(*pods, replicas=3, blocked=(), **wish):
+def look(*pods, replicas=3, blocked=(), **desired):
     """Return the steps as texts; pods are given in order of their numbers, None for a missing one."""
-    first = wish.pop("start", 0)
-    asked = Wish(range(first, first + replicas), update_revision=NEW, current_revision=OLD, **wish)
+    first = desired.pop("start", 0)
+    asked = Desired(range(first, first + replicas), update_revision=NEW, current_revision=OLD, **desired)
     by_number = {int(p.metadata.name.rpartition("-")[2]): p for p in pods if p is not None}
     steps = steps_of(asked, by_number, blocked, WALL_S)
     names = {"made": [f"web-{n}" for n in steps.made]}
@@ -60,7 +60,7 @@ def test_controllers_08_an_ended_pod_goes_first_and_nothing_is_made_in_its_place
 
 def test_a_pod_must_have_been_ready_for_long_enough():
     pods = (a_pod(0, ready_for_s=3),)
-    asked = Wish(range(3), min_ready_s=10, update_revision=NEW)
+    asked = Desired(range(3), min_ready_s=10, update_revision=NEW)
 
     steps = steps_of(asked, {0: pods[0]}, (), WALL_S)
 
@@ -102,7 +102,7 @@ def test_pods_below_the_partition_and_with_on_delete_all_pods_stay_as_they_are()
     assert look(*old[:2], a_pod(2), partition=2) == {}
     assert look(*old, partition=2) == {"replaced": ["web-2"]}
     assert look(*old, partition=None) == {}
-    asked = Wish(range(3), current_revision=OLD, update_revision=NEW, kept_revision=2)
+    asked = Desired(range(3), current_revision=OLD, update_revision=NEW, kept_revision=2)
     assert [asked.revision_of_new(n) for n in range(3)] == [OLD, OLD, NEW]
 
 

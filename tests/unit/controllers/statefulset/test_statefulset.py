@@ -1,4 +1,4 @@
-"""The StatefulSet controller's heart: what a look at pods, claims and revisions leads to."""
+"""The StatefulSet controller: what a look at pods, claims and revisions leads to."""
 
 import pytest
 
@@ -43,7 +43,7 @@ class Look:
         self.patched = {a.key.name: a.patch for a in flat if isinstance(a, Patch) and a.subresource != "status"}
         writes = [a.patch["status"] for a in flat if isinstance(a, Patch) and a.subresource == "status"]
         self.status = writes[0] if writes else {}
-        self.told = [(a.reason, a.message) for a in flat if isinstance(a, RecordEvent)]
+        self.events = [(a.reason, a.message) for a in flat if isinstance(a, RecordEvent)]
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_first_pod_has_its_name_host_labels_claim_and_revision(web):
     assert pod["metadata"]["ownerReferences"] == [OWNER]
     assert look.created["data-web-0"]["metadata"]["labels"] == {"tier": "db", "app": "web"}
     assert "ownerReferences" not in look.created["data-web-0"]["metadata"]
-    assert look.told == [
+    assert look.events == [
         ("SuccessfulCreate", "create Claim data-web-0 Pod web-0 in StatefulSet web success"),
         ("SuccessfulCreate", "create Pod web-0 in StatefulSet web successful"),
     ]
@@ -108,7 +108,7 @@ def test_a_claims_volume_replaces_one_of_the_template_and_there_is_no_domain_wit
     assert "subdomain" not in pod
 
 
-def test_controllers_08_a_failed_pod_is_deleted_and_told_of_and_made_anew_when_it_is_gone(web):
+def test_a_failed_pod_is_deleted_with_an_event_and_made_anew_when_it_is_gone_controllers_08(web):
     web.world.put(a_set())
     web.revision()
     web.pod(0)
@@ -118,7 +118,7 @@ def test_controllers_08_a_failed_pod_is_deleted_and_told_of_and_made_anew_when_i
     keys = web.world.drop("Pod", "web-1")
 
     assert (look.deleted, look.created) == (["web-1"], {})
-    assert look.told == [
+    assert look.events == [
         ("RecreatingFailedPod", "StatefulSet default/web is recreating failed Pod web-1"),
         ("SuccessfulDelete", "delete Pod web-1 in StatefulSet web successful"),
     ]
@@ -133,10 +133,10 @@ def test_a_pod_that_succeeded_is_made_anew_as_well(web):
 
     look = web.look()
 
-    assert (look.deleted, look.told[0][0]) == (["web-0"], "RecreatingTerminatedPod")
+    assert (look.deleted, look.events[0][0]) == (["web-0"], "RecreatingTerminatedPod")
 
 
-def test_a_name_that_somebody_else_has_is_waited_for(web, a_pod):
+def test_the_set_waits_while_another_pod_has_the_name(web, a_pod):
     web.world.put(a_set())
     web.revision()
     web.world.put(a_pod("web-0", owner="other", labels={"app": "other"}))
@@ -191,19 +191,19 @@ def test_an_orphan_of_the_right_name_is_adopted_after_a_live_look_and_another_is
     assert list(look.patched) == ["web-0"]
     assert look.status["replicas"] == 1
     assert gone.patched == {}
-    assert gone.created == {}, "the name is taken until the orphan is somebody's"
+    assert gone.created == {}, "the name is taken until the orphan has a controller"
 
 
-def test_a_pod_whose_labels_or_name_no_longer_fit_is_let_go(web):
+def test_a_pod_whose_labels_or_name_no_longer_match_is_released(web):
     web.world.put(a_set())
     web.revision()
     web.pod(0, labels={"app": "mine"})
-    web.pod(7, name="stray")
+    web.pod(7, name="orphan")
 
     look = web.look()
 
     assert {name: p["metadata"]["ownerReferences"][0]["$patch"] for name, p in look.patched.items()} == {
-        "web-0": "delete", "stray": "delete"}  # fmt: skip
+        "web-0": "delete", "orphan": "delete"}  # fmt: skip
     assert look.status["replicas"] == 0
 
 
@@ -215,10 +215,10 @@ def test_labels_of_identity_are_put_back(web):
     look = web.look()
 
     assert look.patched["web-0"]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "web-0"
-    assert look.told[0] == ("SuccessfulUpdate", "update Pod web-0 in StatefulSet web successful")
+    assert look.events[0] == ("SuccessfulUpdate", "update Pod web-0 in StatefulSet web successful")
 
 
-def test_a_refused_creation_is_told_with_the_next_look(web):
+def test_a_refused_creation_is_reported_at_the_next_reconcile(web):
     web.world.put(a_set())
     failed = web.world.controller.failed
     create = Create("pods", {"metadata": {"name": "web-0"}})
@@ -228,8 +228,8 @@ def test_a_refused_creation_is_told_with_the_next_look(web):
     failed(WEB, create, "Forbidden: again")
 
     text = "create Pod web-0 in StatefulSet web failed error: Forbidden: exceeded quota: small"
-    assert web.look().told[0] == ("FailedCreate", text)
-    assert web.look().told[0][0] == "SuccessfulCreate"
+    assert web.look().events[0] == ("FailedCreate", text)
+    assert web.look().events[0][0] == "SuccessfulCreate"
 
 
 def test_old_revisions_beyond_the_limit_go_but_none_that_a_pod_is_of(web):

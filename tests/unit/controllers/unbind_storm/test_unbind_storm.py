@@ -1,4 +1,4 @@
-"""A node that gives back more than a fifth of what it is given is told of, and closed where that is chosen."""
+"""A node that unbinds more than a fifth of its pods gets an Event, and a taint where that is chosen."""
 
 import pytest
 

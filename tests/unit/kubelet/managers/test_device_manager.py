@@ -43,7 +43,7 @@ def test_the_four_reasons_why_there_is_no_device_are_kubernetes_own():
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 1"
     )
     manager.listed(GPU, [Device("a", is_healthy=False), Device("b")])
-    assert manager.trouble(GPU, ("a",)) == (
+    assert manager.problem(GPU, ("a",)) == (
         f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {GPU}"
     )
     manager.lose(GPU)

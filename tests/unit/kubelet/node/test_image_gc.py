@@ -5,6 +5,7 @@ import math
 import pytest
 
 from kubelet.node.image_gc import AGE, SPACE, ImageCollector, ImagePolicy
+from kubelet.pod.states import ContainerState
 from kubelet.runtime.images import NodeImages
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -81,7 +82,7 @@ def test_an_image_that_was_deleted_is_pulled_again_and_has_its_size(a_pod):
     images.delete("img", 0.0)
 
     life = Life(a_pod(), images=images).run(5)
-    assert life.worker.containers[0].state == "pulling"
+    assert life.worker.containers[0].state == ContainerState.PULLING
     life.run(20)
 
     assert life.told("Started") == [pytest.approx(10.2)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.outbox import Outbox
+from kubelet.effects import Outbox
 from kubelet.pod.actuation import (
     POD,
     Call,

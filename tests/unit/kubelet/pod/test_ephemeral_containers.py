@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kubelet.pod.actions import Finished
+from kubelet.effects import PodEnded
 from kubelet.view import KubeletContainer
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -59,7 +59,7 @@ def test_the_pod_does_not_wait_for_it_and_stops_it(a_pod):
     pod = joined(a_pod(run="exit 0 after 5s", spec={"restartPolicy": "Never"}), "debugger")
     life = Life(pod).run(60)
 
-    assert life.at(Finished) == [5]
+    assert life.at(PodEnded) == [5]
     assert life.status["phase"] == "Succeeded"
     assert "terminated" in guest(life)["state"]
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from kubelet.pod.actions import Finished, Told
-from kubelet.pod.worker import PodWorker
+from kubelet.effects import PodEnded, RecordEvent
+from kubelet.pod.pod import Pod
 from kubelet.runtime.pleg import GENERIC, Pleg
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -17,7 +17,7 @@ def hooked(a_pod, run="", *, spec=None, **hooks):
 def asked(a_pod, life_pod, **pleg):
     """A life whose node asks its runtime every second."""
 
-    class Asking(PodWorker):
+    class Asking(Pod):
         __slots__ = ()
 
         def __init__(self, *args, **fields):
@@ -27,7 +27,7 @@ def asked(a_pod, life_pod, **pleg):
 
 
 def words(life, reason):
-    return [a.message for _, a in life.log if isinstance(a, Told) and a.reason == reason]
+    return [a.message for _, a in life.log if isinstance(a, RecordEvent) and a.reason == reason]
 
 
 def exec_hook(line):
@@ -105,7 +105,7 @@ def test_a_post_start_hook_that_hangs_is_cut_when_the_pod_is_deleted(a_pod):
     life.take(life.worker.terminate(100, 30, "deleted"))
     life.run(200)
 
-    assert life.at(Finished) == [100]
+    assert life.at(PodEnded) == [100]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_pre_stop_hook_runs_within_the_grace_period_and_leaves_two_seconds(
     life.take(life.worker.terminate(10, grace_s, "deleted"))
     life.run(100)
 
-    assert (life.told("FailedPreStopHook"), life.at(Finished)) == (failed_s, [ends_s])
+    assert (life.told("FailedPreStopHook"), life.at(PodEnded)) == (failed_s, [ends_s])
     assert words(life, "FailedPreStopHook") == ["PreStopHook failed"] * len(failed_s)
 
 
@@ -143,7 +143,7 @@ def test_a_node_that_asks_every_second_notices_starts_and_ends_at_the_next_relis
     assert life.status["phase"] == "Running"
     life.run(5)
 
-    assert life.at(Finished) == [2.5]
+    assert life.at(PodEnded) == [2.5]
     ended = life.container()["state"]["terminated"]
     assert ended["finishedAt"].endswith(":42Z")
 
@@ -154,7 +154,7 @@ def test_a_container_that_the_kubelet_stops_needs_no_relist(a_pod):
     life.take(life.worker.terminate(10, 30, "deleted"))
     life.run(20)
 
-    assert life.at(Finished) == [10]
+    assert life.at(PodEnded) == [10]
 
 
 def test_a_back_off_counts_from_the_end_not_from_when_it_was_noticed(a_pod):
@@ -169,11 +169,11 @@ def test_as_long_as_relists_are_stuck_nobody_sees_a_container_end(a_pod):
     pleg = life.worker.containers[0].pleg
 
     pleg.stick(3.0, math.inf)
-    life.take(life.worker.noticing_turned(3.0))
+    life.take(life.worker.pleg_changed(3.0))
     life.run(100)
     assert life.status["phase"] == "Running"
     pleg.stick(100.0, 0.0)
-    life.take(life.worker.noticing_turned(100.0))
+    life.take(life.worker.pleg_changed(100.0))
     life.run(101)
 
-    assert life.at(Finished) == [100.0]
+    assert life.at(PodEnded) == [100.0]

@@ -4,11 +4,12 @@ import itertools
 
 import pytest
 
+from kubelet.effects import PodEnded, PodStarted, PodStopped, RecordEvent, Save, StatusChanged
 from kubelet.managers.resource_managers import NO_ALLOCATION
-from kubelet.pod.actions import Finished, LogStart, LogStop, Persist, Poke, Told
-from kubelet.pod.running import Policy
-from kubelet.pod.status import WallTimes
-from kubelet.pod.worker import PodWorker
+from kubelet.pod.context import WallTimes
+from kubelet.pod.pod import Pod
+from kubelet.pod.restarts import Policy
+from kubelet.pod.states import ContainerState
 from kubelet.runtime.latency import LatencyModel
 from kubelet.view import worker_key
 
@@ -17,7 +18,7 @@ class Life:
     """Drives one worker: what it wants durable is durable at once; keeps what it asked for, with times."""
 
     def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None,
-                 make=PodWorker):  # fmt: skip
+                 make=Pod):  # fmt: skip
         self.now = now
         self.log = []
         self.record = None
@@ -35,9 +36,9 @@ class Life:
                 self.true_at.setdefault(kind, (len(self.true_at), self.now))
         for action in actions:
             self.log.append((self.now, action))
-            if isinstance(action, Persist):
+            if isinstance(action, Save):
                 self.record = self.worker.record()
-                self.take(self.worker.persisted(action.seq, self.now))
+                self.take(self.worker.saved(action.seq, self.now))
 
     def run(self, until):
         while (due := self.worker.due_s) is not None and due <= until:
@@ -50,7 +51,7 @@ class Life:
         return [round(t, 3) for t, a in self.log if isinstance(a, kind)]
 
     def told(self, reason):
-        return [round(t, 3) for t, a in self.log if isinstance(a, Told) and a.reason == reason]
+        return [round(t, 3) for t, a in self.log if isinstance(a, RecordEvent) and a.reason == reason]
 
     @property
     def status(self):
@@ -70,11 +71,11 @@ def test_kubelet_4_conditions_become_true_and_events_come_in_the_order_of_the_st
 
     order = sorted(life.true_at, key=lambda kind: life.true_at[kind])
     assert order == ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"]
-    started = [a.message.split()[-1] for _, a in life.log if isinstance(a, Told) and a.reason == "Started"]
+    started = [a.message.split()[-1] for _, a in life.log if isinstance(a, RecordEvent) and a.reason == "Started"]
     assert started == ["i1", "side", "i2", "main"]
-    assert [a.reason for _, a in life.log if isinstance(a, Told)][:3] == ["Pulled", "Created", "Started"]
+    assert [a.reason for _, a in life.log if isinstance(a, RecordEvent)][:3] == ["Pulled", "Created", "Started"]
     assert life.status["phase"] == "Running"
-    assert len(life.at(LogStart)) == 1
+    assert len(life.at(PodStarted)) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_s
 def test_a_pod_whose_only_container_is_being_started_again_is_still_running(a_pod):
     life = Life(a_pod(run="crash"), latency=("all=constant:0", "image=constant:1")).run(11.5)
 
-    assert life.worker.containers[0].state == "image"
+    assert life.worker.containers[0].state == ContainerState.IMAGE
     assert life.status["phase"] == "Running"
 
 
@@ -112,8 +113,8 @@ def test_kubelet_7_a_container_that_exits_3_s_after_sigterm_ends_the_pod_then(a_
     life.take(life.worker.terminate(5, 30, "deleted"))
     life.run(60)
 
-    assert life.at(LogStop) == [8]
-    assert life.at(Finished) == [8]
+    assert life.at(PodStopped) == [8]
+    assert life.at(PodEnded) == [8]
     assert life.status["phase"] == "Succeeded"
     assert life.container()["state"]["terminated"]["exitCode"] == 0
 
@@ -124,7 +125,7 @@ def test_kubelet_8_a_container_that_ignores_sigterm_is_killed_at_5_s_with_137(a_
     life.take(life.worker.terminate(1, 5, "deleted"))
     life.run(60)
 
-    assert life.at(Finished) == [6]
+    assert life.at(PodEnded) == [6]
     assert life.container()["state"]["terminated"]["exitCode"] == 137
     assert life.status["phase"] == "Failed"
 
@@ -137,7 +138,7 @@ def test_a_second_delete_with_a_shorter_grace_shortens_the_termination(a_pod):
     life.take(life.worker.terminate(4, 2, "deleted"))
     life.run(60)
 
-    assert life.at(Finished) == [6]
+    assert life.at(PodEnded) == [6]
 
 
 def test_a_prestop_hook_that_uses_up_the_grace_buys_two_seconds(a_pod):
@@ -146,7 +147,7 @@ def test_a_prestop_hook_that_uses_up_the_grace_buys_two_seconds(a_pod):
     life.take(life.worker.terminate(1, 5, "deleted"))
     life.run(60)
 
-    assert life.at(Finished) == [8]
+    assert life.at(PodEnded) == [8]
 
 
 def test_a_pod_deleted_before_any_container_ran_is_failed_and_never_logged_as_started(a_pod):
@@ -155,9 +156,9 @@ def test_a_pod_deleted_before_any_container_ran_is_failed_and_never_logged_as_st
     life.take(life.worker.terminate(1.5, 30, "deleted"))
 
     assert life.status["phase"] == "Failed"
-    assert life.at(Finished) == [1.5]
-    assert not life.at(LogStart)
-    assert not life.at(LogStop)
+    assert life.at(PodEnded) == [1.5]
+    assert not life.at(PodStarted)
+    assert not life.at(PodStopped)
     assert life.container()["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
@@ -178,9 +179,9 @@ def test_sidecars_stop_after_the_main_container_in_reverse_order(a_pod):
     pod = a_pod(run="exit 0 after 5s", spec={"initContainers": init, "restartPolicy": "Never"})
     life = Life(pod, latency=("all=constant:0", "stop=constant:1")).run(60)
 
-    killed = [(t, a.message) for t, a in life.log if isinstance(a, Told) and a.reason == "Killing"]
+    killed = [(t, a.message) for t, a in life.log if isinstance(a, RecordEvent) and a.reason == "Killing"]
     assert killed == [(5, "Stopping container s2"), (6, "Stopping container s1")]
-    assert life.at(Finished) == [7]
+    assert life.at(PodEnded) == [7]
     assert life.status["phase"] == "Succeeded"
 
 
@@ -194,28 +195,28 @@ def test_a_failed_init_container_fails_a_pod_that_may_not_restart(a_pod):
 
 def test_a_container_counts_as_started_only_once_its_record_is_durable(a_pod):
     pod = a_pod()
-    worker = PodWorker(
+    worker = Pod(
         pod, worker_key(pod), node="n1", host_ip="", pod_ip="", allocation=NO_ALLOCATION,
         latency=LatencyModel.parse(("all=constant:0",), 1).for_pod("n1", "u"), policy=Policy(),
         times=WallTimes(), now=0.0,
     )  # fmt: skip
 
     actions = worker.begin(0.0)
-    assert any(isinstance(a, Persist) for a in actions)
-    assert not any(isinstance(a, LogStart | Poke) for a in actions)
+    assert any(isinstance(a, Save) for a in actions)
+    assert not any(isinstance(a, PodStarted | StatusChanged) for a in actions)
 
-    actions = worker.persisted(1, 0.5)
-    assert any(isinstance(a, LogStart) for a in actions)
-    assert worker.phase == "Running"
+    actions = worker.saved(1, 0.5)
+    assert any(isinstance(a, PodStarted) for a in actions)
+    assert worker.status.phase == "Running"
 
 
 def test_with_the_start_fence_no_container_starts_before_the_acknowledgement(a_pod):
     life = Life(a_pod(), policy=Policy(start_fence=True)).run(100)
-    assert not life.at(LogStart)
+    assert not life.at(PodStarted)
 
     life.take(life.worker.start_acked(100))
 
-    assert life.at(LogStart) == [100]
+    assert life.at(PodStarted) == [100]
 
 
 def test_kubelet_15_a_restarted_kubelet_adopts_containers_without_starting_them_again(a_pod):
@@ -225,11 +226,11 @@ def test_kubelet_15_a_restarted_kubelet_adopts_containers_without_starting_them_
 
     after = Life(pod, adopt=before.record, now=50)
 
-    assert not after.at(LogStart)
+    assert not after.at(PodStarted)
     assert after.status["conditions"] == [c for c in status["conditions"] if c["type"] != "PodScheduled"]
     assert after.status["containerStatuses"] == status["containerStatuses"]
     after.run(200)
-    assert after.at(LogStop) == [100]
+    assert after.at(PodStopped) == [100]
     assert after.status["phase"] == "Failed"
 
 
@@ -261,8 +262,8 @@ def test_a_record_of_a_finished_pod_never_starts_it_again(a_pod):
     after = Life(a_pod(run="exit 3", spec={"restartPolicy": "Never"}), adopt=before.record, now=9)
 
     assert after.status["phase"] == "Failed"
-    assert not after.at(LogStart)
-    assert not after.at(LogStop)
+    assert not after.at(PodStarted)
+    assert not after.at(PodStopped)
 
 
 def test_readiness_follows_the_script(a_pod):

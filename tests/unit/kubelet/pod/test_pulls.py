@@ -2,13 +2,13 @@
 
 import pytest
 
-from kubelet.pod.actions import Finished, Told
+from kubelet.effects import PodEnded, RecordEvent
 from kubelet.runtime.script import parse_script
 from tests.unit.kubelet.pod.test_pod import Life
 
 
 def told(life):
-    return [(round(t, 3), a.reason) for t, a in life.log if isinstance(a, Told)]
+    return [(round(t, 3), a.reason) for t, a in life.log if isinstance(a, RecordEvent)]
 
 
 def waiting(life, name="main"):
@@ -19,7 +19,7 @@ def test_an_image_that_is_not_on_the_node_is_pulled_first(a_pod):
     life = Life(a_pod(run="pull 7s")).run(60)
 
     assert told(life) == [(0, "Pulling"), (7, "Pulled"), (7, "Created"), (7, "Started")]
-    assert [a.message for _, a in life.log if isinstance(a, Told)][:2] == [
+    assert [a.message for _, a in life.log if isinstance(a, RecordEvent)][:2] == [
         'Pulling image "img"', 'Successfully pulled image "img" in 7s (7s including waiting). Image size: 340000000 bytes.',
     ]  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_it_waits_with_err_image_pull_then_image_pull_back_off(a_pod):
     ]  # fmt: skip
     assert "img: not found" in life.container()["state"]["waiting"]["message"]
     assert life.status["phase"] == "Pending"
-    events = [(a.reason, a.type) for _, a in life.log if isinstance(a, Told)]
+    events = [(a.reason, a.type) for _, a in life.log if isinstance(a, RecordEvent)]
     assert events[:3] == [("Pulling", "Normal"), ("Failed", "Warning"), ("Failed", "Warning")]
     assert ("BackOff", "Normal") in events
 
@@ -99,7 +99,7 @@ def test_a_pod_that_waits_for_its_image_can_be_deleted(a_pod, at):
 
     life.take(life.worker.terminate(at, 30, "deleted"))
 
-    assert life.at(Finished) == [at]
+    assert life.at(PodEnded) == [at]
     assert life.worker.due_s is None
 
 

@@ -4,14 +4,15 @@ import itertools
 
 import pytest
 
-from kubelet.pod.actions import LogStart, StartFailed, Told
+from kubelet.effects import PodStarted, RecordEvent, StartFailed
+from kubelet.pod.states import PodState
 from kubelet.runtime.script import ScriptError, parse_script
 from kubelet.runtime.start_faults import StartFault, StartFaults, parse_faults
 from tests.unit.kubelet.pod.test_pod import Life
 
 
 def told(life):
-    return [(round(t), a.reason) for t, a in life.log if isinstance(a, Told)]
+    return [(round(t), a.reason) for t, a in life.log if isinstance(a, RecordEvent)]
 
 
 def waiting(life):
@@ -58,19 +59,19 @@ def test_a_fault_that_is_left_to_chance_strikes_that_share_of_tries():
 def test_a_mount_that_fails_is_waited_for_two_minutes_and_three_seconds_a_try(a_pod):
     life = Life(a_pod(run="mount fails 2 times")).run(400)
 
-    texts = [a.message for _, a in life.log if isinstance(a, Told) and a.reason == "FailedMount"]
-    ends = [t for t, a in life.log if isinstance(a, Told) and a.message.startswith("Unable to attach or mount")]
+    texts = [a.message for _, a in life.log if isinstance(a, RecordEvent) and a.reason == "FailedMount"]
+    ends = [t for t, a in life.log if isinstance(a, RecordEvent) and a.message.startswith("Unable to attach or mount")]
     assert texts[0].startswith('MountVolume.SetUp failed for volume "kube-api-access" : ')
     assert ends[0] == 123.0
     assert 133.0 <= ends[1] - ends[0] <= 138.0
-    assert 256.0 <= life.at(LogStart)[0] <= 276.0
+    assert 256.0 <= life.at(PodStarted)[0] <= 276.0
 
 
 def test_a_volume_that_can_be_mounted_again_is_mounted_within_the_wait(a_pod):
     life = Life(a_pod(run="attach fails for 40s")).run(100)
 
     assert told(life)[0] == (0, "FailedAttachVolume")
-    assert life.at(LogStart) == [40.0]
+    assert life.at(PodStarted) == [40.0]
 
 
 def test_a_sandbox_that_fails_is_made_again_after_ten_to_fifteen_seconds(a_pod):
@@ -80,7 +81,7 @@ def test_a_sandbox_that_fails_is_made_again_after_ten_to_fifteen_seconds(a_pod):
     assert (failures[0], len(failures)) == (0, 4)
     assert all(10.0 <= gap <= 15.0 for gap in gaps(failures))
     assert len(set(gaps(failures))) == 3
-    assert 10.0 <= life.at(LogStart)[0] - failures[-1] <= 15.0
+    assert 10.0 <= life.at(PodStarted)[0] - failures[-1] <= 15.0
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_an_init_container_that_cannot_be_created_holds_up_the_others(a_pod):
         )
     ).run(60)
 
-    assert life.at(LogStart) == []
+    assert life.at(PodStarted) == []
     assert life.status["initContainerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerError"
 
 
@@ -127,7 +128,7 @@ def test_failures_count_until_the_pod_may_be_given_back(a_pod, run, reason, coun
 
     failed = next(a for _, a in life.log if isinstance(a, StartFailed))
     text = "Unable to attach" if reason == "FailedMount" else "Error: "
-    tries = [a for _, a in life.log if isinstance(a, Told) and a.message.startswith(text)]
+    tries = [a for _, a in life.log if isinstance(a, RecordEvent) and a.message.startswith(text)]
     assert (failed.reason, len(tries)) == (reason, count)
 
 
@@ -145,5 +146,5 @@ def test_a_pod_that_is_deleted_while_its_volumes_are_waited_for_ends_at_once(a_p
 
     life.take(life.worker.terminate(10.0, 30.0, "deleted"))
 
-    assert life.worker.state == "terminated"
+    assert life.worker.state == PodState.TERMINATED
     assert life.status["phase"] == "Failed"

@@ -1,13 +1,15 @@
-"""What kubelets tell of their node's policy on resizes, and how long resizes wait (kep-5836 9 to 11)."""
+"""What kubelets show of their node's policy on resizes, and how long resizes wait (kep-5836 9 to 11)."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubelet.outbox import Outbox
-from kubelet.pod.status import Condition, PodStatus, WallTimes
+from kubelet.effects import Outbox
+from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.pod.context import Condition, PodContext, WallTimes
 from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
+from kubelet.runtime.latency import LatencyModel
 from kubelet.status.resize_policy import FORMS, form_of
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
@@ -25,14 +27,24 @@ def node(*owners, **annotations):
 
 
 def worker(reason="Deferred"):
-    made = PodStatus(KubeletPod(), KEY, host_ip="", pod_ip="", times=WallTimes(), now=0.0)
+    made = PodContext(
+        KubeletPod(),
+        KEY,
+        node="n1",
+        host_ip="",
+        pod_ip="",
+        allocation=NO_ALLOCATION,
+        latency=LatencyModel.parse((), 1).for_pod("n1", "u"),
+        times=WallTimes(),
+        now=0.0,
+    )
     if reason:
         made.conditions["PodResizePending"] = Condition("True", "1970-01-01T00:00:05Z", reason)
     return made
 
 
-def told(policy, pod):
-    conditions = policy.tell(pod, {"phase": "Running", "conditions": []})["conditions"]
+def shown(policy, pod):
+    conditions = policy.add_condition(pod, {"phase": "Running", "conditions": []})["conditions"]
     return [(c["type"], c["reason"], c["message"], c["lastTransitionTime"]) for c in conditions]
 
 
@@ -48,7 +60,7 @@ def told(policy, pod):
         ({"resize.conditions": "preemption_disabled_g2"}, FORMS["pod_condition"]),
     ],
 )
-def test_the_design_says_whether_kubelets_tell_and_how(switches, form):
+def test_the_design_says_whether_kubelets_show_the_policy_and_how(switches, form):
     assert form_of(Switches({**ON, **switches})) == form
     assert form_of(Switches(switches)) is None
 
@@ -66,12 +78,12 @@ def test_the_design_says_whether_kubelets_tell_and_how(switches, form):
         ("pod_condition", node(), None),
     ],
 )  # fmt: skip
-def test_a_deferred_pod_is_told_of_the_policy_in_the_words_of_the_design(source, seen, said):
+def test_a_deferred_pod_shows_the_policy_in_the_words_of_the_design(source, seen, said):
     policy = ResizePolicy(FORMS[source], "n1", WallTimes())
 
     policy.take(seen, 9.0)
 
-    assert [found[:2] for found in told(policy, worker())] == ([said] if said else [])
+    assert [found[:2] for found in shown(policy, worker())] == ([said] if said else [])
     assert policy.forbids is bool(said)
 
 
@@ -80,18 +92,18 @@ def test_the_condition_names_node_and_owners_and_counts_from_the_later_of_wait_a
 
     policy.take(node("ops/x"), 9.0)
     policy.take(node("ops/x", "ops/y"), 20.0)
-    first = told(policy, worker())
+    first = shown(policy, worker())
 
     text = "node n1 does not want pods evicted for resizes: ops/x, ops/y"
     assert first == [("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy", text, "1970-01-01T00:00:09Z")]
 
 
 @pytest.mark.parametrize("reason", ["", "Infeasible"])
-def test_a_pod_that_waits_for_no_room_is_told_nothing(reason):
+def test_a_pod_whose_resize_is_not_deferred_does_not_show_the_policy(reason):
     policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
     policy.take(node("ops/x"), 9.0)
 
-    assert told(policy, worker(reason)) == []
+    assert shown(policy, worker(reason)) == []
     assert deferred_of([worker(reason), worker()]) == [KEY]
 
 

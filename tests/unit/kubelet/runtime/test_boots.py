@@ -3,7 +3,7 @@
 import random
 
 from kubelet.runtime.boots import BOOT_FILE, SEEN_FILE, after_boot, boot_id_of, look
-from kubelet.runtime.fake_cri import LOST_EXIT, ContainerRecord, PodRecord
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord, PodRecord
 from kubelet.view import WorkerKey
 from services.runtime.real import MemoryDisk
 

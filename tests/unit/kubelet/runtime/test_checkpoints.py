@@ -8,7 +8,7 @@ from kubelet.agent.journal import Journal
 from kubelet.managers.resource_managers import Allocation
 from kubelet.runtime.checkpoint import lines_of
 from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.fake_cri import ContainerRecord, PodRecord
+from kubelet.runtime.records import ContainerRecord, PodRecord
 from kubelet.runtime.resources import PodResources
 from services.api.kinds.pod import ResourceRequirements
 from services.runtime.real import MemoryDisk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.status.versions import StatusManager
+from kubelet.status.versions import StatusVersions
 from kubelet.view import WorkerKey
 
 KEY = WorkerKey("uid-p", 2)
@@ -15,7 +15,7 @@ def status(phase="Running", ready="True", generation=2):
 
 @pytest.fixture
 def manager():
-    return StatusManager()
+    return StatusVersions()
 
 
 def write(manager, pod, rendered, now=0.0):
@@ -125,7 +125,7 @@ def test_drift_makes_the_whole_status_be_written_again(manager, a_pod):
 
 
 def test_written_at_once_every_change_is_a_write_of_its_own(a_pod):
-    manager = StatusManager(is_immediate=True)
+    manager = StatusVersions(is_immediate=True)
     for ready in ("False", "True", "False"):
         manager.changed(KEY, 0.0, status(ready=ready))
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from kubelet.effects import SetTimer
+from kubelet.effects import Outbox, SetTimer
 from kubelet.managers.resource_managers import Rejection
-from kubelet.outbox import Outbox
 from kubelet.switches import Settings
-from kubelet.unbind.deferral import Deferring
+from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.unbinding import is_enabled
 from kubelet.view import worker_key
 
@@ -14,7 +13,7 @@ TRANSIENT = Rejection("UnexpectedAdmissionError", "no device is registered")
 
 
 def deferring(**settings):
-    return Deferring(Settings(**settings), Outbox())
+    return Deferral(Settings(**settings), Outbox())
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 import pytest
 
-from kubelet.effects import CallUnbind, SetTimer
-from kubelet.outbox import Outbox
-from kubelet.pod.status import WallTimes
-from kubelet.status.versions import StatusManager
+from kubelet.effects import CallUnbind, Outbox, SetTimer
+from kubelet.pod.context import WallTimes
+from kubelet.status.versions import StatusVersions
 from kubelet.switches import Settings
-from kubelet.unbind.manager import GivingBack
+from kubelet.unbind.manager import UnbindManager
 from kubelet.unbind.unbinding import FallBack
 from kubelet.view import worker_key
 
@@ -18,7 +17,7 @@ class Node:
     def __init__(self, *pods):
         self.out = Outbox()
         settings = Settings(on_reject="unbind", request_deadline_s=120.0)
-        self.giving = GivingBack("n1", settings, StatusManager(), self.out, WallTimes())
+        self.giving = UnbindManager("n1", settings, StatusVersions(), self.out, WallTimes())
         self.keys = [worker_key(pod) for pod in pods]
         self.timers = {}
         for pod, key in zip(pods, self.keys, strict=True):

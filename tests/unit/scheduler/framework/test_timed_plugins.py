@@ -1,4 +1,4 @@
-"""One attempt in ten is timed, and nobody can tell by what is decided."""
+"""One attempt in ten is timed, and decisions are the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import ScheduleResult
-from scheduler.framework.interface import PreFilterResult, unresolvable, unschedulable
-from scheduler.framework.watching import Turns, WatchedRunner, status_of
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import unresolvable, unschedulable
+from scheduler.framework.timing import PluginTimes, Turns, status_of
 from services.api.taints import Taint
 
 
@@ -30,16 +31,16 @@ class Stopwatch:
         self.points.append((point, status, took_s))
 
 
-def _decisions(heart, a, watched):
-    """Sixty pods of five templates, one after the other; with `watched` every third goes through the twin."""
+def _decisions(cluster, a, observed):
+    """Sixty pods of five templates, one after the other; with `observed` every third goes through the twin."""
     taints = (Taint(key="t", effect="PreferNoSchedule"),)
-    world = heart().nodes(*(a.node(f"n{i}", cpu="8", taints=taints if i % 3 else ()) for i in range(6)))
+    world = cluster().nodes(*(a.node(f"n{i}", cpu="8", taints=taints if i % 3 else ()) for i in range(6)))
     plain = world.cycle
-    twin = plain.asking(WatchedRunner(world.runner, Stopwatch(), "default-scheduler"))
+    twin = plain.with_runner(world.runner.observed(PluginTimes(Stopwatch(), "default-scheduler")))
     chance, found = random.Random(1), []
     for i in range(60):
         pod = PodInfo(a.pod(f"p{i}", cpu=chance.choice(["100m", "500m", "1", "2", "9"])))
-        result = (twin if watched and i % 3 == 0 else plain).schedule(pod, 0.0)
+        result = (twin if observed and i % 3 == 0 else plain).schedule(pod, 0.0)
         if isinstance(result, ScheduleResult):
             world.cache.assume(pod, result.node_name, result.state)
             found.append(result.node_name)
@@ -48,13 +49,13 @@ def _decisions(heart, a, watched):
     return found
 
 
-def test_a_watched_runner_decides_as_its_twin_and_shares_its_memory(heart, a):
-    assert _decisions(heart, a, watched=True) == _decisions(heart, a, watched=False)
+def test_an_observed_runner_decides_as_its_twin_and_shares_its_memory(cluster, a):
+    assert _decisions(cluster, a, observed=True) == _decisions(cluster, a, observed=False)
 
 
-def test_points_and_plugins_are_timed_under_upstreams_labels(heart, a):
-    world, watch = heart().nodes(a.node("n1"), a.node("n2")), Stopwatch()
-    cycle = world.cycle.asking(WatchedRunner(world.runner, watch, "default-scheduler"))
+def test_points_and_plugins_are_timed_under_upstreams_labels(cluster, a):
+    world, watch = cluster().nodes(a.node("n1"), a.node("n2")), Stopwatch()
+    cycle = world.cycle.with_runner(world.runner.observed(PluginTimes(watch, "default-scheduler")))
 
     cycle.schedule(PodInfo(a.pod("fits", cpu="1")), 0.0)
     cycle.schedule(PodInfo(a.pod("big", cpu="9")), 0.0)
@@ -62,8 +63,14 @@ def test_points_and_plugins_are_timed_under_upstreams_labels(heart, a):
     assert ("Filter", "NodeResourcesFit", "Success") in watch.plugins
     assert ("PostFilter", "DefaultPreemption", "Unschedulable") in watch.plugins
     assert [point for point, _, _ in watch.points] == [
-        "PreFilter", "Filter", "PreScore", "Score", "PreFilter", "Filter", "PostFilter",
-    ]  # fmt: skip
+        "PreFilter",
+        "Filter",
+        "PreScore",
+        "Score",
+        "PreFilter",
+        "Filter",
+        "PostFilter",
+    ]
     assert all(took_s > 0 for _, _, took_s in watch.points)
 
 

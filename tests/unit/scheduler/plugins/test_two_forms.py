@@ -14,9 +14,11 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.default_plugins import default_profile
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Code, FilterPlugin, ScorePlugin, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.plugin import FilterPlugin, ScorePlugin
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
 from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
 from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
@@ -117,8 +119,18 @@ def nodes(draw):
 def pods(draw, node="", uid="p"):
     container = Container(resources=ResourceRequirements(requests=draw(QUANTITIES)), ports=draw(PORTS))
     sidecar = Container(restart_policy="Always", resources=ResourceRequirements(requests=draw(QUANTITIES)))
-    history = draw(st.lists(st.builds(UnbindRecord, node_name=NAMES, reason=st.just("R"), request_id=NAMES,
-                                      exclude_seconds=st.sampled_from([0, 60])), max_size=2))  # fmt: skip
+    history = draw(
+        st.lists(
+            st.builds(
+                UnbindRecord,
+                node_name=NAMES,
+                reason=st.just("R"),
+                request_id=NAMES,
+                exclude_seconds=st.sampled_from([0, 60]),
+            ),
+            max_size=2,
+        )
+    )
     return Pod(
         metadata=ObjectMeta(name="p", namespace="d", uid=uid),
         spec=PodSpec(
@@ -184,7 +196,7 @@ def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
         refused = columns.valid & ~passed
         reasons = plugin.explain_all(state, info, columns, refused) if refused.any() else []
         for row in rows:
-            status = plugin.filter(info, columns.nodes[row])
+            status = plugin.filter(CycleState(), info, columns.nodes[row])
             assert status.is_success == passed[row]
             said = [(r.reason, r.code) for r in reasons if r.mask[row]]
             assert sorted(said) == sorted((reason, status.code) for reason in status.reasons)
@@ -192,7 +204,7 @@ def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
     if isinstance(plugin, VectorScorePlugin) and isinstance(plugin, ScorePlugin):
         scores = plugin.score_all(state, info, columns)
         for row in rows:
-            expected = plugin.score(info, columns.nodes[row])
+            expected = plugin.score(CycleState(), info, columns.nodes[row])
             assert expected == (scores if isinstance(scores, int) else scores[row])
 
 

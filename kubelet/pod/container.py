@@ -1,0 +1,380 @@
+"""One container of a pod: where it is on its way, when something happens next, and how it ends. Pure.
+
+A container here only takes time: its script says when it exits, when it is ready and what a SIGTERM does, and
+requests to stop it and the memory it uses do the rest. What moves it from state to state is the pod's affair (`pod`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from kubelet.pod.states import CONTAINER_TRANSITIONS, ContainerState, IllegalTransition
+from kubelet.runtime.pleg import AT_ONCE, Pleg
+from kubelet.runtime.probers import ContainerProbes
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord
+from kubelet.runtime.script import Script
+from kubelet.runtime.start_faults import CONTAINER_STAGES, StartFaults
+from kubelet.view import RestartRule
+
+INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
+SIGKILL_EXIT = 137
+PRESTOP_OVERRUN_S = 2.0
+_STARTING = (
+    ContainerState.IMAGE,
+    ContainerState.PULLING,
+    ContainerState.STUCK,
+    ContainerState.DEVICES,
+    ContainerState.CREATE,
+)
+_WAITING, _RUNNING = ContainerState.WAITING, ContainerState.RUNNING
+_HAVE_RUN = (_RUNNING, ContainerState.BACKOFF, ContainerState.EXITED)
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a container ended; times as RFC 3339 text, because a restarted kubelet has them only so."""
+
+    exit_code: int
+    reason: str
+    started_at: str
+    finished_at: str
+
+
+class Pull:
+    """How far a container's image has come: when the first try was, when one last failed, and how long to wait then."""
+
+    __slots__ = ("backoff_s", "done_s", "failed_s", "first_s", "is_done", "took_s", "waited_s")
+
+    def __init__(self) -> None:
+        self.first_s: float | None = None
+        self.failed_s = self.backoff_s = self.done_s = 0.0
+        self.took_s = self.waited_s = 0.0
+        self.is_done = False
+
+
+_PRESENT = Pull()
+"""Of all containers whose image is on the node; it is never changed."""
+
+
+class Container:
+    """One container of one pod over all its restarts.
+
+    `state` is changed by named methods only, along `CONTAINER_TRANSITIONS`; each state says there what it waits for.
+    `due_s` is when the next thing happens by itself; None: nothing will.
+    """
+
+    __slots__ = (
+        "backoff_s",
+        "backoff_until_s",
+        "created_total",
+        "due_s",
+        "ended",
+        "exit_code",
+        "faults",
+        "finished_s",
+        "former_end_s",
+        "hook_at_s",
+        "hook_error",
+        "image",
+        "is_ready",
+        "kind",
+        "last",
+        "name",
+        "oom_at_s",
+        "pleg",
+        "policy",
+        "probes",
+        "pull",
+        "record_seq",
+        "restarts",
+        "rules",
+        "script",
+        "seen_s",
+        "started_s",
+        "state",
+        "stop_at_s",
+        "stop_code",
+        "unhealthy",
+        "waiting_message",
+        "waiting_reason",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        image: str,
+        script: Script,
+        probes: ContainerProbes | None = None,
+        *,
+        policy: str = "",
+        rules: tuple[RestartRule, ...] = (),
+        pleg: Pleg = AT_ONCE,
+    ) -> None:
+        self.name, self.kind, self.image, self.script, self.probes = name, kind, image, script, probes
+        self.policy, self.rules, self.pleg = policy, rules, pleg
+        """`policy`: its own restart policy; "": that of its pod."""
+        self.state = _WAITING
+        self.due_s: float | None = None
+        self.restarts = 0
+        self.created_total = 0
+        self.backoff_s = 0.0
+        """The last back-off; 0: it has not been backed off, or ran long enough since."""
+        self.backoff_until_s: float | None = None
+        """When its back-off ends, as long as it waits for a sync before that."""
+        self.started_s = 0.0
+        self.finished_s = 0.0
+        self.former_end_s: float | None = None
+        """When the run before the present one ended."""
+        self.exit_code = 0
+        self.is_ready = False
+        self.ended: Ended | None = None
+        """How the present run ended; None while it goes on, and before the first."""
+        self.last: Ended | None = None
+        """How the run before the present one ended."""
+        self.record_seq = 0
+        self.pull = _PRESENT if not script.must_pull else Pull()
+        own = [fault for fault in script.start_faults if fault.stage in CONTAINER_STAGES]
+        self.faults = StartFaults(own) if own else None
+        self.oom_at_s: float | None = None
+        """When it will use more memory than it may."""
+        self.stop_at_s: float | None = None
+        self.stop_code = 0
+        self.unhealthy = ""
+        """The probe that this run is being ended for."""
+        self.waiting_reason = ""
+        self.waiting_message = ""
+        self.seen_s: float | None = None
+        """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
+        self.hook_at_s: float | None = None
+        """When a hook ends: its postStart hook, or a preStop hook that fails."""
+        self.hook_error = ""
+        """What its postStart hook failed with."""
+
+    # --- its states ---
+
+    def _become(self, state: ContainerState, due_s: float | None = None) -> None:
+        if state not in CONTAINER_TRANSITIONS[self.state]:
+            raise IllegalTransition(f"container {self.name}: {self.state.name} -> {state.name}")
+        self.state, self.due_s = state, due_s
+
+    def look_for_image(self, due_s: float) -> None:
+        """Begin a start: the image is looked for at `due_s`."""
+        self._become(ContainerState.IMAGE, due_s)
+        if self.ended is None:
+            self.waiting_reason = ""
+
+    def pull_until(self, due_s: float) -> None:
+        """Fetch the image."""
+        self._become(ContainerState.PULLING, due_s)
+
+    def wait_for_sync(self, due_s: float, reason: str, message: str) -> None:
+        """Try again when the pod is synced next, and say why meanwhile."""
+        self.waiting_reason, self.waiting_message = reason, message
+        self._become(ContainerState.STUCK, due_s)
+
+    def await_devices(self) -> None:
+        """Wait for the plugins that prepare its devices."""
+        self._become(ContainerState.DEVICES)
+
+    def create_at(self, due_s: float) -> None:
+        """Have the runtime create it."""
+        self._become(ContainerState.CREATE, due_s)
+
+    def created(self, t: float) -> None:
+        """The runtime has it; it counts as started once its record is durable."""
+        self._become(ContainerState.RECORDING)
+        self.created_total += 1
+        self.started_s = t
+        self.stop_at_s = None
+        if self.ended is not None:
+            self.last, self.ended = self.ended, None
+            self.restarts += 1
+
+    def run(self, started_s: float) -> None:
+        """Be running since `started_s`."""
+        self._become(_RUNNING)
+        self.started_s, self.oom_at_s = started_s, None
+        self.waiting_reason = self.waiting_message = self.unhealthy = ""
+        self.seen_s = self.hook_at_s = None
+        if self.probes is not None:
+            self.probes.run(started_s)
+        self.turn(started_s)
+
+    def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
+        """Be ended."""
+        self._become(ContainerState.EXITED)
+        self.is_ready = False
+        self.former_end_s = self.finished_s if self.created_total > 1 else None
+        self.finished_s, self.exit_code = at_s, code
+        self.seen_s = self.hook_at_s = None
+        self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
+
+    def back_off_until(self, due_s: float) -> None:
+        """Wait until it is started again."""
+        self._become(ContainerState.BACKOFF, due_s)
+
+    def run_again(self) -> None:
+        """Wait for its turn once more, though it ended: its pod starts anew."""
+        self._become(_WAITING)
+
+    def give_up(self) -> None:
+        """The pod is being ended: start no more. One that never ran keeps the reason why, for the status."""
+        self.due_s = None
+        if self.ended is not None and (self.is_starting or self.state in (_WAITING, ContainerState.BACKOFF)):
+            self._become(ContainerState.EXITED)
+
+    def turn_back(self) -> None:
+        """All that was to run has run: be what it was before the start that was under way."""
+        if self.state == ContainerState.BACKOFF or self.is_starting:
+            self._become(_WAITING if self.ended is None else ContainerState.EXITED)
+
+    # --- what it is ---
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a start is under way that nothing durable says of yet."""
+        return self.state in _STARTING
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process exists."""
+        return self.state == _RUNNING
+
+    @property
+    def must_pull(self) -> bool:
+        """Whether its image has to be fetched: its script says so, or it was deleted from the node."""
+        return self.pull is not _PRESENT
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it has yet to start, or will once more."""
+        return self.state not in (_RUNNING, ContainerState.EXITED)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its process exists and has come up, as its startup probe sees it."""
+        return self.is_seen and (self.probes is None or self.probes.is_started)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its process exists and the node has noticed."""
+        return self.state == _RUNNING and self.seen_s is None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its process exists and the node has not noticed yet."""
+        return self.state == _RUNNING and self.seen_s is not None
+
+    @property
+    def is_hooked(self) -> bool:
+        """Whether its postStart hook is running."""
+        return self.seen_s == math.inf and self.hook_at_s is not None
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether the node has noticed that it ever ran."""
+        return self.has_run and (self.seen_s is None or self.state != _RUNNING or self.restarts > 0)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it was ever started."""
+        return self.state in _HAVE_RUN or self.restarts > 0 or self.ended is not None
+
+    def conceal(self, until_s: float, hook_at_s: float | None = None) -> None:
+        """Run, but be noticed only then; no probe runs before."""
+        self.seen_s, self.hook_at_s = until_s, hook_at_s
+        if self.probes is not None:
+            self.probes.wait()
+        self.turn(self.started_s)
+
+    def reveal(self, now: float) -> None:
+        """Be noticed."""
+        self.seen_s = None
+        if self.probes is not None:
+            self.probes.run(self.started_s, now)
+        self.turn(now)
+
+    def exit_at(self) -> tuple[float, int, str] | None:
+        """Return when, with which code and why its process ends, as far as is known now."""
+        natural = self.script.exit_after_s
+        own = None if natural is None else self.started_s + natural
+        oom = self.oom_at_s
+        if oom is not None and (own is None or oom < own) and (self.stop_at_s is None or oom < self.stop_at_s):
+            return oom, SIGKILL_EXIT, "OOMKilled"
+        if self.stop_at_s is not None and (own is None or self.stop_at_s < own):
+            return self.stop_at_s, self.stop_code, ""
+        if own is None:
+            return None
+        return own, self.script.exit_code, self.script.reason
+
+    def ended_by(self, now: float) -> tuple[float, int, str] | None:
+        """Return `exit_at` once that is over and the node knows."""
+        end = self.exit_at()
+        return None if end is None or self._noticed_s(end[0], now) > now else end
+
+    def _noticed_s(self, end_s: float, now: float) -> float:
+        """Return when the node knows of an end: at once when it stops the container, after the hook it waits for."""
+        if self.stop_at_s is not None:
+            return max(end_s, now)
+        return math.inf if self.is_hooked else self.pleg.notices_s(end_s)
+
+    def _set_due(self, now: float) -> None:
+        """Find the next change after `now`: end, a hook's end, being noticed, a turn of readiness, or a probe."""
+        end = self.exit_at()
+        due = None if end is None else self._noticed_s(end[0], now)
+        for at_s in (self.hook_at_s, self.seen_s):
+            if at_s is not None and (due is None or at_s < due):
+                due = at_s
+        if due == math.inf:
+            due = None
+        turn = self._next_turn(now)
+        if turn is not None and (due is None or turn < due):
+            due = turn
+        if self.probes is not None and (ask := self.probes.due_s) is not None and (due is None or ask < due):
+            due = ask
+        self.due_s = due
+
+    def _next_turn(self, now: float) -> float | None:
+        """Return when readiness next changes, strictly after `now`."""
+        if self.kind in (INIT, EPHEMERAL) or (self.probes is not None and self.probes.is_ready is not None):
+            return None
+        age_s = self.script.next_turn_s(now - self.started_s)
+        return None if age_s is None else self.started_s + age_s
+
+    def turn(self, now: float) -> None:
+        """Recompute readiness at `now` and look for the next change. A readiness probe knows it, else the script."""
+        said = None if self.probes is None else self.probes.is_ready
+        is_ready = self.script.is_ready(now - self.started_s) if said is None else said
+        self.is_ready = self.kind in (MAIN, SIDECAR) and self.is_started and is_ready
+        self._set_due(now)
+
+    def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:
+        """Ask the process to end: preStop hook, SIGTERM, and SIGKILL at `kill_at_s`.
+
+        `stop_s`: how long the exit takes where the script does not say. A hook that used up the whole
+        grace period, or all but two seconds of it, leaves two (kubelet 3.4; upstream `minimumGracePeriodInSeconds`).
+        """
+        script = self.script
+        hook_s = min(script.prestop_s, prestop_limit_s)
+        if script.prestop_s > 0:
+            kill_at_s = max(kill_at_s, now + hook_s + PRESTOP_OVERRUN_S)
+        if self.stop_at_s is None:
+            self.hook_at_s = now + hook_s if script.prestop_fails and script.prestop_s <= prestop_limit_s else None
+        exit_at_s = now + hook_s + (stop_s if script.term_after_s is None else script.term_after_s)
+        if script.ignores_term or exit_at_s >= kill_at_s:
+            exit_at_s, code = kill_at_s, SIGKILL_EXIT
+        else:
+            code = script.term_exit_code
+        if self.stop_at_s is None or exit_at_s < self.stop_at_s:
+            self.stop_at_s, self.stop_code = exit_at_s, code
+        self._set_due(now)
+
+    def record(self) -> ContainerRecord:
+        """Return what is worth keeping."""
+        is_lost = self.exit_code == LOST_EXIT and self.state not in (_RUNNING, ContainerState.RECORDING)
+        if self.ended is not None and (self.state == ContainerState.EXITED or is_lost):
+            return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
+        return ContainerRecord(self.name, self.started_s, self.restarts)

@@ -1,0 +1,125 @@
+"""What `kubectl logs` reads: the lines of one run of a container, and which of them were asked for.
+
+A container here writes nothing itself, so its log tells its life: a start line, a line every ten seconds, the exit.
+Lines are made when somebody asks; a node keeps none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kubelet.pod.container import Container
+from kubelet.pod.states import ContainerState
+from services.api.times import format_micro_time, parse_time
+
+HEARTBEAT_LINE_S = 10.0
+HEARTBEAT_LINES_MAX = 1000
+
+
+class LogLine(NamedTuple):
+    """`at_s`: wall seconds; `place` grows within a run, and is the same whenever the line is made."""
+
+    at_s: float
+    place: int
+    text: str
+
+    def encode(self, *, is_stamped: bool) -> bytes:
+        """Return the line as it is sent; `is_stamped`: `kubectl logs --timestamps`, stamped once more."""
+        at = format_micro_time(self.at_s)
+        return f"{f'{at} ' if is_stamped else ''}{at} {self.text}\n".encode()
+
+
+class Asked(NamedTuple):
+    """The options of a log request; `since_s`: wall seconds. `tail` and `limit_bytes` None: no limit."""
+
+    previous: bool = False
+    follow: bool = False
+    stamps: bool = False
+    tail: int | None = None
+    since_s: float = 0.0
+    limit_bytes: int | None = None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], wall_s: float) -> Asked | str:
+        """Return the options of a query as the API server sends it, or why it cannot be read."""
+        numbers: dict[str, int] = {}
+        for name in ("tailLines", "sinceSeconds", "limitBytes"):
+            if text := query.get(name, ""):
+                if not text.isascii() or not text.isdigit():
+                    return f"{name}={text[:32]!r}: want a number"
+                numbers[name] = int(text[:18])
+        since_s = wall_s - numbers["sinceSeconds"] if "sinceSeconds" in numbers else 0.0
+        if text := query.get("sinceTime", ""):
+            try:
+                since_s = max(since_s, parse_time(text))
+            except ValueError as error:
+                return f"sinceTime: {error}"
+        flags = {name: query.get(name) == "true" for name in ("previous", "follow", "timestamps")}
+        return cls(
+            flags["previous"], flags["follow"], flags["timestamps"],
+            numbers.get("tailLines"), since_s, numbers.get("limitBytes"),
+        )  # fmt: skip
+
+    def cut(self, lines: list[LogLine]) -> bytes:
+        """Return of these lines what was asked for."""
+        kept = [line for line in lines if line.at_s >= self.since_s]
+        if self.tail is not None:
+            kept = kept[max(0, len(kept) - self.tail) :]
+        return b"".join(line.encode(is_stamped=self.stamps) for line in kept)[: self.limit_bytes]
+
+
+class Run(NamedTuple):
+    """One run of a container: the how manieth (0: the first), its lines until now, whether it has ended."""
+
+    restart: int
+    lines: list[LogLine]
+    is_over: bool
+
+
+def run_of(
+    pod: str, container: Container, reason: str, now: float, wall_offset_s: float, *, previous: bool
+) -> Run | str:
+    """Return the run that can be read, or why there is none in a kubelet's words.
+
+    That is the present run, or the last one where none is present; `previous`: the one that `lastState` tells of.
+    `reason`: what it waits for, if it waits; `now` in monotonic seconds, `now + wall_offset_s` in wall seconds.
+    """
+    name = container.name
+    between_runs = not container.is_running and container.state != ContainerState.EXITED and container.ended is not None
+    if previous:
+        last = container.ended if between_runs else container.last
+        if last is None or not last.started_at or not last.finished_at:
+            return f'previous terminated container "{name}" in pod "{pod}" not found'
+        restart = container.restarts if between_runs else container.restarts - 1
+        times = parse_time(last.started_at), parse_time(last.finished_at)
+        return Run(restart, _lines(name, restart, *times, last.exit_code), is_over=True)
+    if container.is_running:
+        times = container.started_s + wall_offset_s, now + wall_offset_s
+        return Run(container.restarts, _lines(name, container.restarts, *times, None), is_over=False)
+    if container.ended is None:
+        return _waits_for(pod, name, reason)
+    times = container.started_s + wall_offset_s, container.finished_s + wall_offset_s
+    return Run(container.restarts, _lines(name, container.restarts, *times, container.exit_code), is_over=True)
+
+
+def _lines(name: str, restart: int, started_s: float, until_s: float, exit_code: int | None) -> list[LogLine]:
+    lines = [LogLine(started_s, 0, f"container {name} started, restart {restart}")]
+    beats = int((until_s - started_s) / HEARTBEAT_LINE_S)
+    for beat in range(max(1, beats - HEARTBEAT_LINES_MAX + 1), beats + 1):
+        after_s = beat * HEARTBEAT_LINE_S
+        lines.append(LogLine(started_s + after_s, beat, f"still running after {after_s:g} s"))
+    if exit_code is not None:
+        lines.append(LogLine(until_s, beats + 1, f"exit {exit_code}"))
+    return lines
+
+
+def _waits_for(pod: str, container: str, reason: str) -> str:
+    match reason:
+        case "ErrImagePull":
+            said = "image can't be pulled"
+        case "ImagePullBackOff":
+            said = "trying and failing to pull image"
+        case _:
+            said = reason
+    return f'container "{container}" in pod "{pod}" is waiting to start: {said}'

@@ -1,0 +1,676 @@
+"""One pod's life on one node, for one binding: start, run, restart, stop. A pure machine.
+
+In come a newer view of the pod, answers about its record, its devices and its claims, and the time. Out go effects
+(`effects`), in order. What it knows is in `PodContext`; what each of its concerns does when its time comes is the
+affair of a part. It must never happen that a container runs before its record is durable (N2), that a state goes
+backwards (`states`), or that a pod ends twice.
+
+`advance` carries the machine to a moment, one due thing after the other and each at its own time, so a kubelet that was
+away catches up exactly. The machine never waits: it has its record made durable (`Save`) and goes on when that is so.
+Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
+"""
+
+from __future__ import annotations
+
+from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
+from kubelet.managers.resource_managers import Allocation
+from kubelet.pod.claims import Claims
+from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
+from kubelet.pod.context import Condition, PodContext, Termination, WallTimes
+from kubelet.pod.faults import NO_FAULTS, Faults
+from kubelet.pod.hooks import Hooks
+from kubelet.pod.images import Images
+from kubelet.pod.memory import Memory
+from kubelet.pod.probes import Probes
+from kubelet.pod.resize import Resize
+from kubelet.pod.restarts import Policy, Restarts
+from kubelet.pod.startup import Startup
+from kubelet.pod.states import ContainerState, PodState
+from kubelet.pod.status import Status
+from kubelet.pod.volumes import Volumes
+from kubelet.runtime.claim_record import HeldClaim
+from kubelet.runtime.images import NodeImages
+from kubelet.runtime.latency import PodLatency
+from kubelet.runtime.pleg import AT_ONCE, Pleg
+from kubelet.runtime.probers import probes_of
+from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.resources import overlaid
+from kubelet.runtime.script import script_of
+from kubelet.runtime.start_faults import StartFaults
+from kubelet.runtime.volumes import NodeVolumes
+from kubelet.status.versions import TAKEN_BACK
+from kubelet.timers import EARLY_S
+from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
+from services.api.kinds.pod import ContainerStatus
+from services.api.meta import Document
+
+REMOVED_GRACE_S = 1.0
+"""The object vanished: its containers get this long (kubelet 3.4)."""
+TOO_LONG = "Pod was active on the node longer than the specified deadline"
+_P, _C = PodState, ContainerState
+_ENDED = (_P.STOPPED, _P.TERMINATED)
+_MAY_START = (_P.STARTING, _P.RUNNING)
+
+
+def has_run(status: ContainerStatus) -> bool:
+    """Whether this is the status of a container that was started."""
+    return bool(status.state.running or status.state.terminated or status.restart_count)
+
+
+class Pod(PodContext):
+    """The machine of one (uid, binding generation).
+
+    Its parts: `startup` until containers may start, then for each container `Images`, `Faults`, `Hooks`, `Probes`,
+    `Memory` and `Restarts`, and beside them `resize` and `status`. `startup` and `resize` have a `due_s` of their own,
+    the others keep theirs in `Container.due_s`; `_step` asks the part whose time has come.
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_faults",
+        "_hooks",
+        "_images",
+        "_memory",
+        "_pleg",
+        "_probes",
+        "_restarts",
+        "_start_acked",
+        "resize",
+        "startup",
+        "status",
+    )
+
+    def __init__(
+        self,
+        pod: KubeletPod,
+        key: WorkerKey,
+        *,
+        node: str,
+        host_ip: str,
+        pod_ip: str,
+        allocation: Allocation,
+        latency: PodLatency,
+        policy: Policy,
+        times: WallTimes,
+        now: float,
+        node_faults: StartFaults = NO_FAULTS,
+        images: NodeImages | None = None,
+        pleg: Pleg = AT_ONCE,
+        volumes: NodeVolumes | None = None,
+    ) -> None:
+        super().__init__(
+            pod,
+            key,
+            node=node,
+            host_ip=host_ip,
+            pod_ip=pod_ip,
+            allocation=allocation,
+            latency=latency,
+            times=times,
+            now=now,
+        )
+        self._pleg = pleg
+        self._start_acked = not policy.start_fence
+        self._cursor = 0
+        """Place of the container whose turn it is to start."""
+        for spec in pod.spec.init_containers:
+            self._add(spec, SIDECAR if spec.restart_policy == "Always" else INIT)
+        for spec in pod.spec.containers:
+            self._add(spec, MAIN)
+        for spec in pod.spec.ephemeral_containers:
+            self._add(spec, EPHEMERAL)
+        self._faults = Faults(self, node_faults)
+        attached = NodeVolumes() if volumes is None else volumes
+        self.startup = Startup(
+            self, Volumes(self, attached, self._faults), Claims(self, self._faults), self._faults, now
+        )
+        self._images = Images(self, NodeImages() if images is None else images)
+        self._hooks = Hooks(self, pleg)
+        self._probes = Probes(self)
+        self._memory = Memory(self)
+        self._restarts = Restarts(self, policy)
+        self.resize = Resize(self)
+        self.status = Status(self)
+        self.status.refresh(now)
+
+    def _add(self, spec: KubeletContainer, kind: str) -> None:
+        script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
+        self.containers.append(
+            Container(
+                spec.name,
+                kind,
+                spec.image,
+                script,
+                probes_of(spec, script),
+                policy=spec.restart_policy,
+                rules=spec.restart_policy_rules,
+                pleg=self._pleg,
+            )
+        )
+
+    @property
+    def as_allocated(self) -> KubeletPod:
+        """The pod as it would be had it always asked for what it was given."""
+        return overlaid(self.pod, self.allocated)
+
+    @property
+    def may_be_unbound(self) -> bool:
+        """Whether nothing of the pod ever ran here, or is about to."""
+        return self.termination is None and not any(c.has_run or c.state == _C.RECORDING for c in self.containers)
+
+    def render(self) -> Document:
+        """Return the status fields a kubelet owns, as they are now."""
+        return self.status.render()
+
+    # --- what may happen to it ---
+
+    def begin(self, now: float) -> list[Effect]:
+        """Start, or take the next due steps."""
+        if self.pod.status.container_statuses:
+            self._recall(now)
+        return self.advance(now)
+
+    def resume(self, record: PodRecord, now: float) -> list[Effect]:
+        """Start with what was allocated before; the runtime has forgotten the pod (FM-K5)."""
+        self.allocated = self.actual = record.allocated
+        return self.begin(now)
+
+    def advance(self, now: float) -> list[Effect]:
+        """Do everything that is due by `now`, each thing at its own time."""
+        self._catch_up(now)
+        return self._flush(now)
+
+    def hold(self) -> None:
+        """Wait until a predecessor has ended (kubelet 3.1: same name, other uid)."""
+        self.become(_P.HELD)
+
+    def unhold(self, now: float) -> list[Effect]:
+        """The predecessor has ended: start now, unless something ended the wait before."""
+        if self.state != _P.HELD:
+            return []
+        self.become(_P.STARTING)
+        self.startup.restart_worker(now)
+        return self.advance(now)
+
+    def saved(self, seq: int, now: float) -> list[Effect]:
+        """The record up to `seq` is durable: containers that wait for that run."""
+        self.durable_seq = max(self.durable_seq, seq)
+        for container in self.containers:
+            if container.state == _C.RECORDING and container.record_seq <= self.durable_seq:
+                self._started(container, now)
+        if self.state == _P.STOPPED and self.saved_seq <= self.durable_seq:
+            self._terminated(now)
+        self.startup.claims.saved(now)
+        self.resize.go_on(now)
+        return self.advance(now)
+
+    def start_acked(self, now: float) -> list[Effect]:
+        """A status with `startTime` was acknowledged (switch kubelet.start_fence)."""
+        if self._start_acked:
+            # Nothing new: a further write because of it would lead to a further acknowledgement, for ever.
+            return []
+        self._start_acked = True
+        self._next_container(now)
+        return self.advance(now)
+
+    def update(self, pod: KubeletPod, now: float) -> list[Effect]:
+        """Take a newer view of the pod; only what a running pod may change is looked at."""
+        self.pod = pod
+        self.generation = max(self.generation, pod.metadata.generation)
+        if pod.metadata.deletion_timestamp is not None:
+            grace = pod.metadata.deletion_grace_period_seconds
+            return self.terminate(now, 30.0 if grace is None else float(grace), "deleted")
+        for spec in pod.spec.ephemeral_containers:
+            if all(c.name != spec.name for c in self.containers):
+                self._add(spec, EPHEMERAL)
+        self._begin_ephemerals(now)
+        self._memory.forget()  # annotations may have changed
+        self.status.refresh(now)
+        self.resize.retry(now)
+        return self.advance(now)
+
+    def faults_changed(self, faults: StartFaults, now: float) -> list[Effect]:
+        """Other things go wrong on the node when pods start."""
+        self._catch_up(now)
+        self.startup.faults_changed(faults, now)
+        return self.advance(now)
+
+    def pleg_changed(self, now: float) -> list[Effect]:
+        """The node notices what containers do at other times than before."""
+        self._catch_up(now)
+        for container in self.containers:
+            if container.is_running:
+                self._hooks.pleg_changed(container, now)
+        return self.advance(now)
+
+    def claims_listed(self, claims: tuple[HeldClaim, ...], now: float) -> list[Effect]:
+        """These are the claims whose devices the pod uses."""
+        self.startup.claims.listed(claims)
+        return self.advance(now)
+
+    def claims_prepared(self, now: float) -> list[Effect]:
+        """The devices of the pod's claims are ready."""
+        self.startup.claims_prepared(now)
+        return self.advance(now)
+
+    def claims_failed(self, message: str, now: float) -> list[Effect]:
+        """The devices of the pod's claims are not ready, and why."""
+        self.startup.claims_failed(message, now)
+        return self.advance(now)
+
+    def claims_unprepared(self, now: float) -> list[Effect]:
+        """No claim is held for the pod any more: it may end, once that is on disk."""
+        self.startup.claims.released()
+        if self.state == _P.STOPPED and self.ever_started:
+            self.save()
+        elif self.state == _P.STOPPED:
+            self._terminated(now)
+        return self.advance(now)
+
+    def devices_prepared(self, name: str, problem: str, now: float) -> list[Effect]:
+        """Plugins have prepared the devices of a container, or could not."""
+        container = next((c for c in self.containers if c.name == name and c.state == _C.DEVICES), None)
+        if container is not None:
+            self._images.devices_prepared(container, problem, now)
+            if problem:
+                self.status.refresh(now)
+        return self.advance(now)
+
+    def allocate(self, pod: KubeletPod, now: float) -> list[Effect]:
+        """The node has allocated to the pod the size that it asks for now: apply it (kep-1287 5)."""
+        self._catch_up(now)
+        self.resize.allocate(pod, now)
+        return self.advance(now)
+
+    def terminate(
+        self, now: float, grace_s: float, cause: str, *, reason: str = "", message: str = "", disruption: bool = False
+    ) -> list[Effect]:
+        """Stop everything within `grace_s`; a later call can only shorten."""
+        kill_at_s = now + max(grace_s, REMOVED_GRACE_S)
+        if self.state in _ENDED:
+            return self._flush(now)
+        self._catch_up(now)
+        if self.termination is not None:
+            if kill_at_s < self.termination.kill_at_s:
+                self.termination.kill_at_s = kill_at_s
+                for container in self.containers:
+                    if container.is_running and container.stop_at_s is not None:
+                        self._stop(container, now)
+            return self.advance(now)
+        self._end(Termination(cause, kill_at_s, reason, message, disruption), now)
+        return self.advance(now)
+
+    # --- taken over from an earlier kubelet ---
+
+    def _recall(self, now: float) -> None:
+        """Take for ended what the API server knows to have run and the runtime does not: its record was lost."""
+        status = self.pod.status
+        reported = {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)}
+        lost: list[Container] = []
+        for container in self.containers:
+            known = reported.get(container.name)
+            if known is None or not has_run(known):
+                continue
+            container.restarts, container.created_total = known.restart_count, known.restart_count + 1
+            container.started_s = now
+            ended = known.state.terminated
+            code, reason = (ended.exit_code, ended.reason) if ended else (LOST_EXIT, "Unknown")
+            container.end(now, code, reason, self.time_text)
+            lost.append(container)
+        if not lost:
+            return
+        self.effects.append(PodStopped(self.key, lost[0].name))
+        again = [c for c in lost if c.kind == INIT or self._restarts.must_restart(c, c.exit_code)]
+        mains = [c for c in self.containers if c.kind == MAIN]
+        if all(c in lost and c not in again for c in mains):
+            self.startup.due_s = None
+            self._complete(now)
+            return
+        for container in again:
+            container.run_again()
+
+    def adopt(self, record: PodRecord, now: float) -> list[Effect]:
+        """Continue what a record says was started before this process was (N4); nothing starts twice."""
+        self.started_s = record.start_s
+        self.pod_ip = record.pod_ip or self.pod_ip
+        self.allocated = record.allocated
+        self.actual = record.actual or record.allocated
+        lost = self._adopt_containers(record, now)
+        self.ever_started = bool(record.containers)
+        if not record.is_finished:
+            self.startup.volumes.recover()
+        self.startup.claims.recover(record.claims)
+        self.startup.finish()
+        self._start_acked = True
+        for condition in self.pod.status.conditions:
+            self.conditions[condition.type] = Condition(
+                condition.status,
+                condition.last_transition_time or "",
+                condition.reason,
+                condition.message,
+                condition.observed_generation if condition.type in TAKEN_BACK else 0,
+            )
+        if record.is_finished:
+            self.termination = Termination("completed", now)
+            self.become(_P.STOPPED)
+            self.resize.abandon()
+            self._terminated(now)
+            return self._flush(now)
+        if lost:
+            return self._begin_again(lost, now)
+        if any(c.kind == MAIN and c.has_run for c in self.containers):
+            self.become(_P.RUNNING)
+        self.resize.recover(now)
+        self._begin_ephemerals(now)
+        self._next_container(now)
+        return self.advance(now)
+
+    def _adopt_containers(self, record: PodRecord, now: float) -> list[Container]:
+        """Have each container be what the record says; return those that ended with the machine."""
+        lost: list[Container] = []
+        recorded = {c.name: c for c in record.containers}
+        reported = {s.name: s for s in (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)}
+        for container in self.containers:
+            found = recorded.get(container.name)
+            if found is None:
+                continue
+            container.restarts, container.created_total = found.restarts, found.restarts + 1
+            self._images.recover(container, now)
+            status = reported.get(container.name)
+            if status is not None and (gone := status.last_state.terminated):
+                container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
+            container.run(found.started_s)
+            if found.exit_code >= 0:
+                is_lost = found.exit_code == LOST_EXIT and not record.is_finished
+                container.end(found.finished_s, found.exit_code, "Unknown" if is_lost else "", self.time_text)
+                if is_lost:
+                    lost.append(container)
+                continue
+            self._memory.measure(container, container.started_s)
+            self._probes.resume(container, status, now)
+        return lost
+
+    def _begin_again(self, lost: list[Container], now: float) -> list[Effect]:
+        """Run again what ended with the machine, as its restart policy allows: from the sandbox on (kubelet 6)."""
+        self.resize.abandon()
+        again = [c for c in lost if self._restarts.must_restart(c, LOST_EXIT)]
+        is_running = any(c.is_running for c in self.containers)
+        self.ever_started = is_running
+        if not is_running and not any(c.kind == MAIN for c in again):
+            self._complete(now)
+            return self.advance(now)
+        for container in again:
+            container.run_again()
+        self._cursor = 0
+        if not is_running:
+            for container in self.containers:
+                if container.kind == INIT and container.state == _C.EXITED:
+                    container.run_again()
+            self.startup.make_sandbox_again(now)
+        else:
+            self._next_container(now)
+        self.status.refresh(now)
+        return self.advance(now)
+
+    # --- time ---
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next thing happens by itself."""
+        if self.state == _P.HELD:
+            return None
+        due = self.startup.due_s
+        if self.termination is None and (limit := self.pod.spec.active_deadline_seconds) is not None:
+            late_s = self.started_s + limit
+            due = late_s if due is None or late_s < due else due
+        at = self.resize.due_s
+        if at is not None and (due is None or at < due):
+            due = at
+        for container in self.containers:
+            at = container.due_s
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
+
+    def _catch_up(self, now: float) -> None:
+        while (due := self.due_s) is not None and due <= now + EARLY_S:
+            self._step(due)
+
+    def _step(self, t: float) -> None:
+        """Have the part whose time has come do its work."""
+        limit = self.pod.spec.active_deadline_seconds
+        if limit is not None and self.termination is None and self.started_s + limit <= t + EARLY_S:
+            self.event("DeadlineExceeded", TOO_LONG)
+            grace_s = float(self.pod.spec.termination_grace_period_seconds)
+            self._end(Termination("deadline", t + grace_s, "DeadlineExceeded", TOO_LONG), t)
+            return
+        if self.startup.due_s is not None and self.startup.due_s <= t:
+            if self.startup.step(t):
+                self.status.refresh(t)
+                self._begin_ephemerals(t)
+                self._next_container(t)
+            return
+        if self.resize.due_s is not None and self.resize.due_s <= t:
+            self.resize.step(t)
+            return
+        container = min(
+            (c for c in self.containers if c.due_s is not None), key=lambda c: c.due_s if c.due_s is not None else t
+        )
+        match container.state:
+            case _C.IMAGE | _C.PULLING | _C.STUCK:
+                if self._images.step(container, t):
+                    self.status.refresh(t)
+                    self._next_container(t)
+            case _C.CREATE:
+                if self._faults.stops_container(container, t):
+                    self.status.refresh(t)
+                    self._next_container(t)
+                else:
+                    self._created(container, t)
+            case _C.RUNNING:
+                self._run(container, t)
+            case _C.BACKOFF:
+                if self._restarts.step(container, t):
+                    self._begin(container, t)
+                else:
+                    self.status.refresh(t)
+            case _:
+                container.due_s = None
+
+    def _flush(self, now: float) -> list[Effect]:
+        """Return what is to be done. A status is only worth a write where the machine has come to wait for
+        time to pass: what follows at once is written with what it leads to.
+        """
+        self._memory.step(now)
+        found, self.effects = self.effects, []
+        if self.state == _P.STOPPED:
+            return found
+        for container in self.containers:
+            if container.state == _C.RECORDING:
+                return found
+        found.append(StatusChanged(self.key))
+        return found
+
+    # --- containers start (kubelet 3.3) ---
+
+    def _begin_ephemerals(self, t: float) -> None:
+        """Ephemeral containers wait for the sandbox alone, and nothing waits for them."""
+        if not self.startup.is_done or self.state not in _MAY_START:
+            return
+        for container in self.containers:
+            if container.kind == EPHEMERAL and container.state == _C.WAITING:
+                self._begin(container, t)
+
+    def _next_container(self, t: float) -> None:
+        """Begin the next container, if the one before it allows."""
+        if not self.startup.is_done or not self._start_acked or self.state not in _MAY_START:
+            return
+        while self._cursor < len(self.containers):
+            container = self.containers[self._cursor]
+            match container.state:
+                case _ if container.kind == EPHEMERAL:
+                    self._cursor += 1
+                case _C.WAITING:
+                    self._begin(container, t)
+                    return
+                case _C.EXITED if container.kind != INIT or container.exit_code == 0:
+                    self._cursor += 1
+                case _C.STUCK if container.kind == MAIN:
+                    self._cursor += 1
+                case _C.RUNNING | _C.BACKOFF if self._lets_pass(container):
+                    self._cursor += 1
+                case _:
+                    return
+        self.status.refresh(t)
+
+    @staticmethod
+    def _lets_pass(container: Container) -> bool:
+        """Whether the next container may start beside this one; none starts while a postStart hook runs."""
+        if container.kind == MAIN:
+            return not container.is_hooked
+        has_started = container.probes is None or container.probes.is_started
+        return container.kind == SIDECAR and not container.is_hidden and has_started
+
+    def _begin(self, container: Container, t: float) -> None:
+        container.look_for_image(t + self.draw("image", container))
+
+    def _created(self, container: Container, t: float) -> None:
+        """The runtime has it; it starts once the record says so durably (N2)."""
+        self.event("Created", f"Created container: {container.name}")
+        container.created(t)
+        self.resize.container_created(container)
+        self.save()
+        container.record_seq = self.saved_seq
+
+    def _started(self, container: Container, now: float) -> None:
+        if not self.ever_started:
+            self.ever_started = True
+            self.effects.append(PodStarted(self.key, container.name))
+        container.run(container.started_s)
+        self._memory.measure(container, container.started_s)
+        self.event("Started", f"Started container {container.name}")
+        self.reach(f"create {container.name}")
+        if self.termination is None:
+            self._hooks.begin(container, now)
+        self._note_running(container)
+        self.status.refresh(now)
+        if self.termination is not None:
+            self._stop(container, now)
+        else:
+            self._next_container(now)
+
+    def _note_running(self, container: Container) -> None:
+        """The pod runs once the node has noticed that one of its main containers does."""
+        if self.state == _P.STARTING and container.kind == MAIN and container.is_seen:
+            self.become(_P.RUNNING)
+
+    # --- containers run, end, and are restarted (kubelet 1, 3.3) ---
+
+    def _run(self, container: Container, t: float) -> None:
+        self._memory.step(t)
+        may_follow = self._hooks.step(container, t)
+        end = container.ended_by(t)
+        if end is not None:
+            self._exited(container, t, end)
+            return
+        may_follow = self._probes.step(container, t) or may_follow
+        container.turn(t)
+        self._note_running(container)
+        self.status.refresh(t)
+        if may_follow:
+            self._next_container(t)
+
+    def _exited(self, container: Container, t: float, end: tuple[float, int, str]) -> None:
+        """It is known at `t` how the container ended."""
+        at_s, code, reason = end
+        container.end(at_s, code, reason, self.time_text)
+        if self.termination is not None:
+            self.status.refresh(t)
+            self._stop_next(t)
+        elif container.name in self.resize.restarting:
+            # Stopped to be resized: that is no crash, and it comes back at once.
+            self._begin(container, t)
+            self.status.refresh(t)
+        elif self._restarts.must_restart(container, code):
+            if not self._restarts.back_off(container, at_s, t):
+                self._begin(container, t)
+            self.status.refresh(t)
+            if container.kind != INIT:
+                self._next_container(t)
+        elif container.kind == INIT and code != 0:
+            self._complete(t)
+        elif container.kind == INIT:
+            self._next_container(t)
+            self.status.refresh(t)
+        elif all(c.state == _C.EXITED for c in self.containers if c.kind == MAIN):
+            self._complete(t)
+        else:
+            self.status.refresh(t)
+            self._next_container(t)
+
+    # --- the pod stops (kubelet 3.4) ---
+
+    def _complete(self, t: float) -> None:
+        """All that was to run has run: stop the sidecars."""
+        self.termination = Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds))
+        self.become(_P.TERMINATING)
+        self.resize.abandon()
+        self._probes.settle()
+        for container in self.containers:
+            container.turn_back()
+        self._stop_next(t)
+
+    def _end(self, termination: Termination, now: float) -> None:
+        """Stop everything, for this reason."""
+        self.termination = termination
+        self.become(_P.TERMINATING)
+        self.resize.abandon()
+        self._probes.settle()
+        self.startup.due_s = None
+        for container in self.containers:
+            if container.may_start and container.state != _C.RECORDING:
+                container.give_up()
+            elif container.is_running and container.stop_at_s is not None:
+                # Stopped already, to be resized or by a probe; from now on within the pod's own time.
+                self._stop(container, now)
+        self._stop_next(now)
+
+    def _stop(self, container: Container, t: float) -> None:
+        assert self.termination is not None
+        kill_at = max(self.termination.kill_at_s, t)
+        container.stop(t, kill_at, kill_at - t, self.draw("stop", container))
+
+    def _stop_next(self, t: float) -> None:
+        """Stop main and init containers at once, then sidecars one by one in reverse order."""
+        assert self.termination is not None
+        if any(c.state == _C.RECORDING for c in self.containers):
+            return
+        running = [c for c in self.containers if c.is_running]
+        if not running:
+            self._stopped(t)
+            return
+        first = [c for c in running if c.kind != SIDECAR] or running[-1:]
+        for container in first:
+            if container.stop_at_s is None:
+                if container.kind == SIDECAR:
+                    # What the main containers left of the grace period; never nothing.
+                    self.termination.kill_at_s = max(self.termination.kill_at_s, t + REMOVED_GRACE_S)
+                self.event("Killing", f"Stopping container {container.name}")
+                self._stop(container, t)
+
+    def _stopped(self, t: float) -> None:
+        if self.state in _ENDED:
+            return
+        self.become(_P.STOPPED)
+        if self.ever_started:
+            self.effects.append(PodStopped(self.key, next(c.name for c in self.containers if c.has_run)))
+            self.save()
+        else:
+            self._terminated(t)
+
+    def _terminated(self, now: float) -> None:
+        if self.startup.claims.release():
+            return
+        self.become(_P.TERMINATED)
+        self.status.refresh(now)
+        self.effects.append(PodEnded(self.key))

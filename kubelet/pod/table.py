@@ -1,0 +1,190 @@
+"""The machines of one node's pods: held, driven, and forgotten once nothing of them is left. Pure.
+
+`perform` takes what a pod emits: an effect for a manager of the node goes to the handler that this manager has
+registered (`on`), every other one to the shell. Source: kubelet 3.1, 3.2, 6; guarantees N1 to N4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kubelet.effects import Effect, Outbox, Save, SetTimer, SpanStage
+from kubelet.pod.pod import Pod
+from kubelet.pod.start_times import StartTimes
+from kubelet.pod.states import PodState
+from kubelet.runtime.checkpoint import lines_of
+from kubelet.runtime.records import PodRecord
+from kubelet.status.versions import StatusVersions
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.meta import Key
+
+E = TypeVar("E")
+_SHOWN = (PodState.RUNNING, PodState.TERMINATED)
+
+
+class PodTable:
+    """Invariant: of the pods of one name all but one are terminated or held. `gone`: pods whose object is not there."""
+
+    def __init__(self, node: str, statuses: StatusVersions, start_times: StartTimes, out: Outbox) -> None:
+        self.pods: dict[WorkerKey, Pod] = {}
+        self.gone: dict[WorkerKey, None] = {}
+        self.start_times = start_times
+        self._node, self._statuses, self._out = node, statuses, out
+        self._handlers: dict[type, Callable[[Pod, Any, float], None]] = {SpanStage: self._reach}
+        self._held: dict[WorkerKey, WorkerKey] = {}
+        self._recorded: dict[WorkerKey, None] = {}
+        """Pods of which something is on disk."""
+        self._timers: dict[WorkerKey, float] = {}
+        self._names: dict[Key, int] = {}
+
+    def on(self, effect: type[E], handler: Callable[[Pod, E, float], None]) -> None:
+        """Have a manager of this node handle an effect; the shell never sees it."""
+        self._handlers[effect] = handler
+
+    # --- pods come ---
+
+    def add(self, pod: Pod, *, is_recorded: bool = False) -> None:
+        """Hold a new pod; `is_recorded`: an earlier kubelet ran it."""
+        self.pods[pod.key] = pod
+        name = pod.pod.metadata.key
+        self._names[name] = self._names.get(name, 0) + 1
+        if is_recorded:
+            self._recorded[pod.key] = None
+
+    def begin(self, pod: Pod, now: float) -> None:
+        """Start a new pod, or hold it until its predecessor of the same name has ended."""
+        name = pod.pod.metadata.key
+        predecessor: WorkerKey | None = None
+        if name in self._names:
+            predecessor = next(
+                (k for k, p in self.pods.items() if p.pod.metadata.key == name and p.state != PodState.TERMINATED), None
+            )
+        self.add(pod)
+        if predecessor is not None:
+            pod.hold()
+            self._held[pod.key] = predecessor
+        else:
+            self.perform(pod, pod.begin(now), now)
+
+    # --- pods are driven ---
+
+    def perform(self, pod: Pod, effects: list[Effect], now: float) -> None:
+        """Hand every effect to its manager or to the shell, and have the pod called when something is due."""
+        key = pod.key
+        if pod.termination is not None:
+            self.start_times.ending(key, now)
+        for effect in effects:
+            handler = self._handlers.get(type(effect))
+            if handler is None:
+                self._out.effects.append(effect)  # type: ignore[arg-type]  # the others have a handler
+            else:
+                handler(pod, effect, now)
+        if pod.state in _SHOWN and self._out.has_span(key):
+            # The start is over when the API server has that status, unless it never will.
+            if key in self.gone or not self._statuses.owes(key):
+                self._out.end_span(key, "")
+            else:
+                self._out.span_stage(key, "running")
+        due = pod.due_s
+        if due is not None and self._timers.get(key, float("inf")) > due:
+            self._timers[key] = due
+            self._out.effects.append(SetTimer(due, "worker", key))
+
+    def _reach(self, pod: Pod, effect: SpanStage, now: float) -> None:
+        self._out.span_stage(effect.key, effect.stage, effect.reason)
+
+    def due(self, key: WorkerKey, now: float) -> None:
+        """A pod's timer fired."""
+        if self._timers.get(key, 0.0) <= now + 1e-6:
+            self._timers.pop(key, None)
+        if (pod := self.pods.get(key)) is not None:
+            self.perform(pod, pod.advance(now), now)
+
+    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
+        """A record is durable."""
+        pod = self.pods.get(key)
+        if pod is None or seq == 0:
+            return
+        if key not in self._recorded:
+            self._recorded[key] = None
+            self._out.log("kubelet.checkpoint", pod.pod, key, {"seq": seq})
+        self.perform(pod, pod.saved(seq, now), now)
+
+    def unhold_after(self, key: WorkerKey, now: float) -> None:
+        """A pod has ended: start those that were held for it."""
+        for waiting in [k for k, predecessor in self._held.items() if predecessor == key]:
+            del self._held[waiting]
+            if (successor := self.pods.get(waiting)) is not None:
+                self.perform(successor, successor.unhold(now), now)
+
+    # --- what is known of them ---
+
+    def is_live(self, name: Key) -> bool:
+        """Whether something of a pod of that name runs or is being ended."""
+        return name in self._names
+
+    def is_active(self, key: WorkerKey) -> bool:
+        """Whether the pod is here and not terminated."""
+        pod = self.pods.get(key)
+        return pod is not None and pod.state != PodState.TERMINATED
+
+    @property
+    def running(self) -> int:
+        """Pods of which something runs."""
+        return sum(1 for p in self.pods.values() if p.ever_started and p.state != PodState.TERMINATED)
+
+    def leaving(self) -> frozenset[WorkerKey]:
+        """Pods that are being ended: their capacity comes free by itself."""
+        return frozenset(k for k, p in self.pods.items() if p.termination is not None)
+
+    def images_in_use(self) -> frozenset[str]:
+        """Return the images of containers that run, or ran and whose pods are still known."""
+        return frozenset(c.image for pod in self.pods.values() for c in pod.containers if c.has_run)
+
+    # --- pods go ---
+
+    def ended(self, pod: Pod) -> None:
+        """Nothing of the pod runs any more: its name is free."""
+        name = pod.pod.metadata.key
+        left = self._names.get(name, 0) - 1
+        if left > 0:
+            self._names[name] = left
+        else:
+            self._names.pop(name, None)
+        self._held.pop(pod.key, None)
+
+    def forget(self, key: WorkerKey) -> None:
+        """Hold the pod no more."""
+        self.pods.pop(key, None)
+        self._timers.pop(key, None)
+        self.start_times.forget(key)
+
+    def drop(self, pod: Pod) -> None:
+        """Forget a pod that has ended and whose object is gone."""
+        key = pod.key
+        self.forget(key)
+        self.gone.pop(key, None)
+        self._statuses.forget(key)
+        self._out.end_span(key, "")
+        self.erase_of(pod)
+
+    def erase_of(self, pod: Pod) -> None:
+        """The API server knows the end, so no restart could run the pod again: its record may go, if there is one."""
+        if self._recorded.pop(pod.key, 0) is None:
+            self.erase(pod.key)
+
+    def erase(self, key: WorkerKey) -> None:
+        """Have what is on disk of a pod erased."""
+        gone = PodRecord(self._node, key.uid, key.generation, is_gone=True)
+        self._out.effects.append(Save(key, 0, lines_of(gone)))
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod by its name."""
+        found = (p for p in self.pods.values() if p.pod.metadata.name == name and p.pod.metadata.namespace == namespace)
+        return next(found, None)
+
+    def pod_of(self, key: WorkerKey) -> KubeletPod | None:
+        """Return a pod as it was last seen."""
+        pod = self.pods.get(key)
+        return pod.pod if pod is not None else None
