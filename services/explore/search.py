@@ -70,7 +70,7 @@ class Report:
     """Messages that could be held, over all moments."""
     found: list[Found] = field(default_factory=list)
     is_interrupted: bool = False
-    """Whether somebody would not wait: less than the budget was tried, or what was found may not be the smallest."""
+    """Whether an interrupt ended it: less than the budget was tried, or what was found may not be the smallest."""
 
 
 Progress = Callable[[int, int, int], None]

@@ -292,7 +292,7 @@ def _metrics_after(name, **overrides):
 
     def look(mesh):
         for component in mesh.components():
-            found.update(mesh.room(component).metrics())
+            found.update(mesh.instance(component).metrics())
 
     simulate(load_scenario(FOLDER / f"unbinding/{name}.txt"), seed=1, overrides=overrides, afterwards=look)
     return found

@@ -1,4 +1,4 @@
-"""`keplab run`: tell scenarios, simulated or as processes."""
+"""`keplab run`: run scenarios, simulated or as processes."""
 
 from __future__ import annotations
 

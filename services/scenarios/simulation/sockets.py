@@ -53,7 +53,7 @@ class MachineSockets:
         self._random = random
         self._files: dict[str, _Served] = {}
         self.context = contextvars.copy_context()
-        """Whose time messages take: nobody's, so that they arrive even while their sender is stopped."""
+        """Messages take no process's time, so that they arrive even while their sender is stopped."""
 
     def latency_s(self) -> float:
         """Return how long the next message takes."""
@@ -64,7 +64,7 @@ class MachineSockets:
         self._files[path] = served
 
     def unbind(self, path: str, served: _Served) -> None:
-        """Remove the socket, unless somebody else's is there by now."""
+        """Remove the socket, unless another process's is there by now."""
         if self._files.get(path) is served:
             del self._files[path]
 
@@ -126,7 +126,7 @@ class _Connection:
         self._floor, self._life, self._path = floor, life, path
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once somebody is there. Raises: RpcError."""
+        """Return once a server is there. Raises: RpcError."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() + timeout_s
         while True:
@@ -242,7 +242,7 @@ class SimSockets:
         self._floor, self._life = floor, life
 
     async def serve(self, path: str, service: LocalService) -> _Server:
-        """Serve on a socket; whoever served there before is not reached any more."""
+        """Serve on a socket; the server that was there before is not reached any more."""
         served = _Served(service, self._life, contextvars.copy_context())
         self._floor.bind(path, served)
         return _Server(self._floor, path, served)

@@ -136,7 +136,7 @@ def test_a_component_killed_at_its_first_line_comes_back_as_another_incarnation(
     simloop.run(main(), seed=1)
 
 
-def test_a_component_killed_while_it_starts_stays_down_as_long_as_told():
+def test_a_component_killed_while_it_starts_stays_down_as_long_as_asked():
     async def main():
         mesh = SimMesh(MeshPlan(nodes=({"name": "n1", "cpu": "4"},)))
         starts = []

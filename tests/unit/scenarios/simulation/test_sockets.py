@@ -105,7 +105,7 @@ def test_clearing_a_directory_removes_its_sockets_and_not_those_below():
     assert run_simulated(scenario) == [False, True, True]
 
 
-def test_connecting_waits_for_somebody_to_be_there():
+def test_connecting_waits_for_the_server_to_be_there():
     async def scenario(server, client, _):
         connection = client.dial("n1/a.sock")
         code = await code_of(connection.connect(10.0))
