@@ -20,6 +20,7 @@ COPY services /app/services
 COPY apiserver_fake /app/apiserver_fake
 COPY scheduler /app/scheduler
 COPY kubelet /app/kubelet
+COPY benchmarks /app/benchmarks
 COPY deploy/containers /app/containers
 RUN PYTHONPATH=/app /opt/keplab/bin/python -m compileall -q /app /opt/keplab/lib
 

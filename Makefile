@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 SEEDS ?= 1000
 REPEATS ?= 10
 
-.PHONY: help install demo test lint types bench seeds repeats compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds repeats compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,6 +18,9 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 install: $(READY) ## make .venv from the lock
+
+hooks: $(READY) ## format and lint before each commit of this clone
+	git config core.hooksPath .githooks
 
 demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \

@@ -1,1 +1,1 @@
-"""The API server: the only place where state lives (walls 4)."""
+"""The API server: the only place where state lives."""

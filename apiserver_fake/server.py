@@ -16,23 +16,23 @@ import msgspec
 import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.cursors import Cursors
-from apiserver_fake.event_expiry import EventExpiry
-from apiserver_fake.event_lines import MUTATING, EventLines
-from apiserver_fake.first_objects import FIRST_OBJECTS
-from apiserver_fake.journal import Journal, Recovered
-from apiserver_fake.new_objects import Limits
-from apiserver_fake.reads import NotYet
-from apiserver_fake.records import Cause, Change, record_of
-from apiserver_fake.refusals import find_resource
-from apiserver_fake.registry import Registry
-from apiserver_fake.restoring import Gap, restore
-from apiserver_fake.selection import Selection
-from apiserver_fake.store import INDEXED_FIELDS, WINDOW_CHANGES, WINDOW_S, Store
-from apiserver_fake.subresources.unbind import as_unbind, reason_of
-from apiserver_fake.watch_reading import Signal, batches
-from apiserver_fake.watchers import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Watcher
-from apiserver_fake.writer import Operation, Writer, answers_of, refusal
+from apiserver_fake.event_log.lines import MUTATING, EventLines
+from apiserver_fake.registry.creation import Limits
+from apiserver_fake.registry.errors import find_resource
+from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.read import NotYet
+from apiserver_fake.registry.registry import Registry
+from apiserver_fake.registry.subresources.unbind import as_unbind, reason_of
+from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.journal import Journal, Recovered
+from apiserver_fake.storage.records import Cause, Change, record_of
+from apiserver_fake.storage.recovery import Gap, restore
+from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.store import INDEXED_FIELDS, WINDOW_CHANGES, WINDOW_S, Store
+from apiserver_fake.storage.watch_hub import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Watcher
+from apiserver_fake.storage.watch_reader import Signal, batches
+from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
 from services.api.resources import resources

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from apiserver_fake import grpc_server, rest_server
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
-from apiserver_fake.new_objects import Limits
-from apiserver_fake.rest_server import RestSettings
+from apiserver_fake.grpc import server as grpc_server
+from apiserver_fake.registry.creation import Limits
+from apiserver_fake.rest import server as rest_server
+from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.server import ApiServer, ServerSettings
+from apiserver_fake.storage.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 

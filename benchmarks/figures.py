@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import scheduler
+from benchmarks import scheduler_figures
+from benchmarks.fan_out import bench_fan_out
+from benchmarks.kubelet_host import HOST, bench_kubelet_host
+from benchmarks.mesh import LOAD, BenchResult, bench_mesh
+from benchmarks.result import SchedulerBench
+from benchmarks.start_up import bench_start
 from services.api.switches import Value
-from services.experiments.bench.fan_out import bench_fan_out
-from services.experiments.bench.kubelet_host import HOST, bench_kubelet_host
-from services.experiments.bench.mesh import LOAD, BenchResult, bench_mesh
-from services.experiments.bench.result import SchedulerBench
-from services.experiments.bench.start import bench_start
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 Say = Callable[[str], None]
 RUNAWAY = Path("experiments/runaway")
@@ -30,7 +30,7 @@ SIDE_BY_SIDE = ("kubelet.status_batching=immediate",)
 """Statuses of one node side by side; upstream's status manager, our default, writes one after the other."""
 RUNS = 3
 """Times the main workload is run; the median run counts."""
-STORIES: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
+SCENARIOS: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
     ("runaway_fail", "the runaway, arm fail", "runaway.txt", {"kubelet.on_reject": "fail"}, 100),
     ("runaway_unbind", "the runaway, arm unbind", "runaway.txt", {"kubelet.on_reject": "unbind"}, 100),
     ("unbinding", "the runaway's cure with its claims", "runaway-unbind.txt", {}, 100),
@@ -73,7 +73,7 @@ class Figures:
     load: float
     figures: list[Figure] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
-    scheduler: dict[scheduler.Run, SchedulerBench] = field(default_factory=dict)
+    scheduler: dict[scheduler_figures.Run, SchedulerBench] = field(default_factory=dict)
 
     def add(
         self,
@@ -121,9 +121,9 @@ def _start(found: Figures, say: Say) -> None:
 
 
 def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
-    for name, title, file, overrides, aim in STORIES[1:] if is_quick else STORIES:
+    for name, title, file, overrides, aim in SCENARIOS[1:] if is_quick else SCENARIOS:
         say(f"simulating {title}")
-        result = simulate(load_story(RUNAWAY / file), seed=1, overrides=overrides)
+        result = simulate(load_scenario(RUNAWAY / file), seed=1, overrides=overrides)
         rate = result.virtual_s / result.wall_s
         found.runs.append(
             {
@@ -140,8 +140,8 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
 
 def _storm(found: Figures, say: Say, *, seeds: int) -> None:
     say(f"simulating a storm of rejections, {seeds} seeds")
-    story = load_story(Path("experiments/unbinding/storm.txt"))
-    walls = [simulate(story, seed=seed).wall_s for seed in range(seeds)]
+    scenario = load_scenario(Path("experiments/unbinding/storm.txt"))
+    walls = [simulate(scenario, seed=seed).wall_s for seed in range(seeds)]
     found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
     rate = round(seeds / sum(walls), 2)
     found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
@@ -201,14 +201,19 @@ def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
 
 
 def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:
-    for run in scheduler.QUICK_RUNS if is_quick else scheduler.RUNS:
+    for run in scheduler_figures.QUICK_RUNS if is_quick else scheduler_figures.RUNS:
         say(f"scheduling: {run.title}")
-        result = found.scheduler[run] = scheduler.bench(run)
+        result = found.scheduler[run] = scheduler_figures.bench(run)
         found.runs.append(result.document())
         name = f"scheduler.{run.form}.{run.workload}.{run.nodes}.pods_per_s"
         found.add(name, run.title, result.pods_per_s, "pods/s", at_least=run.aim or None)
-    for name, times in scheduler.growth(found.scheduler).items():
+    for name, times in scheduler_figures.growth(found.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
+        most = scheduler_figures.LARGE / scheduler_figures.SMALL
         found.add(
-            f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=scheduler.LARGE / scheduler.SMALL
+            f"scheduler.algorithm.{name}.growth",
+            title,
+            times,
+            "times",
+            at_most=most,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import Figures
-from benchmarks.scheduler import section
+from benchmarks.scheduler_figures import section
 
 INTRODUCTION = """\
 # Benchmarks

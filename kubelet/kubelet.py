@@ -52,7 +52,7 @@ from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
-from kubelet.stages.manager import Staging
+from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
 from kubelet.status.manager import WRITE_STATUSES, StatusManager
@@ -178,7 +178,7 @@ class Kubelet:
                 shows_health=settings.tells_device_health,
             )
             self.admission.devices = self.plugins.admission
-        self.staging: Staging | None = None
+        self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -262,8 +262,8 @@ class Kubelet:
             return
         if record is not None and not record.containers and not record.is_finished:
             record = self._without_containers(pod, key, record)
-        if record is None and self.staging is not None and self.staging.took(pod):
-            self._adopt_staged(self.staging, pod, key, now)
+        if record is None and self.stages is not None and self.stages.took(pod):
+            self._adopt_staged(self.stages, pod, key, now)
             return
         if pod.is_terminal:
             if record is not None and record.is_finished:
@@ -302,8 +302,8 @@ class Kubelet:
         key = worker_key(new)
         self.pods[new.metadata.uid] = new
         is_deleted = new.metadata.deletion_timestamp is not None
-        if self.staging is not None and key in self.staging.pods:
-            self.staging.changed(key, new, now)
+        if self.stages is not None and key in self.stages.pods:
+            self.stages.changed(key, new, now)
             if new.is_terminal and self._release(key):
                 self._offer_capacity("pod_terminated", now)
             return
@@ -343,7 +343,7 @@ class Kubelet:
         self.admission.forget(key)
         self.admission.unbinds.gone(key, old, "gone")
         self.statuses.forget(key)
-        if self.staging is not None and self.staging.forget(key) is not None:
+        if self.stages is not None and self.stages.forget(key) is not None:
             self.out.end_span(key, "removed")
             if self._release(key):
                 self._offer_capacity("pods_removed", now)
@@ -366,8 +366,8 @@ class Kubelet:
         self._log_admit(pod, key, admitted.requests, adopted=False)
         if admitted.allocation.devices:
             self.out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
-        if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
-            self.staging.begin(key, pod, now)
+        if self.stages is not None and not is_static(pod) and self.stages.chooses(pod):
+            self.stages.begin(key, pod, now)
             return
         self.start_times.admitted(key, now)
         self.table.begin(self._new_pod(pod, key, admitted.allocation, now), now)
@@ -440,7 +440,7 @@ class Kubelet:
             self._log_admit(allocated, key, requests, adopted=True)
         return short
 
-    def _adopt_staged(self, staging: Staging, pod: KubeletPod, key: WorkerKey, now: float) -> None:
+    def _adopt_staged(self, staging: StageManager, pod: KubeletPod, key: WorkerKey, now: float) -> None:
         """Go on with a pod that stages moved before this kubelet began: it is not asked again whether it fits."""
         if not pod.is_terminal:
             outcome = self.admission.outcome(pod)
@@ -556,7 +556,7 @@ class Kubelet:
     def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that a critical one fits, which lacks this resource."""
         pod = self.table.pods.get(victim)
-        staged = self.staging.pods.get(victim) if pod is None and self.staging is not None else None
+        staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
         if pod is None and staged is None:
             return
         self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
@@ -576,7 +576,7 @@ class Kubelet:
 
     def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
         """End a pod that stages move: nothing of it has to be stopped first."""
-        pod = self.staging.forget(victim) if self.staging is not None else None
+        pod = self.stages.forget(victim) if self.stages is not None else None
         if pod is None:
             return
         disruption = {
@@ -660,8 +660,8 @@ class Kubelet:
             case "worker":
                 self.table.due(key, now)
             case "stage":
-                if self.staging is not None:
-                    self.staging.due(key, now)
+                if self.stages is not None:
+                    self.stages.due(key, now)
             case "driver" | "unprepare" | "claims" | "drivers":
                 self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
@@ -740,7 +740,7 @@ class Kubelet:
     @property
     def running_pods(self) -> int:
         """Pods of which something runs."""
-        return self.table.running + (self.staging.running if self.staging is not None else 0)
+        return self.table.running + (self.stages.running if self.stages is not None else 0)
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 
 from kubelet.status.resize_policy import Form, form_of
 from services.api.switches import Switches
-from services.api.unbinding import nodes_may, spelling
+from services.api.unbind import nodes_may, spelling
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
-"""What each change seen by watch does to cache, queue and exclusions (sections 2.4; kubelet-unbinding 7.1).
+"""What each change seen by watch does to cache, queue and exclusions.
 
 Level-triggered where it matters: what a pod's change means is decided by comparing the pod with what the
 cache believes, not with the event before, so that compacted, repeated or relisted changes come out right.
 Whatever has to be told to the outside is returned as effects.
+Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from scheduler.cache import Cache, PodState
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache, PodState
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.cycle.profiles import Profiles
 from scheduler.framework.events import (
     ASSIGNED_POD,
     ASSIGNED_POD_ADD,
@@ -28,12 +31,10 @@ from scheduler.framework.events import (
     Action,
     ClusterEvent,
 )
-from scheduler.group_membership import PodGroups
-from scheduler.node_info import PodInfo
-from scheduler.queue import QueuedPod, SchedulingQueue
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.accounting import Accounting
 from scheduler.resize.queueing import ResizeQueueing
-from scheduler.runners import Profiles
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.seams import Random

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from scheduler.cache import Cache
-from scheduler.devices.ledger import ClaimLedger
-from scheduler.exclusions import Exclusions
-from scheduler.framework.interface import WaitingRoom
-from scheduler.group_membership import PodGroups
-from scheduler.nominator import Nominator
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.dra.ledger import ClaimLedger
+from scheduler.framework.world import World
 from scheduler.preemption.progress import Preempting
+from scheduler.queue.exclusions import Exclusions
 from scheduler.volumes.assumed import AssumedVolumes
-from scheduler.world import World
 from services.api.seams import Random
 from services.api.switches import Switches
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
-class EmptyRoom:
-    """A waiting room where nobody ever waits: of a scheduler that binds nothing."""
+class WaitingForPermit(Protocol):
+    """Pods that wait at Permit; calls about one that does not wait have no effect."""
+
+    def allow(self, uid: str, plugin: str) -> None: ...  # noqa: D102
+    def reject(self, uid: str, plugin: str, message: str) -> bool: ...  # noqa: D102
+
+
+class NoneWaiting:
+    """No pod waits: of a scheduler that binds nothing."""
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Let nobody go on."""
+        """Do nothing."""
 
     def reject(self, uid: str, plugin: str, message: str) -> bool:
-        """Turn nobody away."""
+        """Do nothing."""
         return False
 
 
@@ -51,4 +57,4 @@ class Handle:
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     claims: ClaimLedger = field(default_factory=ClaimLedger)
     groups: PodGroups = field(default_factory=PodGroups)
-    waiting: WaitingRoom = field(default_factory=EmptyRoom)
+    waiting: WaitingForPermit = field(default_factory=NoneWaiting)

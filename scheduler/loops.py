@@ -13,46 +13,49 @@ from typing import Any, Final
 import structlog
 
 from scheduler import capability
-from scheduler.binding import Binder
-from scheduler.cache import Assumption
-from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.cache.cache import Assumption
+from scheduler.cache.node_info import PodInfo
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
-from scheduler.decisions import Decision
-from scheduler.devices.giving_back import give_back
-from scheduler.devices.releasing import ClaimReleaser
+from scheduler.core import AllHearts
+from scheduler.cycle.attempt import Attempt, Attempts
+from scheduler.cycle.binder import Binder
+from scheduler.cycle.core import Wires
+from scheduler.cycle.failure_handler import FAILED, FailureHandler
+from scheduler.cycle.gating import Gating
+from scheduler.cycle.held_changes import Holding
+from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
+from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dra.deallocator import ClaimReleaser
+from scheduler.dra.unbound_claims import give_back
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
-from scheduler.evictions import Evictions
-from scheduler.explaining import Explainer
-from scheduler.failing import FAILED, FailureHandler
+from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_writer import Recording
+from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import PODS_TO_ACTIVATE, Code, Status
-from scheduler.gating import Gating
-from scheduler.group_loop import GroupLoop
+from scheduler.framework.plugin import PODS_TO_ACTIVATE
+from scheduler.framework.status import Code, Status
+from scheduler.framework.world import world_event
 from scheduler.handle import Handle
-from scheduler.holding import Holding
-from scheduler.leading import Leading, MissingNodes
-from scheduler.node_info import PodInfo
+from scheduler.leadership import Leading, MissingNodes
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.preenqueue_status import rules_of
-from scheduler.queue import QueuedPod
-from scheduler.recording import Recording
+from scheduler.pod_groups.group_loop import GroupLoop
+from scheduler.preemption.evictions import Evictions
+from scheduler.queue.preenqueue_status import rules_of
+from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.recorder import Telling
 from scheduler.resize.deferral import waits
 from scheduler.resize.metrics import apart
-from scheduler.resize_loop import ResizeLoop
-from scheduler.room import Hearts, Wires
-from scheduler.scheduling_cycle import ScheduleResult, Unschedulable
-from scheduler.telling import Telling
-from scheduler.waiting import WaitingPods
-from scheduler.world import world_event
+from scheduler.resize.resize_loop import ResizeLoop
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import View
-from services.api.seams import Seams, Span
+from services.api.seams import Seams
 from services.reconcile.controller import Change
 from services.runtime.config import StartError
 
@@ -74,14 +77,15 @@ class Scheduler:
     """The room."""
 
     def __init__(
-        self, config: SchedulerConfig, seams: Seams, hearts: Hearts, wires: Wires, handle: Handle,
-        waiting: WaitingPods, configured: Configured,
+        self, config: SchedulerConfig, seams: Seams, hearts: AllHearts, wires: Wires, handle: Handle,
+        waiting: WaitingPods, configured: Configured, extenders: Extenders | None,
     ) -> None:  # fmt: skip
         self._config = config
         self._configured = configured
         self._seams = seams
         self._hearts = hearts
         self._wires = wires
+        self._extenders = extenders
         self._unbinding = seams.switches.flag("PodUnbinding")
         self._attempts_max = seams.switches.integer("unbind.max_attempts")
         self._wake = asyncio.Event()
@@ -90,12 +94,16 @@ class Scheduler:
         self._telling = Telling(wires.recorder, seams.events)
         rules = rules_of(seams.switches)
         self._gating = Gating(rules, hearts.profiles, hearts.queue, wires.dispatcher, self._telling)
+        self._attempts = Attempts(seams, hearts)
         self._failures = FailureHandler(hearts, wires, self._telling)
-        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake)
-        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake)
+        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake,
+                              extenders.binding_of if extenders is not None else lambda _: None)  # fmt: skip
+        resizes = hearts.resizes
+        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake, waits,
+                                    has_resize_labels=resizes is not None and resizes.rules.has_own_labels)  # fmt: skip
         self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
-                                 self._permit_and_bind, handle)  # fmt: skip
-        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions)
+                                 self._permit_and_bind, handle, hearts.group_cycle)  # fmt: skip
+        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, wires.client)
         self._releases_claims = seams.switches.choice("unbind.claim_release") == "scheduler"
@@ -132,8 +140,8 @@ class Scheduler:
             found.update(self._groups.metrics())
         found.update(self._resizes.metrics())
         found.update(wires.dispatcher.metrics())
-        if wires.extenders is not None:
-            found.update(wires.extenders.metrics())
+        if self._extenders is not None:
+            found.update(self._extenders.metrics())
         resizes = hearts.resizes
         if resizes is not None and resizes.rules.has_own_labels:
             found = apart(found, resizes.pending())
@@ -141,7 +149,7 @@ class Scheduler:
 
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
-        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles)}
+        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles.lineups())}
 
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
@@ -156,8 +164,8 @@ class Scheduler:
         try:
             await self._run()
         finally:
-            if self._wires.extenders is not None:
-                await self._wires.extenders.close()
+            if self._extenders is not None:
+                await self._extenders.close()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -333,123 +341,113 @@ class Scheduler:
         if info.uid in hearts.cache.pods:
             hearts.queue.bound(queued)
             return
-        cause = queued.traceparent
-        span = self._seams.tracer.start(
-            "schedule pod",
-            parent=cause,
-            links=(cause,) if cause else (),
-            pod=info.key.name,
-            namespace=info.key.namespace,
-            uid=info.uid,
-            attempt=queued.attempts,
-        )
+        attempt = self._attempts.begin(queued, now)
         hearts.profiles.attempt()
         result = await self._choose(info, now)
-        took_s = self._seams.clock.now() - now
+        self._attempts.decided(attempt)
         if self._recording is not None:
             self._recording.note(info, hearts.profiles.runner_of(info), result, now)
         match result:
             case ScheduleResult():
-                await self._assume(queued, result, now, took_s, span, group)
+                await self._assume(attempt, result, group)
             case Unschedulable():
-                hearts.metrics.attempted("unschedulable", took_s, info.spec.scheduler_name)
-                await self._no_node(queued, result, now, span, group)
+                self._attempts.count(attempt, "unschedulable")
+                await self._no_node(attempt, result, group)
             case CycleError():
                 reason = UNSCHEDULABLE if result.is_rejection else SCHEDULER_ERROR
                 outcome = "unschedulable" if result.is_rejection else "error"
-                hearts.decisions.keep(
-                    info.key, Decision(info.uid, queued.attempts, now, outcome, message=result.message)
-                )
-                hearts.metrics.attempted(outcome, took_s, info.spec.scheduler_name)
-                # Without any node nobody rejected the pod, and upstream would retry by the clock; blaming the
+                self._attempts.keep(attempt, outcome, message=result.message)
+                self._attempts.count(attempt, outcome)
+                # Without any node no plugin rejected the pod, and upstream would retry by the clock; blaming the
                 # fit has the first node that is big enough wake it.
                 rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
-                await self._failures.fail(queued, reason, result.message, now, span, rejectors=rejectors)
+                await self._failures.fail(attempt, reason, result.message, rejectors=rejectors)
 
     async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
-        profile, extenders = self._hearts.profiles.of(info), self._wires.extenders
+        profile, extenders = self._hearts.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._holding.hold()
         return await extenders.schedule(profile, info, now)
 
-    async def _no_node(self, queued: QueuedPod, result: Unschedulable, now: float, span: Span,
-                       group: asyncio.TaskGroup) -> None:  # fmt: skip
-        """Make the room that PostFilter asks for, and put the pod back."""
-        diagnosis, post, info = result.error.diagnosis, result.post_filter, queued.info
-        nominated = post.nominated_node if post is not None else ""
-        victims: list[str] = []
-        for eviction in post.actions if post is not None else ():
-            victims += [str(victim.key) for victim in eviction.victims]
-            self._groups.tell_disrupted(eviction, span, group)
-            if eviction.is_async:
-                self._evictions.begin(eviction, span.traceparent, group)
-                continue
-            error = await self._evictions.perform(eviction, span.traceparent)
-            if error:
-                diagnosis.post_filter_message, nominated = f"preemption: {error}", None
-                break
-        self._hearts.decisions.keep(
-            info.key,
-            Decision(info.uid, queued.attempts, now, "unschedulable", message=result.error.message,
-                     evaluated=diagnosis.node_count, rejected=diagnosis.rejected, nominated_node=nominated or "",
-                     victims=tuple(victims)),
-        )  # fmt: skip
-        await self._failures.fail(queued, UNSCHEDULABLE, result.error.message, now, span,
-                                  rejectors=diagnosis.rejectors, pending=diagnosis.pending,
-                                  nominated=nominated)  # fmt: skip
+    async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
+        """Evict whom PostFilter chose, and put the pod back."""
+        diagnosis, post = result.error.diagnosis, result.post_filter
+        nominated, actions = (post.nominated_node, post.actions) if post is not None else ("", ())
+        error = await self._evictions.carry_out(actions, attempt.span, group, self._groups.tell_disrupted)
+        if error:
+            diagnosis.post_filter_message, nominated = f"preemption: {error}", None
+        self._attempts.keep(
+            attempt,
+            "unschedulable",
+            message=result.error.message,
+            evaluated=diagnosis.node_count,
+            rejected=diagnosis.rejected,
+            nominated_node=nominated or "",
+            victims=tuple(str(victim.key) for eviction in actions for victim in eviction.victims),
+        )
+        await self._failures.fail(
+            attempt,
+            UNSCHEDULABLE,
+            result.error.message,
+            rejectors=diagnosis.rejectors,
+            pending=diagnosis.pending,
+            nominated=nominated,
+        )
 
-    async def _assume(self, queued: QueuedPod, result: ScheduleResult, now: float, took_s: float, span: Span,
-                      group: asyncio.TaskGroup) -> None:  # fmt: skip
+    async def _assume(self, attempt: Attempt, result: ScheduleResult, group: asyncio.TaskGroup) -> None:
         """Charge the pod to its node and reserve; then go on as far as Permit lets it."""
-        hearts, info, node = self._hearts, queued.info, result.node_name
+        hearts, info, node = self._hearts, attempt.queued.info, result.node_name
         assumption = hearts.cache.assume(info, node, result.state)
         hearts.queue.nominator.remove(info.uid)
         status = hearts.profiles.runner_of(info).reserve(result.state, info, node)
         if status.is_success:
-            await self._permit_and_bind(queued, assumption, result, now, took_s, span, group)
+            await self._permit_and_bind(attempt, assumption, result, group)
             return
         # The runner has undone the reservations already.
         hearts.cache.forget(info.uid)
-        await self._reject(queued, status, now, span, took_s)
+        await self._reject(attempt, status)
 
-    async def _permit_and_bind(self, queued: QueuedPod, assumption: Assumption, result: ScheduleResult, now: float,
-                               took_s: float, span: Span, group: asyncio.TaskGroup) -> None:  # fmt: skip
-        """Ask permission for a pod that is assumed and reserved, and start its binding cycle."""
-        hearts, info, node = self._hearts, queued.info, result.node_name
+    async def _permit_and_bind(
+        self, attempt: Attempt, assumption: Assumption, result: ScheduleResult, group: asyncio.TaskGroup
+    ) -> None:
+        """Run Permit for a pod that is assumed and reserved, and start its binding cycle."""
+        hearts, queued, span, node = self._hearts, attempt.queued, attempt.span, result.node_name
+        info = queued.info
         runner = hearts.profiles.runner_of(info)
         status, waits = runner.permit(result.state, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             runner.unreserve(result.state, info, node)
             hearts.cache.forget(info.uid)
-            await self._reject(queued, status, now, span, took_s)
+            await self._reject(attempt, status)
             return
-        hearts.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), now)
+        hearts.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), attempt.now)
         if queued.is_rescued:
-            self._telling.line("sched.flush_rescue", info, node, span, {
-                "moved_by": queued.moved_by, "plugins": list(queued.rescued_from),
-            })  # fmt: skip
+            data = {"moved_by": queued.moved_by, "plugins": list(queued.rescued_from)}
+            self._telling.line("sched.flush_rescue", info, node, span, data)
         self._telling.line("sched.attempt", info, node, span, {
             "outcome": "scheduled", "attempt": queued.attempts, "feasible": result.feasible,
             "evaluated": result.evaluated, "unbind_count": info.unbind_count,
         })  # fmt: skip
         self._telling.line("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
-        hearts.decisions.keep(
-            info.key,
-            Decision(info.uid, queued.attempts, now, "scheduled", node=node, feasible_count=result.feasible,
-                     evaluated=result.evaluated, ranking=result.ranking),
-        )  # fmt: skip
-        hearts.metrics.attempted("scheduled", took_s, info.spec.scheduler_name)
+        self._attempts.keep(
+            attempt,
+            "scheduled",
+            node=node,
+            feasible_count=result.feasible,
+            evaluated=result.evaluated,
+            ranking=result.ranking,
+        )
+        self._attempts.count(attempt, "scheduled")
         self._binder.start(queued, assumption, waits, span, group)
 
-    async def _reject(self, queued: QueuedPod, status: Status, now: float, span: Span, took_s: float) -> None:
-        """Handle a no from Reserve or Permit: an ordinary rejection, or an error."""
+    async def _reject(self, attempt: Attempt, status: Status) -> None:
+        """Handle a rejection by Reserve or Permit, or an error there."""
         is_rejected = status.code.is_rejected
-        result = "unschedulable" if is_rejected else "error"
-        self._hearts.metrics.attempted(result, took_s, queued.info.spec.scheduler_name)
+        self._attempts.count(attempt, "unschedulable" if is_rejected else "error")
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
-        await self._failures.fail_with(queued, status, message, now, span)
+        await self._failures.fail_with(attempt, status, message)
 
     # -- the capability lease --------------------------------------------------------------------------------
 

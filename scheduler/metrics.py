@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
-from scheduler.queue import Pool, SchedulingQueue
+from scheduler.cache.cache import Cache
+from scheduler.histogram import SLI_BOUNDS, Histogram
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 
 PLUGIN_BOUNDS: Final = tuple(0.00001 * 1.5**i for i in range(20))
 POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))
 ATTEMPT_BOUNDS: Final = tuple(0.00001 * 2**i for i in range(22))
-SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+INITIAL, RESIZE = "initial_placement", "pod_resize"
+"""The operations that metrics tell apart (kep-5836 12)."""
 CLUSTER: Final = "cluster"
 """What the node of a whole group's eviction is called."""
-
-
-class Histogram:
-    """Cumulative buckets as Prometheus wants them."""
-
-    __slots__ = ("_bounds", "_counts", "count", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-        self.count = 0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-        self.count += 1
-
-    def samples(self, name: str, labels: str = "") -> Iterator[tuple[str, float]]:
-        """Yield `name_bucket{…,le="…"}`, `name_sum` and `name_count`."""
-        prefix = f"{labels}," if labels else ""
-        total = 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            le = "+Inf" if bound == float("inf") else f"{bound:g}"
-            yield f'{name}_bucket{{{prefix}le="{le}"}}', total
-        braces = f"{{{labels}}}" if labels else ""
-        yield f"{name}_sum{braces}", self.sum
-        yield f"{name}_count{braces}", self.count
-
-
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
 POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
 HINTS: Final = "scheduler_queueing_hint_execution_duration_seconds"

@@ -7,46 +7,47 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from scheduler.batching import Batching
-from scheduler.cache import Cache
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.config import SchedulerConfig
+from scheduler.configuration.assembly import MadeProfile
+from scheduler.configuration.default_plugins import default_profile
 from scheduler.configuration.file import Configured
-from scheduler.configuration.making import MadeProfile
-from scheduler.decisions import Decisions
+from scheduler.core import AllHearts
+from scheduler.cycle.batching import Batching
+from scheduler.cycle.core import Wires
+from scheduler.cycle.decisions import Decisions
+from scheduler.cycle.profiles import Profile, Profiles
+from scheduler.cycle.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
+from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.call_queue import CallQueue
 from scheduler.dispatcher.calls import RELEVANCES
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient
 from scheduler.dispatcher.limits import Limits, Sharing
 from scheduler.event_handlers import EventHandlers
-from scheduler.exclusions import Exclusions
-from scheduler.extenders.asking import Extenders
+from scheduler.extenders.extended_cycle import Extenders
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
-from scheduler.group_membership import PodGroups
+from scheduler.framework.world import ListedWorld, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler
 from scheduler.metrics import Metrics
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.queue import GroupedQueue, GroupQueueing
 from scheduler.preemption.progress import Preempting
-from scheduler.preenqueue_status import missing_gate
-from scheduler.profiles import default_profile
-from scheduler.queue import SchedulingQueue
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.preenqueue_status import missing_gate
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.outsiders import RELEVANCE, Outsiders
+from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
-from scheduler.room import Hearts, Wires
-from scheduler.runners import Profile, Profiles
-from scheduler.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
-from scheduler.waiting import WaitingPods
-from scheduler.world import ListedWorld, followed
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -115,9 +116,9 @@ def build(
             parallelism=switches.integer("async_api.parallelism"),
         ),
         elector=config.elector(seams, LEASE),
-        extenders=_extenders(configured, cache, pods, nodes, to_extenders),
     )
-    return Scheduler(config, seams, hearts, wires, handle, waiting, configured)
+    extenders = _extenders(configured, cache, pods, nodes, to_extenders)
+    return Scheduler(config, seams, hearts, wires, handle, waiting, configured, extenders)
 
 
 def _client(config: SchedulerConfig, seams: Seams) -> Client:
@@ -145,7 +146,7 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
 
 
 def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = (),
-              now: Callable[[], float] | None = None) -> Hearts:  # fmt: skip
+              now: Callable[[], float] | None = None) -> AllHearts:  # fmt: skip
     """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them.
 
     Without profiles that were made there is one, the default profile, called `handle.profile`. `now`: monotonic
@@ -173,13 +174,15 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             hints=switches.choice("gang.retry") == "hints",
             backoff_max_s=switches.number("gang.backoff_max_s"),
         ))  # fmt: skip
-    outsiders = {p.name: Outsiders(p, rules.outside_plugins) for p in profiles.all()} if rules is not None else {}
+    out_of_tree: dict[str, OutOfTreePlugins] = {}
+    if rules is not None:
+        out_of_tree = {p.name: OutOfTreePlugins(p, rules.outside_plugins) for p in profiles.all()}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
         pre_enqueue=profiles.pre_enqueue
         if rules is None
-        else gated(handle.preempting, outsiders, profiles.pre_enqueue),
+        else gated(handle.preempting, out_of_tree, profiles.pre_enqueue),
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
@@ -188,13 +191,13 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     metrics = Metrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
-        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, outsiders), rules,
+        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, out_of_tree), rules,
                                  lambda pod: pod.spec.scheduler_name in profiles,
                                  metrics if now is not None else None)  # fmt: skip
     if now is not None:
         profiles.watch(metrics)
         queue.watch(metrics)
-    return Hearts(
+    return AllHearts(
         cache=handle.cache,
         queue=queue,
         exclusions=handle.exclusions,

@@ -5,11 +5,12 @@ its turn, which is DefaultPreemption.
 """
 
 from scheduler.entry import Args, PluginEntry
-from scheduler.framework.interface import SKIP, SUCCESS, PostFilterResult, unschedulable
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import pod_unit
 from scheduler.resize.deferral import desired
-from scheduler.resize.room import NodeRoom
+from scheduler.resize.fit import NodeRoom
 
 
 class ConsentingVictimsArgs(Args, frozen=True):

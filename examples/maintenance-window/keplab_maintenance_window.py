@@ -5,7 +5,7 @@ A node says when in an annotation, daily and in UTC: `example.com/maintenance: 2
 
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Registration
-from scheduler.framework.interface import SUCCESS, unresolvable
+from scheduler.framework.status import SUCCESS, unresolvable
 
 DAY_MIN = 24 * 60
 
@@ -23,12 +23,12 @@ class MaintenanceWindow:
     def __init__(self, args, handle):
         self.args, self.wall = args, handle.wall
 
-    def filter(self, pod, node):
+    def filter(self, state, pod, node):
         begins_in, length = self.window(node)
         # Evicting pods does not end a maintenance: preemption cannot help.
         return unresolvable("node(s) were under maintenance") if begins_in + length > DAY_MIN else SUCCESS
 
-    def score(self, pod, node):
+    def score(self, state, pod, node):
         begins_in, _ = self.window(node)
         return min(100, 100 * begins_in // self.args.notice_minutes)
 

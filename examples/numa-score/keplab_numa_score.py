@@ -33,7 +33,7 @@ class NumaScore:
         """Equal for pods about which a node answers alike: answers are remembered, changed rows asked again."""
         return pod.requests.amounts.get("cpu", 0)
 
-    def score(self, pod, node):
+    def score(self, state, pod, node):
         return score_of(node.labels.get(self.label), pod.requests.amounts.get("cpu", 0) / 1000)
 
     def score_all(self, state, pod, columns):

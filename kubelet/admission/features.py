@@ -1,7 +1,8 @@
 """What a pod needs that not every node has: AppArmor, group policies, resources of the pod, declared features. Pure.
 
-Source: kubelet 5.1, 5.2; upstream `lifecycle/predicate.go`, `lifecycle/handlers.go`, `security/apparmor/validate.go`,
-`component-helpers/nodedeclaredfeatures` (reasons, messages, who needs what).
+Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/lifecycle/handlers.go`,
+`pkg/security/apparmor/validate.go`, `staging/src/k8s.io/component-helpers/nodedeclaredfeatures` (reasons,
+messages, who needs what).
 """
 
 from __future__ import annotations

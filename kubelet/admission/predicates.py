@@ -2,7 +2,7 @@
 
 The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view
 is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream
-`lifecycle/predicate.go`.
+`pkg/kubelet/lifecycle/predicate.go`.
 """
 
 from __future__ import annotations

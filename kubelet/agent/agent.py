@@ -189,7 +189,8 @@ class Agent:
         self.node_uid = stored["metadata"].get("uid", "")
         self.heartbeats.begin(host.clock.now(), is_new=is_new)  # whether or not a status can be written (kubelet 2.2)
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": False})
-        status = self.report.status(host.clock.wall())
+        wall_s = host.clock.wall()
+        status, written = self.report.status(wall_s), self.report.status(wall_s)
         if self.stages is not None:
             self.stages.registering(stored, status)
         stored = await self.client.patch(
@@ -199,6 +200,8 @@ class Agent:
         host.seams.events.write("kubelet.session", node=self.name, data={"session": self.session, "acked": True})
         self.take_node(msgspec.convert(stored, Node))
         self.is_registered = True
+        if self.report.status(wall_s) != written:
+            self.heartbeats.report_soon()  # a device plugin came, for example, while the first status was under way
         self._tell_the_rest()
         if self.stages is not None:
             self.stages.seen_node(stored)

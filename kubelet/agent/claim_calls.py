@@ -1,6 +1,6 @@
 """The calls one node makes about devices: read the claims of a pod, publish and withdraw slices of its drivers.
 
-Source: dra-core 7 (prepare reads live; slices are wiped at start-up and when a driver is gone).
+Source: dra-core 7 (prepare reads live, slices are wiped at start-up and when a driver is gone).
 """
 
 from __future__ import annotations

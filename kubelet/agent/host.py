@@ -29,7 +29,7 @@ from kubelet.switches import Settings
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
-from services.api.unbinding import has_start_fence
+from services.api.unbind import has_start_fence
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0

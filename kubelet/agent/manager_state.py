@@ -3,7 +3,7 @@
 Exclusive CPUs and memory outlive a kubelet (they are in the pods' records): a policy, a machine or a reservation that
 has changed meanwhile would not know what they mean, so Kubernetes refuses to start, and so does the host.
 Only nodes with a static policy are written down; another node that holds pods had none.
-Source: kubelet 5.4; upstream `state_checkpoint.go`, `validateState` of both managers.
+Source: kubelet 5.4; upstream `pkg/kubelet/cm/cpumanager/state/state_checkpoint.go`, `validateState` of both managers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The calls one node makes about the mirrors of its static pods. Each is a task of its own."""
+"""The calls one node makes about the mirrors of its static pods. Each is a task of its own.
+
+Source: kubelet 3.1.
+"""
 
 from __future__ import annotations
 

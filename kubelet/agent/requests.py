@@ -1,4 +1,7 @@
-"""The requests a node makes of the API server over and over: a pod's status, an unbind, its Lease. Pure."""
+"""The requests a node makes of the API server over and over: a pod's status, an unbind, its Lease. Pure.
+
+Source: kubelet 2.2, 4; kubelet-unbinding 4.2.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Who has which devices on a node, in the shape of the kubelet's pod resources API (v1). Pure.
 
 What plugins gave with the devices stands beside them, which upstream's API does not tell. Source: upstream
-`podresources/v1` (`ListPodResources`, `GetAllocatableResources`).
+`staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (`ListPodResources`, `GetAllocatableResources`).
 """
 
 from __future__ import annotations

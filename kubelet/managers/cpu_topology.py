@@ -1,6 +1,6 @@
 """The CPUs of one node: which core, uncore cache, NUMA node and socket each hardware thread belongs to. Pure.
 
-Ids are those the kernel would give. Source: kubelet 5.3, 5.4; KEP-375; upstream `cm/cpumanager/topology`.
+Ids are those the kernel would give. Source: kubelet 5.3, 5.4; KEP-375; upstream `pkg/kubelet/cm/cpumanager/topology`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Devices are known by id. Those a node definition declares are there as long as the node is and need no plugin;
 those of a plugin come, fall ill and go as their plugin tells. Who has a device keeps it, whatever becomes of it.
 Where a plugin wants a say in the choice, the answer has to be asked for first: `asked` then says what, and the
-choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `cm/devicemanager`.
+choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
 
 from __future__ import annotations

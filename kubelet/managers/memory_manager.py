@@ -2,7 +2,7 @@
 
 A container gets all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers alone serves no
 container together with others, and a group of NUMA nodes serves containers only as that group.
-Source: kubelet 5.4; KEP-1769; upstream `cm/memorymanager/policy_static.go`.
+Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
 """
 
 from __future__ import annotations

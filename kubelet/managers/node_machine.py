@@ -1,6 +1,7 @@
 """What a node's definition says of its machine, and of the managers that share it out: CPUs, NUMA nodes, memory.
 
-Source: kubelet 5.3, 5.4; KubeletConfiguration's words, as far as they are about resources.
+Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/kubelet/config/v1beta1`), its
+resources.
 """
 
 from __future__ import annotations

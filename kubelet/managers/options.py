@@ -1,7 +1,8 @@
 """The options of the CPU manager's and the topology manager's policies, as a kubelet's configuration writes them. Pure.
 
 What Kubernetes refuses to start with is refused here, in its words.
-Source: kubelet 5.3, 5.4; KEP-2625, KEP-2902, KEP-3545, KEP-4540, KEP-4176, KEP-4800; upstream `policy_options.go`.
+Source: kubelet 5.3, 5.4; KEP-2625, KEP-2902, KEP-3545, KEP-4540, KEP-4176, KEP-4800; upstream
+`pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Clauses, beside those of `start_faults` and separated from them by `;`:
                              itself, see `kubelet/runtime/pleg.py`) the node is not Ready, and new pods wait
     events broken [N times]  the runtime's stream of events fails: five times in all, and the runtime is asked instead
 
-What runs goes on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`, `nodestatus/setters.go`.
+What runs goes on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`, `pkg/kubelet/nodestatus/setters.go`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Every five minutes the node looks which images it has and which are in use: by containers that run, or have run and
 whose pods are still there (the last dead one of each container is kept). From `high_percent` of its disk on, it deletes
 images that nobody uses, longest unused first, until `low_percent` is used; never one it has not seen for `min_age_s`.
-Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`, `kubelet.go` (periods, events).
+Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`, `pkg/kubelet/kubelet.go` (periods,
+events).
 """
 
 from __future__ import annotations

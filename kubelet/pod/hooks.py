@@ -3,7 +3,7 @@
 As long as a postStart hook runs nothing else of the pod starts, its container is not shown as running, and no probe
 runs. A hook that fails ends its container, which comes back as its restart policy says; the pod is synced again
 10 s later. After a hook that succeeds the container is shown running once the node has noticed (`pleg`).
-Source: kubelet 3.3, 3.4; upstream `startContainer`, `killContainer` and `lifecycle/handlers.go`.
+Source: kubelet 3.3, 3.4; upstream `startContainer`, `killContainer`, `pkg/kubelet/lifecycle/handlers.go`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a container that ended runs again, and how long it waits for that. Pure.
 
-Source: kubelet 3.3; upstream `kuberuntime_manager.go` (`doBackOff`).
+Source: kubelet 3.3; upstream `pkg/kubelet/kuberuntime/kuberuntime_manager.go` (`doBackOff`).
 """
 
 from __future__ import annotations

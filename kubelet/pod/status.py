@@ -234,12 +234,10 @@ def _ended(ended: Ended) -> Document:
 
 def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:
     """Return a condition as it is written."""
-    made: Document = {
-        "type": kind,
-        "status": condition.status,
-        "lastTransitionTime": condition.since,
-        "observedGeneration": condition.generation or pod.generation,
-    }
+    made: Document = {"type": kind, "status": condition.status}
+    if condition.since:  # a condition of another writer may lack it, and "" is no time
+        made["lastTransitionTime"] = condition.since
+    made["observedGeneration"] = condition.generation or pod.generation
     if condition.reason:
         made["reason"] = condition.reason
     if condition.message:

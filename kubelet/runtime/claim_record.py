@@ -1,4 +1,7 @@
-"""What a node remembers of a claim that a pod uses; part of the pod's checkpoint. Pure."""
+"""What a node remembers of a claim that a pod uses; part of the pod's checkpoint. Pure.
+
+Source: dra-core 7.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Generic: every second, and as long as that takes, the runtime is asked for all c
 seen then. Evented: the runtime tells at once, and is asked every 300 s only. When that stream has failed five times
 the node goes back to asking every second, for good. Nobody is asked here: relists are counted from when they began.
 What the kubelet does itself, such as stopping a container, it knows without either.
-Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `kubelet.go` (periods, thresholds, retries).
+Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go` (periods, thresholds, retries).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A change of the object chooses anew and begins the delay anew, as in KWOK; while a stage is being played,
 changes wait, and only the newest counts.
+Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Each takes JSON values and returns one; what it cannot do with them it says as ValueError. `and`, `or` are
 not here: they do not evaluate what they need not. What depends on the object and the node is a `Context`.
+Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
 from __future__ import annotations

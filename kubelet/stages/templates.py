@@ -1,6 +1,7 @@
 """A template that can be filled with an object: the text it gives, or the JSON value that text is as YAML.
 
 Fields that are missing are nil and print as `<no value>`; a field of nil is an error, as in Go. Pure.
+Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/renderer.go`; Go's text/template.
 """
 
 from __future__ import annotations

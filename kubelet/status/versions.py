@@ -18,7 +18,7 @@ from kubelet.status.resize_policy import TYPES
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
-from services.api.unbinding import BLOCKED, REQUESTED
+from services.api.unbind import BLOCKED, REQUESTED
 
 FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2

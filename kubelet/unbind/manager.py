@@ -18,7 +18,7 @@ from kubelet.unbind import unbinding
 from kubelet.unbind.unbinding import Unbinding
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
-from services.api.unbinding import REQUESTED
+from services.api.unbind import REQUESTED
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNHEARD_MAX = 1_000

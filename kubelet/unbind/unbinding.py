@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kubelet.view import KubeletPod, WorkerKey, is_daemon, is_static
-from services.api import unbinding as agreed
+from services.api import unbind as agreed
 from services.api.meta import Document
 
 TRY_TIMEOUT_S = 10.0

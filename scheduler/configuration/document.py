@@ -3,7 +3,7 @@
 Defaults here are upstream's, except where None says "not given": then a switch may speak. Durations are
 seconds once decoded; in the file they are Go's words, `1m30s`.
 
-Source: upstream `staging/src/k8s.io/kube-scheduler/config/v1/types.go`; section 9.
+Source: upstream `staging/src/k8s.io/kube-scheduler/config/v1/types.go`; scheduler-queue-and-cycles 9.
 """
 
 from __future__ import annotations

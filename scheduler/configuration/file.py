@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scheduler.configuration.assembly import MadeProfile, make_profiles
+from scheduler.configuration.default_plugins import defaults
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
-from scheduler.configuration.making import MadeProfile, make_profiles
-from scheduler.configuration.reading import ConfigurationError, completed, read
+from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.plugin_sources import PluginSourceError, known_plugins
 from scheduler.handle import Handle
-from scheduler.plugin_sources import PluginSourceError, known_plugins
-from scheduler.profiles import defaults
-from scheduler.runners import Profiles
 from services.api.switches import Switches
 from services.runtime.config import StartError
 
@@ -98,12 +97,15 @@ class Configured:
         """The extenders in the order in which they are asked: those that may be ignored come last."""
         return tuple(sorted(self.configuration.extenders, key=lambda extender: extender.ignorable))
 
-    def document(self, profiles: Profiles) -> dict[str, Any]:
-        """Return the configuration in force, for `/configz`: with defaults and switches, and who really runs where."""
+    def document(self, lineups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the configuration in force, for `/configz`: with defaults and switches.
+
+        `lineups`: the plugins of each profile by extension point, in the order of the profiles.
+        """
         found: dict[str, Any] = as_json(self.configuration)
-        for given, name in zip(found["profiles"], profiles.names, strict=True):
+        for given, lineup in zip(found["profiles"], lineups, strict=True):
             given["percentageOfNodesToScore"] = self.percentage(given["percentageOfNodesToScore"])
-            given["plugins"] = profiles.lineup(name)
+            given["plugins"] = lineup
         found["percentageOfNodesToScore"] = self.percentage()
         found["podInitialBackoffSeconds"] = self.backoff_initial_s
         found["podMaxBackoffSeconds"] = self.backoff_max_s

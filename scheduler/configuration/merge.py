@@ -4,9 +4,9 @@ Two steps, as upstream takes them. First multiPoint: a default plugin that is en
 takes the new weight; what is disabled goes; the rest is added behind. Then every point: of its own enabled
 plugins those first that multiPoint has, too; then multiPoint's others that serve the point; then its own others.
 
-Source: upstream `mergePluginSet` (`apis/config/v1/default_plugins.go`) and `expandMultiPointPlugins`
-(`framework/runtime/framework.go`). The web page says that plugins added in multiPoint run before default
-ones; the code, and so we, put them behind.
+Source: upstream `mergePluginSet` (`pkg/scheduler/apis/config/v1/default_plugins.go`) and
+`expandMultiPointPlugins` (`pkg/scheduler/framework/runtime/framework.go`). The web page says that plugins added in
+multiPoint run before default ones; the code, and so we, put them behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a wrong field is worded: upstream's `field.Error`, as `path: Kind: value: detail`."""
+"""How a wrong field is worded: upstream's `field.Error`, as `path: Kind: value: detail`.
+
+Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/validation/field`.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Everything wrong is found at once, in the order of the file. What can only be judged when the plugins are
 known (do they exist, do they serve that point) is in `merge`.
 
-Source: upstream `pkg/scheduler/apis/config/validation/validation.go`, `component-base/config/validation`.
+Source: upstream `pkg/scheduler/apis/config/validation/validation.go`,
+`staging/src/k8s.io/component-base/config/validation`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.conditions import NOT_READY, POD_SCHEDULED
+from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED
 from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.times import format_time

@@ -16,7 +16,7 @@ import structlog
 
 from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
 from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
-from scheduler.metrics import SLI_BOUNDS, Histogram
+from scheduler.histogram import SLI_BOUNDS, Histogram
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams

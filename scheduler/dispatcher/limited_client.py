@@ -1,4 +1,7 @@
-"""A client that calls the API server no oftener than it may; who waits, and for how long, is decided in `limits`."""
+"""A client that calls the API server no oftener than it may; who waits, and for how long, is decided in `limits`.
+
+Source: kep-5229 1, 9.
+"""
 
 from __future__ import annotations
 

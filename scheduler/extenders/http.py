@@ -1,4 +1,7 @@
-"""The way to an extender by HTTP or HTTPS, connections kept alive."""
+"""The way to an extender by HTTP or HTTPS, connections kept alive.
+
+Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tempfile
 import aiohttp
 
 from scheduler.configuration.document import Extender, ExtenderTLS
-from scheduler.preemption.extending import ExtenderError
+from scheduler.preemption.extender_consent import ExtenderError
 
 
 class HttpTransport:

@@ -1,4 +1,7 @@
-"""What plugins leave each other within one cycle of one pod; thrown away afterwards."""
+"""What plugins leave each other within one cycle of one pod; thrown away afterwards.
+
+Source: upstream `pkg/scheduler/framework/cycle_state.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Why no node fitted: reasons by plugin and node, and the sentence made of them (sections 4.2, 12.1)."""
+"""Why no node fitted: reasons by plugin and node, and the sentence made of them.
+
+Source: scheduler-queue-and-cycles 4.2, 12.1.
+"""
 
 from __future__ import annotations
 

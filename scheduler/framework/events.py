@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import Any
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 
 
 class Action(IntFlag):

@@ -6,51 +6,39 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns import Columns
-from scheduler.framework.crowding import Crowd, Crowding
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.forms import Forms, filter_one
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
+from scheduler.framework.feasible import Feasible, Prepared
+from scheduler.framework.nominated_pods import Crowding
+from scheduler.framework.plugin import (
     BindCall,
-    Code,
     EnqueueExtensions,
     FilterPlugin,
-    Mask,
-    NormalizePlugin,
-    PlacementFeasiblePlugin,
-    PlacementProgress,
-    PodSetPlugin,
     PostFilterResult,
+    PreFilterExtensions,
     PreFilterResult,
-    RelevancePlugin,
-    RowPure,
+    ScoreExtensions,
     ScorePlugin,
-    Scores,
-    Signs,
-    Status,
-    UsesFilters,
 )
 from scheduler.framework.points import REJECTING, serves
-from scheduler.framework.relevance import IfRelevant, ask_relevance
-from scheduler.framework.templates import Remembered, Templates
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.nominator import Nominator
+from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
+from scheduler.framework.templates import Asked, Templates
+from scheduler.framework.timing import PluginTimes
+from scheduler.framework.vectorized import Forms, RowPure, Signs
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
-_SILENCED: Final = ("_pre_filter", "_post_filter", "_pre_score", "_reserve", "_permit", "_pre_bind", "_bind",
-                    "_post_bind")  # fmt: skip
-"""Where plugins are asked that may have nothing to do with a pod; filters and scores are skipped by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +55,11 @@ class Enabled:
         return name
 
 
-class Prepared(NamedTuple):
-    """What PreFilter said: a no for all nodes, or perhaps the only nodes worth looking at and who named them."""
+@runtime_checkable
+class UsesFilters(Protocol):
+    """Asks the filters of the profile it belongs to; it gets them once, when the profile is put together."""
 
-    rejection: Status | None
-    node_names: tuple[str, ...] | None = None
-    named_by: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Feasible:
-    """What Filter found: rows that fit, or a diagnosis of why none does."""
-
-    mask: Mask
-    remembered: Remembered | None
-    is_narrowed: bool
-    """Whether `mask` is a part of what is remembered."""
-    rejection: Status | None = None
-    node_names: tuple[str, ...] | None = None
-    node_names_by: tuple[str, ...] = ()
-    refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
-    scores: dict[str, Scores | int] = field(default_factory=dict)
-    """What was added up of the plugins whose scores are not remembered ready for that, 0 to 100."""
-    crowd: Crowd | None = None
-    """Rows that nominations take away; None when there are none."""
+    def use_filters(self, filters: Runner) -> None: ...  # noqa: D102
 
 
 class Runner:
@@ -99,69 +68,97 @@ class Runner:
     A row with pods of at least that priority nominated there, other than the pod, is filtered again as if those
     pods ran there.
 
-    `points`: who runs where, names in their order, by extension point; None: every plugin wherever it serves.
+    `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
     `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
+    `observer`: times the calls; `twin`: the runner whose memory an observed one shares.
+    `is_part`: it runs some plugins of a profile whose filters they use already.
     """
 
-    def __init__(self, profile: Sequence[Enabled], points: Mapping[str, Sequence[str]] | None = None, *,
-                 asks_relevance: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        profile: Sequence[Enabled],
+        points: Mapping[str, Sequence[str]] | None = None,
+        *,
+        asks_relevance: bool = False,
+        observer: PluginTimes | None = None,
+        twin: Runner | None = None,
+        is_part: bool = False,
+    ) -> None:
         plugins = [e.plugin for e in profile]
         by_name = {e.name: e for e in profile}
+        self._points = points
         self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
 
-        def enabled_at(point: str) -> list[Enabled]:
+        def at(point: str) -> list[Enabled]:
             if points is not None:
                 return [by_name[name] for name in points[point]]
             return [e for e in profile if serves(e.plugin, point)]
 
-        def at(point: str) -> list[Any]:
-            return [e.plugin for e in enabled_at(point)]
+        def asked(enabled: Sequence[Enabled]) -> list[Any]:
+            return [observer.plugin(e.plugin) if observer is not None else e.plugin for e in enabled]
+
+        def ranked_by(enabled: Sequence[Enabled]) -> list[Enabled]:
+            return [Enabled(plugin, e.weight) for plugin, e in zip(asked(enabled), enabled, strict=True)]
 
         self.profile = tuple(profile)
         self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
-        self._pre_enqueue = at("preEnqueue")
-        self._pre_filter = at("preFilter")
-        filters = at("filter")
-        self._filters = filters
-        # Whose say depends on the pod as a whole is not remembered by template.
+        self._pre_enqueue = asked(at("preEnqueue"))
+        self._pre_filter = asked(at("preFilter"))
+        self._filters = [e.plugin for e in at("filter")]
+        # What a plugin says that depends on the pod as a whole is not remembered by template.
         row_pure = [p for p in plugins if isinstance(p, RowPure) and p not in self._choosy]
-        pure_filters = [p for p in filters if p in row_pure and isinstance(p, FilterPlugin)]
-        self._other_filters = [p for p in filters if p not in pure_filters]
-        self._pod_set = [p for p in self._pre_filter if isinstance(p, PodSetPlugin)]
-        self._post_filter = at("postFilter")
-        self._pre_score = at("preScore")
-        scores = enabled_at("score")
+        pure_filters = [e for e in at("filter") if e.plugin in row_pure and isinstance(e.plugin, FilterPlugin)]
+        others = [e for e in at("filter") if e not in pure_filters]
+        self._other_filters = asked(others)
+        self._pod_set = [e.plugin for e in at("preFilter") if isinstance(e.plugin, PreFilterExtensions)]
+        self._post_filter = asked(at("postFilter"))
+        self._pre_score = asked(at("preScore"))
+        scores = at("score")
         pure = [e for e in scores if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
-        self._pure_scores = [e for e in pure if not isinstance(e.plugin, NormalizePlugin)]
-        self._normalized_pure = [e for e in pure if isinstance(e.plugin, NormalizePlugin)]
-        self._other_scores = [e for e in scores if e not in pure]
-        self._other_score_names = {e.name for e in self._other_scores}
-        self._reserve = at("reserve")
-        self._permit = at("permit")
-        self._pre_bind = at("preBind")
-        self._bind = at("bind")
-        self._post_bind = at("postBind")
+        self._pure_scores = [e for e in pure if not isinstance(e.plugin, ScoreExtensions)]
+        self._normalized_pure = [e for e in pure if isinstance(e.plugin, ScoreExtensions)]
+        impure = [e for e in scores if e not in pure]
+        self._other_scores = ranked_by(impure)
+        self._other_score_names = {e.name for e in impure}
+        self._reserve = asked(at("reserve"))
+        self._permit = asked(at("permit"))
+        self._pre_bind = [e.plugin for e in at("preBind")]
+        self._bind = [e.plugin for e in at("bind")]
+        self._post_bind = asked(at("postBind"))
         self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
         # Asking a protocol costs microseconds; ask once.
-        self._normalizing = {p.name for p in plugins if isinstance(p, NormalizePlugin)}
-        sorts = at("queueSort")
-        if len(sorts) != 1 or not self._bind:
-            raise ValueError(f"a profile wants one QueueSort and a Bind plugin, has {len(sorts)} and {len(self._bind)}")
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sorts[0].sort_key
-        self._forms = Forms(plugins)
-        self._crowding = Crowding(self._filter_crowded)
-        others = {p.name: p for p in (*self._other_filters, *(e.plugin for e in self._other_scores))}
-        self._signing = [p for p in others.values() if isinstance(p, Signs)]
-        self._unsigned_filters = [p.name for p in self._other_filters if not isinstance(p, Signs)]
-        self._unsigned_scores = [e.name for e in self._other_scores if not isinstance(e.plugin, Signs)]
-        self._templates = Templates(row_pure, pure_filters, self._pure_scores, self._normalized_pure, self._forms)
-        if self._choosy:
-            for point in _SILENCED:
-                setattr(self, point, [IfRelevant(p) if p in self._choosy else p for p in getattr(self, point)])
-        for plugin in plugins:
+        self._normalizing = {p.name for p in plugins if isinstance(p, ScoreExtensions)}
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] | None = next(
+            (e.plugin.sort_key for e in at("queueSort")), None
+        )
+        unremembered = {e.name: e.plugin for e in (*others, *impure)}
+        self._signing = [p for p in unremembered.values() if isinstance(p, Signs)]
+        self._unsigned_filters = [e.name for e in others if not isinstance(e.plugin, Signs)]
+        self._unsigned_scores = [e.name for e in impure if not isinstance(e.plugin, Signs)]
+        self._pure = Asked(asked(pure_filters), ranked_by(self._pure_scores), ranked_by(self._normalized_pure))
+        self._forms: Forms = twin._forms if twin is not None else Forms(plugins)
+        self._templates: Templates = twin._templates if twin is not None else Templates(row_pure, self._forms)
+        self._crowding: Crowding = twin._crowding if twin is not None else Crowding(self._filter_crowded)
+        for plugin in plugins if twin is None and not is_part else ():
             if isinstance(plugin, UsesFilters):
                 plugin.use_filters(self)
+        if observer is not None:
+            observer.points(self)
+
+    def observed(self, observer: PluginTimes) -> Runner:
+        """Return the runner with the same plugins and the same memory whose calls the observer times."""
+        return Runner(self.profile, self._points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
+
+    def only(self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False) -> Runner:
+        """Return a runner of some of the plugins, at the points where they run here."""
+        kept = [e for e in self.profile if is_kept(e.plugin)]
+        names = {e.name for e in kept}
+        points = self._points and {p: [name for name in at if name in names] for p, at in self._points.items()}
+        return Runner(kept, points, asks_relevance=asks_relevance, is_part=True)
+
+    def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
+        return [p for p in plugins if p.name not in state.irrelevant]
 
     # -- queue ---------------------------------------------------------------------------------------
 
@@ -192,24 +189,23 @@ class Runner:
         """Return the rows where every filter says yes."""
         prepared = self.pre_filter(state, pod, columns)
         if prepared.rejection is not None:
-            return Feasible(columns.full(False), None, True, rejection=prepared.rejection)
-        remembered = self._templates.recall(state, pod, columns)
+            return Feasible(columns.full(False), None, True, prepared)
+        remembered = self._templates.recall(state, pod, columns, self._pure)
         mask = remembered.mask
-        found = Feasible(mask, remembered, False)
+        found = Feasible(mask, remembered, False, prepared)
         if prepared.node_names is not None:
-            found.node_names, found.node_names_by = prepared.node_names, prepared.named_by
-            mask = mask & columns.mask_of(found.node_names)
+            mask = mask & columns.mask_of(prepared.node_names)
         return self._filter_rest(state, pod, columns, nominator, found, mask)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
-        """Run PreFilter; who bows out is noted in the state."""
+        """Run PreFilter; which plugins skip their Filter is noted in the state."""
         names: set[str] | None = None
         named_by: list[str] = []
         if self._choosy:
-            status = ask_relevance(self._choosy, state, pod)
+            status = self._ask_relevance(state, pod)
             if not status.is_success:
                 return Prepared(status)
-        for plugin in self._pre_filter:
+        for plugin in self._pre_filter if not state.irrelevant else self._concerned(self._pre_filter, state):
             answer = plugin.pre_filter(state, pod, columns)
             if answer is SKIP:  # what most plugins say of most pods
                 state.skip_filter.add(plugin.name)
@@ -223,6 +219,20 @@ class Runner:
                 named_by.append(plugin.name)
                 names = set(result.node_names) if names is None else names & set(result.node_names)
         return Prepared(None, None if names is None else tuple(sorted(names)), tuple(named_by))
+
+    def _ask_relevance(self, state: CycleState, pod: PodInfo) -> Status:
+        """Note in the state which plugins have nothing to do with the pod; they are asked at no further point."""
+        irrelevant = []
+        for plugin in self._choosy:
+            status: Status = plugin.is_relevant_for_pod(state, pod)
+            if status.code is Code.SKIP:
+                irrelevant.append(plugin.name)
+            elif not status.is_success:
+                return _of(status, plugin)
+        state.irrelevant = frozenset(irrelevant)
+        state.skip_filter.update(irrelevant)
+        state.skip_score.update(irrelevant)
+        return SUCCESS
 
     def _filter_rest(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator | None,
                      found: Feasible, mask: Mask) -> Feasible:  # fmt: skip
@@ -286,7 +296,7 @@ class Runner:
 
     def row_fits(self, state: CycleState, pod: PodInfo, columns: Columns, row: int) -> bool:
         """Return what the row-pure filters say of one row, by heart."""
-        return bool(self._templates.recall(state, pod, columns).mask[row])
+        return bool(self._templates.recall(state, pod, columns, self._pure).mask[row])
 
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
         """Return what the plugins beyond the template sign the pod with; None when one cannot, and has a say in it.
@@ -304,12 +314,16 @@ class Runner:
         """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""
         return all(p.name in state.skip_filter for p in self._other_filters)
 
+    def has_filters(self, state: CycleState) -> bool:
+        """Whether any plugin filters in this cycle."""
+        return any(p.name not in state.skip_filter for p in self._filters)
+
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return the first filter's no for one node, or success."""
         for plugin in self._filters:
             if plugin.name in state.skip_filter:
                 continue
-            status = filter_one(plugin, state, pod, node)
+            status = plugin.filter(state, pod, node)
             if not status.is_success:
                 return _of(status, plugin)
         return SUCCESS
@@ -320,7 +334,7 @@ class Runner:
         A node is charged to the first plugin that refused it, in the profile's order.
         """
         diagnosis = Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
-        rejection = found.rejection
+        rejection = found.prepared.rejection
         if rejection is not None:
             diagnosis.pre_filter_message = rejection.message
             _blame(diagnosis, rejection.plugin, rejection.code)
@@ -329,16 +343,13 @@ class Runner:
                 diagnosis.unresolvable = columns.valid.copy()
             return diagnosis
         alive = columns.valid.copy()
-        if found.node_names is not None:
-            absent = alive & ~columns.mask_of(found.node_names)
+        named_by = found.prepared.named_by
+        if found.prepared.node_names is not None:
+            absent = alive & ~columns.mask_of(found.prepared.node_names)
             nodes = int(np.count_nonzero(absent))
             if nodes:
-                by = " ".join(found.node_names_by)
-                simultaneously = " simultaneously" if len(found.node_names_by) > 1 else ""
-                reason = f"node(s) didn't satisfy plugin(s) [{by}]{simultaneously}"
-                diagnosis.count(found.node_names_by[0], reason, nodes)
-                for name in found.node_names_by:
-                    diagnosis.rejectors.add(name)
+                diagnosis.count(named_by[0], found.prepared.elsewhere, nodes)
+                diagnosis.rejectors.update(named_by)
                 diagnosis.unresolvable |= absent
                 alive &= ~absent
         masks = {plugin.name: mask for plugin, mask in found.refusals}
@@ -391,7 +402,7 @@ class Runner:
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             assert node is not None
-            self._blame_node(diagnosis, _of(filter_one(plugin, state, pod, node), plugin), int(row))
+            self._blame_node(diagnosis, _of(plugin.filter(state, pod, node), plugin), int(row))
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -399,7 +410,7 @@ class Runner:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
         mask, known = found.mask, found.remembered
         assert known is not None
-        for plugin in self._pre_score:
+        for plugin in self._pre_score if not state.irrelevant else self._concerned(self._pre_score, state):
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
@@ -457,7 +468,7 @@ class Runner:
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
-        for plugin in self._post_filter:
+        for plugin in self._post_filter if not state.irrelevant else self._concerned(self._post_filter, state):
             latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
             if latest.status.is_success:
                 return latest
@@ -468,11 +479,13 @@ class Runner:
                 result = latest
             messages += latest.status.reasons
         diagnosis.post_filter_message = ", ".join(messages)
+        if result is None and self._post_filter:  # none of them has anything to do with the pod
+            return PostFilterResult(unschedulable())
         return result
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve in order; on a no, everything is unreserved in reverse and the no returned."""
-        for plugin in self._reserve:
+        for plugin in self._reserve if not state.irrelevant else self._concerned(self._reserve, state):
             status = plugin.reserve(state, pod, node_name)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
@@ -481,13 +494,13 @@ class Runner:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, last first."""
-        for plugin in reversed(self._reserve):
+        for plugin in reversed(self._reserve if not state.irrelevant else self._concerned(self._reserve, state)):
             plugin.unreserve(state, pod, node_name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a no, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in self._permit:
+        for plugin in self._permit if not state.irrelevant else self._concerned(self._permit, state):
             status, timeout_s = plugin.permit(state, pod, node_name)
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
@@ -505,11 +518,12 @@ class Runner:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278)."""
-        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in self._pre_bind)
+        plugins = self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state)
+        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
-        for plugin in self._pre_bind:
+        for plugin in self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state):
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
@@ -521,7 +535,7 @@ class Runner:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in self._bind:
+        for plugin in self._bind if not state.irrelevant else self._concerned(self._bind, state):
             answer = plugin.bind(state, pod, node_name)
             if isinstance(answer, BindCall):
                 return answer
@@ -530,8 +544,8 @@ class Runner:
         return Status(Code.ERROR, ("all Bind plugins skipped",))
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Tell everybody that the bind succeeded."""
-        for plugin in self._post_bind:
+        """Run PostBind: the bind succeeded."""
+        for plugin in self._post_bind if not state.irrelevant else self._concerned(self._post_bind, state):
             plugin.post_bind(state, pod, node_name)
 
 
@@ -544,7 +558,7 @@ def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:
-    """Return raw scores scaled so that the best feasible one has 100 (section 6, DefaultNormalize)."""
+    """Return raw scores scaled to 100 for the best feasible one (DefaultNormalize, scheduler-queue-and-cycles 6)."""
     best = raw if isinstance(raw, int) else int(raw[feasible].max(initial=0))
     if best == 0:
         return 100 if reverse else 0

@@ -8,23 +8,29 @@ finding the best.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.forms import Forms
-from scheduler.framework.interface import Mask, Scores
-from scheduler.node_info import PodInfo
+from scheduler.framework.vectorized import Forms
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536
 CHANGED_ROWS_MAX: Final = 48
 """With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
+
+
+class Asked(NamedTuple):
+    """The row-pure plugins of a runner: scores that need no normalisation and scores that do, with their weights."""
+
+    filters: Sequence[Any]
+    scores: Sequence[Any]
+    normalized: Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -44,31 +50,17 @@ class Remembered:
 
 
 class Templates:
-    """The row-pure plugins of a profile and what they answered.
+    """What the row-pure plugins of a profile answered."""
 
-    `scores` need no normalisation, `normalized` do; both are enabled plugins with their weights.
-    """
-
-    def __init__(self, row_pure: Sequence[Any], filters: Sequence[Any], scores: Sequence[Any],
-                 normalized: Sequence[Any], forms: Forms) -> None:  # fmt: skip
-        self._row_pure, self._filters, self._scores, self._normalized = row_pure, filters, scores, normalized
+    def __init__(self, row_pure: Sequence[Any], forms: Forms) -> None:
+        self._row_pure = row_pure
         self._forms = forms
         self._signatures: dict[Hashable, int] = {}
         self._made = 0
         self._remembered: OrderedDict[int, Remembered] = OrderedDict()
 
-    @contextmanager
-    def asking(self, filters: Sequence[Any], scores: Sequence[Any], normalized: Sequence[Any]) -> Iterator[None]:
-        """Ask these, which answer as the own plugins do, for a while."""
-        own = self._filters, self._scores, self._normalized
-        self._filters, self._scores, self._normalized = filters, scores, normalized
-        try:
-            yield
-        finally:
-            self._filters, self._scores, self._normalized = own
-
-    def recall(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
-        """Return the row-pure answers for the pod's template, brought up to date."""
+    def recall(self, state: CycleState, pod: PodInfo, columns: Columns, asked: Asked) -> Remembered:
+        """Return the row-pure answers for the pod's template, brought up to date by the plugins that are asked."""
         signature = self.signature(pod)
         known = self._remembered.get(signature)
         log = columns.log
@@ -78,11 +70,11 @@ class Templates:
                 return known
             if changed <= CHANGED_ROWS_MAX:
                 for row in dict.fromkeys(log[known.cursor :]):
-                    self._refresh(known, pod, columns, row)
+                    self._refresh(asked, known, state, pod, columns, row)
                 known.cursor = len(log)
                 self._remembered.move_to_end(signature)
                 return known
-        known = self._compute(state, pod, columns)
+        known = self._compute(asked, state, pod, columns)
         self._remembered[signature] = known
         self._remembered.move_to_end(signature)
         if len(self._remembered) > REMEMBERED_TEMPLATES_MAX:
@@ -105,20 +97,20 @@ class Templates:
             pod.signature = signature
         return signature
 
-    def _compute(self, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
+    def _compute(self, asked: Asked, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
         mask = columns.valid.copy()
-        for plugin in self._filters:
+        for plugin in asked.filters:
             passed = self._forms.passed(state, pod, columns, plugin, mask)
             if passed is not None:
                 mask &= passed
         total = np.zeros(columns.capacity)
         raws: list[Scores] = []
-        for enabled in self._scores:
+        for enabled in asked.scores:
             raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
             raws.append(raw)
             total += raw * enabled.weight
         varies = []
-        for enabled in self._normalized:
+        for enabled in asked.normalized:
             raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
             raws.append(raw)
             varies.append(bool(raw.any()))
@@ -132,12 +124,13 @@ class Templates:
             varies=varies,
         )
 
-    def _refresh(self, known: Remembered, pod: PodInfo, columns: Columns, row: int) -> None:
+    def _refresh(self, asked: Asked, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns,
+                 row: int) -> None:  # fmt: skip
         node = columns.nodes[row]
         fits = node is not None
         if node is not None:
-            for plugin in self._filters:
-                if not plugin.filter(pod, node).is_success:
+            for plugin in asked.filters:
+                if not plugin.filter(state, pod, node).is_success:
                     fits = False
                     break
         known.mask[row] = fits
@@ -145,13 +138,13 @@ class Templates:
             known.ranked[row] = -1.0
             return
         total, i = 0, 0
-        for enabled in self._scores:
-            score = enabled.plugin.score(pod, node)
+        for enabled in asked.scores:
+            score = enabled.plugin.score(state, pod, node)
             known.raw[i][row] = score
             total += score * enabled.weight
             i += 1
-        for j, enabled in enumerate(self._normalized):
-            score = enabled.plugin.score(pod, node)
+        for j, enabled in enumerate(asked.normalized):
+            score = enabled.plugin.score(state, pod, node)
             known.raw[i][row] = score
             if score:
                 known.varies[j] = True

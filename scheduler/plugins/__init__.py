@@ -1,1 +1,1 @@
-"""One file a plugin; being in this folder makes it known, naming it in `profiles.py` turns it on."""
+"""A file a plugin, or a folder with a `plugin.py`; being here makes a plugin known, `default_plugins` turns it on."""

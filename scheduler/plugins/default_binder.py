@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import BindCall, Status
+from scheduler.framework.plugin import BindCall
+from scheduler.framework.status import Status
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
 
 
 class DefaultBinder:

@@ -1,7 +1,7 @@
 """PostFilter: make room by evicting pods of lower priority; PreEnqueue: wait while that is under way.
 
-The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.evictions`.
-Source: preemption 2 to 4; upstream `plugins/defaultpreemption`.
+The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.preemption.evictions`.
+Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SUCCESS,
-    Code,
-    PostFilterResult,
-    Status,
-    WhatIfFilters,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import candidates, choice, eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.candidates import Candidate, Search
 from scheduler.preemption.dry_run import NodeWhatIf, nowhere
-from scheduler.preemption.extending import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
+from scheduler.preemption.extender_consent import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
 from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
@@ -78,10 +72,10 @@ class DefaultPreemption:
         # Members preempt for themselves where they are placed by themselves, or are told to (1.36).
         is_alone = switches.choice("gang.generation") in ("W0", "off")
         self._speaks_for_groups = not is_alone and switches.choice("gang.group_preemption") != "per-pod"
-        self._filters: WhatIfFilters | None = None
+        self._filters: Runner | None = None
         self.extenders: Sequence[PreemptionExtender] = ()
 
-    def use_filters(self, filters: WhatIfFilters) -> None:
+    def use_filters(self, filters: Runner) -> None:
         """Ask these filters about nodes changed in thought."""
         self._filters = filters
 
@@ -177,7 +171,7 @@ class DefaultPreemption:
                        matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
         return candidates.search(rows, offset, enough, judge)
 
-    def _filters_in_use(self) -> WhatIfFilters:
+    def _filters_in_use(self) -> Runner:
         assert self._filters is not None, "the plugin is not part of a profile yet"
         return self._filters
 
@@ -191,7 +185,7 @@ class DefaultPreemption:
 class _Judge:
     """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
 
-    def __init__(self, handle: Handle, filters: WhatIfFilters, memory: Memory, units: GroupUnits, state: CycleState,
+    def __init__(self, handle: Handle, filters: Runner, memory: Memory, units: GroupUnits, state: CycleState,
                  pod: PodInfo, tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
         self._units = units if handle.groups.is_on else None
         self._nominator = handle.nominator

@@ -4,7 +4,7 @@ PreEnqueue: the claims must exist. PreFilter: they must not be on their way to s
 devices must be usable on the node, one without must find some there. Reserve promises them, PreBind writes that down,
 and PostFilter frees a claim whose devices keep the pod from every node. All its noes are final for preemption: no
 devices are freed by evicting pods.
-Source: dra-core 6; upstream `plugins/dynamicresources`; texts of v1.36.
+Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
 from __future__ import annotations
@@ -13,29 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scheduler.columns import Columns
-from scheduler.devices.granting import Granter
-from scheduler.devices.ledger import Letting, Release
-from scheduler.devices.pod_claims import claim_keys, claim_name, problem_of, problem_with
-from scheduler.devices.pools import Slices
-from scheduler.devices.search import AllocationError, Allocator, Refused
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_selection import term_matches
+from scheduler.dra.allocation_writer import Granter
+from scheduler.dra.allocator import AllocationError, Allocator, Refused
+from scheduler.dra.ledger import Letting, Release
+from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
+from scheduler.dra.pools import Slices
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    PostFilterResult,
-    PreFilterResult,
-    Status,
-    failed,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PostFilterResult, PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.node_selection import term_matches
 from services.api.duration import Duration
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
@@ -147,7 +139,7 @@ class DynamicResources:
 
     # -- where
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a granted claim cannot be used, and where an open one finds no devices."""
         notes = _notes(state)
         if node.node is None:

@@ -2,7 +2,8 @@
 
 How the quorum is enforced went through generations (switch `gang.generation`): W0 lets each placed member wait at
 Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit
-as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream `plugins/gangscheduling`.
+as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream
+`pkg/scheduler/framework/plugins/gangscheduling`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    PODS_TO_ACTIVATE,
-    SUCCESS,
-    Code,
-    PlacementProgress,
-    Status,
-    unresolvable,
-    unschedulable,
-)
-from scheduler.group_membership import group_of
+from scheduler.framework.plugin import PODS_TO_ACTIVATE
+from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key

@@ -10,12 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache import Cache
-from scheduler.columns import Columns
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Scores
-from scheduler.node_info import NodeInfo, PodInfo
 
 MIB: Final = 2**20
 LEAST_BYTES: Final = 23 * MIB
@@ -40,7 +39,7 @@ class ImageLocality:
         """The images and the number of containers."""
         return (len(pod.spec.init_containers) + len(pod.spec.containers), *_images(pod))
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the sizes of the images that are there, each by the share of nodes that have it."""
         columns = self._cache.columns
         if node.node is None or not columns.images:
@@ -48,9 +47,9 @@ class ImageLocality:
         there = {name for image in node.node.status.images for name in image.names}
         total = 0
         for name in _images(pod):
-            state = columns.images.get(name)
-            if state is not None and name in there:
-                total += int(state.size_bytes * (len(state.rows) / columns.count))
+            image = columns.images.get(name)
+            if image is not None and name in there:
+                total += int(image.size_bytes * (len(image.rows) / columns.count))
         most = MOST_BYTES * _containers(pod)
         return 100 * (min(max(total, LEAST_BYTES), most) - LEAST_BYTES) // (most - LEAST_BYTES)
 

@@ -1,4 +1,7 @@
-"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values."""
+"""PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values.
+
+Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import NAME_FIELD, Columns
-from scheduler.entry import Args, PluginEntry
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Scores,
-    Status,
-    failed,
-    unresolvable,
-)
-from scheduler.framework.runner import default_normalize
-from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.node_selection import (
+from scheduler.cache.columns import NAME_FIELD, Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_selection import (
     affinity_of,
     matches_required,
     required_mask,
@@ -34,6 +20,14 @@ from scheduler.node_selection import (
     term_matches,
     terms_mask,
 )
+from scheduler.entry import Args, PluginEntry
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.runner import default_normalize
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.vectorized import Refusal
+from scheduler.handle import Handle
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorTerm
@@ -101,7 +95,7 @@ class NodeAffinity:
             return unresolvable("pod affinity terms conflict")
         return PreFilterResult(node_names=tuple(names))
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no when selector or required affinity does not match."""
         if node.node is None:
             return SUCCESS
@@ -144,7 +138,7 @@ class NodeAffinity:
                 return failed(problem)
         return SUCCESS
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that match."""
         if node.node is None:
             return 0

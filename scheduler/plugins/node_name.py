@@ -1,15 +1,19 @@
-"""Filter: a pod that names its node fits no other."""
+"""Filter: a pod that names its node fits no other.
+
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodename`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 
 REASON = "node(s) didn't match the requested node name"
@@ -24,7 +28,7 @@ class NodeName:
         """Only the name counts."""
         return pod.spec.node_name
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to every other node."""
         return SUCCESS if pod.spec.node_name in ("", node.name) else unresolvable(REASON)
 

@@ -1,15 +1,19 @@
-"""Filter: two pods cannot hold the same host port of a node."""
+"""Filter: two pods cannot hold the same host port of a node.
+
+Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SKIP, SUCCESS, Mask, Refusal, Status, unschedulable
-from scheduler.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
+from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.pod import Pod
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -32,7 +36,7 @@ class NodePorts:
         """Only the ports count."""
         return pod.ports
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no when a wanted port is in use."""
         if any(_conflict(want, used) for want in pod.ports for used in node.used_ports):
             return unschedulable(REASON)

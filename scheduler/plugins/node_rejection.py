@@ -1,6 +1,6 @@
 """Filter and Score: keep an unbound pod away from the node that gave it back, for a while.
 
-Ours. The exclusions themselves (who, where, until when) live in `scheduler.exclusions`.
+Ours. The exclusions themselves (who, where, until when) live in `scheduler.queue.exclusions`.
 Source: kubelet-unbinding 7.3.
 """
 
@@ -11,14 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
-from scheduler.exclusions import Exclusions
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SKIP, SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 
@@ -41,7 +42,7 @@ class NodeRejection:
             return SKIP
         return SKIP if self._mode == "soft" else SUCCESS
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
         text = self._excluded(pod).get(node.name) if self._mode == "hard" else None
         return SUCCESS if text is None else unresolvable(text)
@@ -69,7 +70,7 @@ class NodeRejection:
             return SKIP
         return SUCCESS
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Give an excluded node nothing."""
         return 0 if node.name in self._excluded(pod) else 100
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.interface import SKIP, SUCCESS, Status, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
+from scheduler.framework.world import World
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.world import World
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod
 from services.api.numa_needs import Need, container_need, has_pod_level, is_memory, pod_need
@@ -72,7 +72,7 @@ class NodeResourceTopologyMatch:
             return SKIP
         return SUCCESS
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where the pod could not be aligned after those that are known to come first."""
         known = self._known.get(node.name)
         if known is None or not known.is_aligning:

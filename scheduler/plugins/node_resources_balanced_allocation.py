@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import SKIP, SUCCESS, Mask, Scores, Status
+from scheduler.framework.status import SKIP, SUCCESS, Status
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 
@@ -52,7 +52,7 @@ class NodeResourcesBalancedAllocation:
     def _applies(self, pod: PodInfo) -> bool:
         return any(pod.requests.amounts.get(resource, 0) for resource in self._resources)
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return 0 to 100; 0 for pods that PreScore skips."""
         if not self._applies(pod):
             return 0

@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.requests import requests_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import (
@@ -23,11 +25,11 @@ from scheduler.framework.events import (
     Hint,
     Registration,
 )
-from scheduler.framework.interface import SUCCESS, Code, Mask, PreFilterResult, Refusal, Scores, Status
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.utilization_shape import ShapePoint, broken_line
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.requests import requests_of
-from scheduler.utilization_shape import ShapePoint, broken_line
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount
@@ -93,7 +95,7 @@ class NodeResourcesFit:
 
     # -- filter --------------------------------------------------------------------------------------
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
         allocatable = node.allocatable
         requested = node.requested_to(pod.priority) if self._takes_wishes else node.requested
@@ -117,19 +119,19 @@ class NodeResourcesFit:
             if have is None:
                 return columns.full(False)
             mask &= have - columns.requested[resource] >= need
-        return self._with_wishes(pod, columns, mask) if self._takes_wishes else mask
+        return self._with_wishes(state, pod, columns, mask) if self._takes_wishes else mask
 
-    def _with_wishes(self, pod: PodInfo, columns: Columns, mask: Mask) -> Mask:
+    def _with_wishes(self, state: CycleState, pod: PodInfo, columns: Columns, mask: Mask) -> Mask:
         """Add the rows where nothing is short once lesser pods' wishes do not count."""
         for row in np.flatnonzero(columns.valid & ~mask):
             node = columns.nodes[row]
-            mask[row] = node is not None and bool(node.wishing) and self.filter(pod, node).is_success
+            mask[row] = node is not None and bool(node.wishing) and self.filter(state, pod, node).is_success
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Several reasons a node; all of one node carry the gravest code."""
         if self._takes_wishes:
-            return self._explain_each(pod, columns, refused)
+            return self._explain_each(state, pod, columns, refused)
         hopeless = np.zeros(columns.capacity, bool)
         short: list[tuple[str, Mask]] = []
         crowded: Mask = refused & (columns.pod_count >= columns.pod_limit)
@@ -152,12 +154,12 @@ class NodeResourcesFit:
             refusals.append(Refusal(reason, mask & hopeless, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
-    def _explain_each(self, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+    def _explain_each(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Ask node by node: what is short depends on who wishes for what there."""
         found: dict[tuple[str, Code], Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
-            status = self.filter(pod, node) if node is not None else SUCCESS
+            status = self.filter(state, pod, node) if node is not None else SUCCESS
             for reason in status.reasons:
                 found.setdefault((reason, status.code), np.zeros(columns.capacity, bool))[row] = True
         return [Refusal(reason, mask, code) for (reason, code), mask in found.items()]
@@ -171,7 +173,7 @@ class NodeResourcesFit:
             return pod.requests.nonzero_memory if self._strategy.pod_level else pod.requests.scoring_memory
         return pod.requests.amounts.get(resource, 0)
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the weighted mean over resources, by the strategy, in Go's integer arithmetic."""
         total = weights = 0
         kind = self._strategy.type

@@ -1,15 +1,19 @@
-"""Filter: a cordoned node takes only pods that tolerate being cordoned."""
+"""Filter: a cordoned node takes only pods that tolerate being cordoned.
+
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodeunschedulable`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Status, unresolvable
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.taints import NO_SCHEDULE, Taint, tolerates
 
@@ -30,7 +34,7 @@ class NodeUnschedulable:
         """Whether the pod tolerates it."""
         return _tolerates_cordon(pod)
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to cordoned nodes."""
         if node.node is None or not node.node.spec.unschedulable or _tolerates_cordon(pod):
             return SUCCESS

@@ -3,7 +3,7 @@
 What a node can attach is in its CSINode; what it has attached are the volumes of the pods on it, each once. A
 volume that is not made yet counts for the driver of its class. Volumes of drivers that once were part of
 Kubernetes count for the driver that took over, on nodes that say so.
-Source: upstream `plugins/nodevolumelimits/csi.go`.
+Source: upstream `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.columns import Columns, Floats
+from scheduler.cache.columns import Columns, Floats, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Status,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
@@ -165,7 +157,7 @@ class NodeVolumeLimits:
             return [Attachable(DRIVER_OF[provisioner], handle, provisioner)]
         return [Attachable(provisioner, handle)]
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a driver would have to attach more than it can."""
         notes: _Notes = state.data[NAME]
         if notes.missing:

@@ -1,9 +1,12 @@
-"""QueueSort: higher priority first, then who has waited longer."""
+"""QueueSort: higher priority first, then who has waited longer.
+
+Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/queuesort`.
+"""
 
 from __future__ import annotations
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.entry import PluginEntry
-from scheduler.node_info import PodInfo
 
 
 class PrioritySort:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.conditions import GATED_MESSAGE
+from scheduler.cache.node_info import PodInfo
+from scheduler.dispatcher.conditions import GATED_MESSAGE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.interface import SUCCESS, Status, unresolvable
+from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
 
 
 class SchedulingGates:

@@ -1,4 +1,7 @@
-"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs."""
+"""Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs.
+
+Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import SUCCESS, Code, Mask, Refusal, Scores, Status, unresolvable
 from scheduler.framework.runner import default_normalize
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerates, untolerated
 
@@ -41,7 +45,7 @@ class TaintToleration:
         """The tolerations."""
         return pod.spec.tolerations
 
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no at the first NoSchedule or NoExecute taint that is not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return SUCCESS
@@ -66,7 +70,7 @@ class TaintToleration:
                 refusals.append(Refusal(self._reason(taint), refused & (columns.taint_set == i), code))
         return refusals
 
-    def score(self, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count PreferNoSchedule taints that are not tolerated."""
         if node.node is None or not node.node.spec.taints:
             return 0

@@ -2,7 +2,7 @@
 
 Claims that wait for their first consumer get their volume here: an existing one is reserved, or the node is
 written into the claim and somebody makes a volume that this node can reach. The pod is bound only after that.
-Source: section 6; upstream `plugins/volumebinding`.
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding`.
 """
 
 from __future__ import annotations
@@ -13,29 +13,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Scores,
-    Status,
-    failed,
-    unresolvable,
-)
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
-from scheduler.utilization_shape import ShapePoint
-from scheduler.volumes.binding import VolumeBinder
+from scheduler.volumes.binder import VolumeBinder
 from scheduler.volumes.claims import ClaimReader, PodClaims
-from scheduler.volumes.finding import Everywhere, find, find_everywhere
-from scheduler.volumes.reserving import Reserved, reserve, revert
+from scheduler.volumes.finder import Everywhere, find, find_everywhere
+from scheduler.volumes.reservation import Reserved, reserve, revert
 from scheduler.volumes.scoring import score_of
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
@@ -104,7 +95,7 @@ class VolumeBinding:
         state.data[NAME] = _Notes(claims)
         return SUCCESS
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a bound volume cannot be reached and where a waiting claim gets none."""
         if node.node is None:
             return SUCCESS

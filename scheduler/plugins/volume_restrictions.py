@@ -1,7 +1,7 @@
 """PreFilter, Filter: disks that only one pod of a node may mount, and claims that only one pod may use at all.
 
 Both noes end when the other pod goes, so preemption may help.
-Source: upstream `plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
+Source: upstream `pkg/scheduler/framework/plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
 """
 
 from __future__ import annotations
@@ -12,23 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache import Cache
-from scheduler.columns import Columns
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Status,
-    unresolvable,
-    unschedulable,
-)
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo, volume_claims
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume
 from services.api.meta import Key, View
@@ -108,7 +101,7 @@ class VolumeRestrictions:
         state.data[NAME] = _Notes(tuple(exclusive), others, disks)
         return SUCCESS
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to a disk that is in use on the node, and to an exclusive claim in use anywhere."""
         notes: _Notes = state.data[NAME]
         if notes.disks and _has_conflict(notes.disks, node):

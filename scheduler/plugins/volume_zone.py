@@ -1,7 +1,7 @@
 """PreFilter, Filter: volumes that say by label in which zone or region they are keep their pods there.
 
 Labels are how volumes said it before they had node affinity; both spellings of the keys count.
-Source: upstream `plugins/volumezone`.
+Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from scheduler.columns import Columns
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.interface import (
-    SKIP,
-    SUCCESS,
-    Code,
-    Mask,
-    PreFilterResult,
-    Refusal,
-    Status,
-    unresolvable,
-)
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.storageclass import StorageClass
@@ -104,7 +97,7 @@ class VolumeZone:
             return unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
         return [] if storage_class.is_waiting else unresolvable("PersistentVolume had no name")
 
-    def filter_in(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where the node is in another zone; a node that is in none at all may take every volume."""
         labels = node.labels
         if not any(key in labels for key in GA_OF):

@@ -8,5 +8,5 @@ that is not to be bound leaves no trace in cache, nominations or plugins.
 A group cycle sits beside the single-pod cycle: `cycle` runs the ordinary scheduling cycle for one member after
 the other, assumes each in memory so that the next sees it, and asks PlacementFeasible after each whether the
 group can still come together. The live columns are its snapshot, because nothing else runs meanwhile.
-Source: preemption 6 and 7; upstream `schedule_one_podgroup.go`.
+Source: preemption 6 and 7; upstream `pkg/scheduler/schedule_one_podgroup.go`.
 """

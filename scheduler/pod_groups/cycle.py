@@ -1,6 +1,7 @@
 """The pod-group scheduling cycle: a group and the nodes as they are, and what becomes of each member.
 
-Source: preemption 6.4, with its table of when to bind and when to preempt; upstream `schedule_one_podgroup.go`.
+Source: preemption 6.4, with its table of when to bind and when to preempt; upstream
+`pkg/scheduler/schedule_one_podgroup.go`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from scheduler.framework.interface import Code, Status, failed, unschedulable
+from scheduler.cycle.profiles import Profile, Profiles
+from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
 from scheduler.pod_groups.units import GroupUnits
-from scheduler.queued_pod import QueuedPod
-from scheduler.runners import Profile, Profiles
+from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"

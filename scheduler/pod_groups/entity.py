@@ -1,11 +1,14 @@
-"""A group as the queue sees it: one thing that waits, is popped and comes back, holding its waiting members."""
+"""A group as the queue sees it: one thing that waits, is popped and comes back, holding its waiting members.
+
+Source: preemption 6.4.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from scheduler.node_info import PodInfo
-from scheduler.queued_pod import QueuedPod
+from scheduler.cache.node_info import PodInfo
+from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod, PodSpec
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key, ObjectMeta

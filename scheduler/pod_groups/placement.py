@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.cache import Assumption, Cache
+from scheduler.cache.cache import Assumption, Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.interface import SUCCESS, Code, PlacementProgress, Status, failed, unschedulable
+from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.runner import Runner
-from scheduler.nominator import Nominator
-from scheduler.queued_pod import QueuedPod
-from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
+from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
 

@@ -2,7 +2,7 @@
 
 The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the fewest
 nor the least important that would do (preemption 7.3, "Consequences").
-Source: KEP-5710; preemption 7.3; upstream `framework/preemption/podgrouppreemption.go`.
+Source: KEP-5710; preemption 7.3; upstream `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.cache import Cache
-from scheduler.framework.interface import SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
 from scheduler.pod_groups.placement import Placed, Placement, Placer
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility

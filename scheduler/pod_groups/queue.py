@@ -5,7 +5,7 @@ its members: any member's no keeps the group out, any member's hint wakes it. Wi
 members are queued as all pods are, and each arrival is an event for the others.
 
 Invariant: every member is in `_members`; it is in its entity's `members` exactly while it waits, not while it is
-on its way to a bind. Source: preemption 6.4; upstream `backend/queue` 1.37.
+on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.backoff import Backoff
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.framework.events import (
     FORCE_ACTIVATE,
     SCHEDULE_ATTEMPT_FAILURE,
@@ -25,14 +27,12 @@ from scheduler.framework.events import (
     HintFunction,
     Registration,
 )
-from scheduler.framework.interface import SUCCESS, Status
-from scheduler.group_membership import PodGroups
-from scheduler.hints import Strategy
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.world import World
 from scheduler.pod_groups.entity import GroupInfo, entity_key
-from scheduler.queue import PARKED, GateObserver, Pool, PreEnqueue, QueuedPod, SchedulingQueue, SortKey
-from scheduler.world import World
+from scheduler.queue.backoff import Backoff
+from scheduler.queue.hints import Strategy
+from scheduler.queue.scheduling_queue import PARKED, GateObserver, Pool, PreEnqueue, QueuedPod, SchedulingQueue, SortKey
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key

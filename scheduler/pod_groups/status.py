@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.pod_groups.cycle import GroupResult, Outcome
 from scheduler.preemption.eligibility import BY_SCHEDULER
 from services.api.kinds.podgroup import DISRUPTION_TARGET, INITIALLY_SCHEDULED, PodGroup

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scheduler.cache import Cache
-from scheduler.group_membership import PodGroups
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.framework.world import World
 from scheduler.preemption.units import Unit, group_unit, pod_unit
-from scheduler.world import World
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 from scheduler.preemption.units import Unit
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.selectors import Selector, from_label_selector

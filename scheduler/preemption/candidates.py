@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.framework.interface import Code, Status
+from scheduler.framework.status import Code, Status
 from scheduler.preemption.victims import Victims
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.interface import Status, WhatIfFilters
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import Status
 from scheduler.preemption.units import Unit
 
 Whereabouts = Callable[[PodInfo], NodeInfo | None]
@@ -26,7 +27,7 @@ class NodeWhatIf:
 
     def __init__(
         self,
-        filters: WhatIfFilters,
+        filters: Runner,
         state: CycleState,
         pod: PodInfo,
         node: NodeInfo,

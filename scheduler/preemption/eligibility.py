@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from scheduler.framework.interface import Status
+from scheduler.framework.status import Status
 from scheduler.preemption.candidates import Candidate
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 

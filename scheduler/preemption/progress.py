@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)

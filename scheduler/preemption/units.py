@@ -1,4 +1,7 @@
-"""Units: what is evicted together, and which of two matters more."""
+"""Units: what is evicted together, and which of two matters more.
+
+Source: preemption 3.3, 7.1.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 from services.api.times import parse_time
 
 NEVER: Final = math.inf

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
-from scheduler.framework.interface import Status, failed, unresolvable, unschedulable
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
+from scheduler.framework.status import Status, failed, unresolvable, unschedulable
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.units import TieBreak, Unit, by_importance, by_uid
 

@@ -10,10 +10,10 @@ import dataclasses
 from collections import OrderedDict
 from functools import reduce
 
-from scheduler.node_info import PodInfo
-from scheduler.requests import TEMPLATES_MAX, PodRequests, as_specified, most, requests_of
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.requests import TEMPLATES_MAX, PodRequests, as_specified, most, requests_of
 from services.api.kinds.pod import Pod
-from services.api.podresources import as_actual, as_allocated, as_held, has_infeasible_wish
+from services.api.podresources import as_actual, as_allocated, as_held, has_infeasible_resize
 from services.api.switches import Switches
 
 
@@ -58,7 +58,7 @@ class Accounting:
     def _sizes(pod: Pod) -> tuple[PodRequests, ...]:
         """Return the sums over all containers of what is desired, allocated and actual, which compete."""
         given = (as_specified(as_allocated(pod)), as_specified(as_actual(pod)))
-        return given if has_infeasible_wish(pod) else (as_specified(pod), *given)
+        return given if has_infeasible_resize(pod) else (as_specified(pod), *given)
 
 
 def accounting_of(switches: Switches) -> Accounting | None:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.framework.interface import SUCCESS, Code, Status
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.handle import Handle
-from scheduler.node_info import NodeInfo, PodInfo
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility
 from scheduler.preemption.budgets import Budgets
@@ -22,10 +22,10 @@ from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
 from scheduler.resize.deferral import allocated, desired, opts_out, waits
-from scheduler.resize.outsiders import Hearing, Outsiders
-from scheduler.resize.room import Count, NodeRoom, RoomAndFilters, counted
+from scheduler.resize.fit import Count, NodeRoom, RoomAndFilters, counted
+from scheduler.resize.out_of_tree import OutOfTreeAttempt, OutOfTreePlugins
+from scheduler.resize.outcome import FIT, NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.verdict import FIT, NAME, PREEMPTION, Verdict, Waits
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.podresources import Amounts
 
@@ -39,15 +39,15 @@ MALFORMED: Final = "pod has malformed resource quantities"
 class Attempt:
     """Whom it is for, and where. `need`: what the pod asks for; `rivals`: pods nominated there that matter as much.
 
-    `hearing`: what plugins say that are not kube-scheduler's own; None when the profile has none. `post_filters`: who
-    may make room, by name.
+    `out_of_tree`: what plugins say that are not kube-scheduler's own; None when the profile has none.
+    `post_filters`: the plugins that may evict, by name.
     """
 
     pod: PodInfo
     node: NodeInfo
     need: Amounts
     rivals: Sequence[PodInfo]
-    hearing: Hearing | None
+    out_of_tree: OutOfTreeAttempt | None
     post_filters: Sequence[str]
 
 
@@ -55,14 +55,14 @@ class ResizeCycle:
     """Decides; changes nothing but its counts, and what it remembers with `double_preemption` memory.
 
     `attempts` counts searches for victims, the futile ones too; `violations` victims that a budget would have kept.
-    `outsiders`: by the name of a profile.
+    `out_of_tree`: by the name of a profile.
     """
 
-    def __init__(self, handle: Handle, rules: ResizeRules, outsiders: Mapping[str, Outsiders]) -> None:
+    def __init__(self, handle: Handle, rules: ResizeRules, out_of_tree: Mapping[str, OutOfTreePlugins]) -> None:
         switches = handle.switches
         self._handle = handle
         self._rules = rules
-        self._outsiders = outsiders
+        self._out_of_tree = out_of_tree
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
         self._is_async = switches.flag("SchedulerAsyncPreemption")
         self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
@@ -91,14 +91,14 @@ class ResizeCycle:
         except ValueError:
             return _refused(pod, node.name, _hopeless(MALFORMED, FIT))
         rivals = self._handle.nominator.rivals(node.name, pod)
-        outsiders = self._outsiders[pod.spec.scheduler_name]
-        hearing = None if outsiders.are_none else outsiders.hear(pod, node, self._handle.cache.columns, now)
-        return self._look(Attempt(pod, node, need, rivals, hearing, outsiders.post_filters))
+        others = self._out_of_tree[pod.spec.scheduler_name]
+        out_of_tree = None if others.are_none else others.attempt(pod, node, self._handle.cache.columns, now)
+        return self._look(Attempt(pod, node, need, rivals, out_of_tree, others.post_filters))
 
     def _look(self, attempt: Attempt) -> Verdict:
         """Ask whether it fits, and if not, who could make room."""
         room = self._room(attempt)
-        no = attempt.hearing.prepare() if attempt.hearing is not None else SUCCESS
+        no = attempt.out_of_tree.pre_filter() if attempt.out_of_tree is not None else SUCCESS
         if no.is_success:
             no = self._first_no(attempt, room)
         if no.is_success and self._rules.looks_first:
@@ -111,9 +111,10 @@ class ResizeCycle:
     def _first_no(self, attempt: Attempt, room: NodeRoom) -> Status:
         """Return who refuses, the fit first; what follows the fit is not asked where the fit parks pods itself."""
         no = room.fits()
-        if not no.is_success or attempt.hearing is None or self._rules.on_fit == "park_filter":
+        if not no.is_success or attempt.out_of_tree is None or self._rules.on_fit == "park_filter":
             return Status(no.code, no.reasons, FIT)
-        no = attempt.hearing.judge(attempt.rivals)
+        others = attempt.out_of_tree
+        no = others.runner.filter_beside(others.state, attempt.pod, attempt.node, attempt.rivals)
         return Status(no.code, no.reasons, no.plugin or FIT)
 
     def _room(self, attempt: Attempt, count: Count = counted) -> NodeRoom:
@@ -122,13 +123,13 @@ class ResizeCycle:
                         adjusts_pod_count=rules.adjusts_pod_count, without_self=rules.removes_self)  # fmt: skip
 
     def _fitting(self, attempt: Attempt) -> Verdict:
-        pod, node, hearing, on_fit = attempt.pod, attempt.node.name, attempt.hearing, self._rules.on_fit
-        if hearing is not None and on_fit != "park_filter":
-            no = hearing.reserve()
+        pod, node, others, on_fit = attempt.pod, attempt.node.name, attempt.out_of_tree, self._rules.on_fit
+        if others is not None and on_fit != "park_filter":
+            no = others.reserve()
             if no.is_success and on_fit == "complete_bind":
-                no = hearing.permit()
+                no = others.permit()
             else:
-                hearing.unreserve()
+                others.unreserve()
             if not no.is_success:
                 return _refused(pod, node, no)
         if on_fit == "complete_bind":
@@ -145,7 +146,7 @@ class ResizeCycle:
                 verdict = self._preempt(attempt, no)
                 if verdict.evictions or verdict.fits:
                     return verdict
-            result = attempt.hearing.post_filter(name, no) if attempt.hearing is not None else None
+            result = attempt.out_of_tree.post_filter(name, no) if attempt.out_of_tree is not None else None
             if result is None:
                 continue
             if result.status.is_success:
@@ -182,15 +183,16 @@ class ResizeCycle:
 
     def _what_if(self, attempt: Attempt) -> WhatIf:
         """Return the node to be changed in thought: its room, and whoever else judges it."""
-        room, hearing = self._room(attempt, allocated if self._rules.counts_allocated else counted), attempt.hearing
-        if hearing is None or not hearing.has_filters:
+        room, others = self._room(attempt, allocated if self._rules.counts_allocated else counted), attempt.out_of_tree
+        if others is None or not others.has_filters:
             return room
         node = attempt.node
         if self._rules.removes_self:
             node = node.with_pods([])
             node.remove(attempt.pod.uid)
         whereabouts = self._units.node_of if self._handle.groups.is_on else nowhere
-        return RoomAndFilters(room, NodeWhatIf(hearing, hearing.state, attempt.pod, node, attempt.rivals, whereabouts))
+        filters = NodeWhatIf(others.runner, others.state, attempt.pod, node, attempt.rivals, whereabouts)
+        return RoomAndFilters(room, filters)
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return what the pod counts for as a preemptor: itself, or its group."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.resize.verdict import NAME
+from scheduler.metrics import INITIAL, RESIZE
+from scheduler.resize.outcome import NAME
 
-INITIAL, RESIZE = "initial_placement", "pod_resize"
 WITH_OPERATION: Final = (
     "scheduler_queued_entities",
     "scheduler_preemption_evaluation_duration_seconds",

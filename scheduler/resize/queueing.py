@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from scheduler.cache import Cache
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.requests import most
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
-from scheduler.framework.interface import Code, Status
-from scheduler.node_info import PodInfo
+from scheduler.framework.status import Code, Status
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import Preempting
-from scheduler.queue import QueuedPod, SchedulingQueue
-from scheduler.requests import most
+from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_told_off, waits
-from scheduler.resize.outsiders import Outsiders
+from scheduler.resize.out_of_tree import OutOfTreePlugins
+from scheduler.resize.outcome import NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.verdict import NAME, PREEMPTION, Verdict, Waits
 from scheduler.resize.waking import Deferred, Waking
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -204,7 +204,7 @@ class ResizeQueueing:
         self.waking.put_back(uid, known, now)
 
 
-def gated(preempting: Preempting, outsiders: Mapping[str, Outsiders], others: PreEnqueue) -> PreEnqueue:
+def gated(preempting: Preempting, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue) -> PreEnqueue:
     """Return what decides who may be tried: for a pod with a node whether its victims are being evicted.
 
     Plugins that are not kube-scheduler's own may gate it, too.
@@ -213,7 +213,9 @@ def gated(preempting: Preempting, outsiders: Mapping[str, Outsiders], others: Pr
     def pre_enqueue(pod: PodInfo, first: str) -> Status:
         if not pod.spec.node_name:
             return others(pod, first)
-        return _IN_PROGRESS if preempting.is_running(pod.uid) else outsiders[pod.spec.scheduler_name].pre_enqueue(pod)
+        if preempting.is_running(pod.uid):
+            return _IN_PROGRESS
+        return out_of_tree[pod.spec.scheduler_name].gates.pre_enqueue(pod)
 
     return pre_enqueue
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent
-from scheduler.node_info import PodInfo
-from scheduler.queue import Pool, SchedulingQueue
+from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 from scheduler.resize.deferral import allocated, opts_out
+from scheduler.resize.outcome import Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.verdict import Waits
 from services.api.kinds.node import Node
 from services.api.meta import Key
 from services.api.podresources import Amounts

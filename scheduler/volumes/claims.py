@@ -1,6 +1,7 @@
 """What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for somebody else.
 
-Source: upstream `volumebinding/binder.go` (`GetPodVolumeClaims`), `component-helpers/storage/ephemeral`.
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`GetPodVolumeClaims`),
+`staging/src/k8s.io/component-helpers/storage/ephemeral`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.framework.interface import Status, unresolvable
-from scheduler.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo
+from scheduler.framework.status import Status, unresolvable
+from scheduler.framework.world import World
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.volumes.index import VolumeIndex
-from scheduler.world import World
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.persistentvolume import PersistentVolume

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.world import World
+from scheduler.framework.world import World
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.meta import Key

@@ -1,4 +1,7 @@
-"""Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once."""
+"""Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once.
+
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from scheduler.columns import Columns
-from scheduler.framework.interface import Mask
-from scheduler.node_selection import term_matches, terms_mask
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_selection import term_matches, terms_mask
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume

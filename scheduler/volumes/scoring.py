@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from scheduler.utilization_shape import ShapePoint, broken_line
+from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.volumes.claims import Making, PodClaims
-from scheduler.volumes.finding import Found, find
+from scheduler.volumes.finder import Found, find
 from scheduler.volumes.reach import has_access
 from services.api.kinds.node import Node
 from services.api.quantity import units

@@ -1,8 +1,8 @@
 """Which devices a CEL selector means (KEP-4381, dra-core 2).
 
 The variable `device` has `driver`, `attributes`, `capacity` and `allowMultipleAllocations`. Attributes are grouped by
-domain; a name without one belongs to the driver's. A domain nobody published is empty, an attribute nobody
-published is an error, and an error ends the pod's attempt: it is not a no.
+domain; a name without one belongs to the driver's. A domain without attributes is empty, an attribute that was not
+published is an error, and an error ends the pod's attempt: it is not a mismatch.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from services.api.cel.evaluating import EvaluationError, Quantity, Version, compiled, type_name
-from services.api.cel.parsing import Call, Literal, Node, ParseError, parse
+from services.api.cel.evaluator import EvaluationError, Quantity, Version, compiled, type_name
+from services.api.cel.parser import Call, Literal, Node, ParseError, parse
 from services.api.kinds.resourceslice import Device
 from services.api.quantity import milli
 

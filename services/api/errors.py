@@ -1,6 +1,6 @@
 """The only error tree: `ApiError` and its children, by Kubernetes reason.
 
-Each carries the HTTP code and the `Status` document that goes over either door. Library errors are
+Each carries the HTTP code and the `Status` document that either server sends. Library errors are
 translated at the border, once. `UnknownOutcome` is not an answer of the API server: it says that no
 answer came, so a write may or may not have taken effect (guarantees C6).
 """
@@ -65,7 +65,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: nobody we know."""
+    """401: an unknown identity."""
 
     reason, code = "Unauthorized", 401
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NODE_PREFIX = "system:node:"
+CONTROLLER_PREFIX = "system:controller:"
 NODES_GROUP = "system:nodes"
 NODE_HOSTS_GROUP = "system:node-hosts"
 """May exchange its credential for node tokens and nothing else (X-ID5)."""
@@ -29,6 +30,8 @@ class Identity:
 ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
+CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
+"""The shared informers and the leader election of the controllers act as this one."""
 
 
 def node_identity(name: str) -> Identity:
@@ -38,4 +41,4 @@ def node_identity(name: str) -> Identity:
 
 def controller_identity(name: str) -> Identity:
     """Return the identity of one controller."""
-    return Identity(f"system:controller:{name}")
+    return Identity(CONTROLLER_PREFIX + name)

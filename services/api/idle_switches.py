@@ -1,7 +1,7 @@
-"""Which switches somebody set change nothing, because of what another one says.
+"""Which switches that were set change nothing, because of what another one says.
 
 Nothing is wrong with setting them: arms of a comparison share what they do not all need. But who forgot the gate of a
-feature sees nothing happen, and should be told why.
+feature sees nothing happen, and needs to know why.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from services.api.switches import Switches
-from services.api.unbinding import is_reason
+from services.api.unbind import is_reason
 
 GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
 

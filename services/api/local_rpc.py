@@ -1,8 +1,8 @@
 """gRPC between processes of one machine, over Unix sockets: what a node's kubelet and its plugins speak.
 
 A socket is known by its path, a method by its full name (`/v1beta1.Registration/Register`), and messages are
-bytes that nobody here looks into. Processes have real sockets (`services.runtime.unix_sockets`), the
-simulation has its own (`services.scenarios.simulated_sockets`); whoever serves or calls cannot tell which.
+bytes that are not looked into here. Processes have real sockets (`services.runtime.unix_sockets`), the
+simulation has its own (`services.scenarios.simulation.sockets`); neither server nor client can tell which.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LocalServer(Protocol):
 
 
 class LocalConnection(Protocol):
-    """A way to whoever serves a socket."""
+    """A way to the server of a socket."""
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once somebody is there. Raises: RpcError."""
+        """Return once a server is there. Raises: RpcError."""
 
     async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
@@ -61,13 +61,13 @@ class Sockets(Protocol):
     """The sockets of this machine, as one process reaches them."""
 
     async def serve(self, path: str, service: LocalService) -> LocalServer:
-        """Serve on a socket; whoever served there before is not reached any more. Raises: OSError."""
+        """Serve on a socket; the server before it is not reached any more. Raises: OSError."""
 
     def dial(self, path: str) -> LocalConnection:
         """Return a way to that socket; nothing is sent before the first call."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a socket of that path, with or without anybody behind it."""
+        """Whether there is a socket of that path, with or without a server behind it."""
 
     def clear(self, directory: str) -> None:
         """Leave an empty directory: sockets in it are removed, folders stay. Raises: OSError."""
@@ -81,7 +81,7 @@ class NoSockets:
         raise OSError(f"{path}: this process has no sockets")
 
     def dial(self, path: str) -> LocalConnection:
-        """Raise OSError: nobody can be reached."""
+        """Raise OSError: no server can be reached."""
         raise OSError(f"{path}: this process has no sockets")
 
     def exists(self, path: str) -> bool:

@@ -36,7 +36,7 @@ class OwnerReference(View, frozen=True):
 
 
 class ObjectMeta(View, frozen=True):
-    """The fields of `metadata` that rooms read."""
+    """The fields of `metadata` that components read."""
 
     name: str = ""
     generate_name: str = ""
@@ -99,7 +99,7 @@ class LabelSelector(View, frozen=True):
 
 
 class AnyObject(View, frozen=True):
-    """A view of what any object has; for rooms that treat all kinds alike (garbage collector, namespace)."""
+    """A view of what any object has; for components that treat all kinds alike (garbage collector, namespace)."""
 
     api_version: str = ""
     kind: str = ""

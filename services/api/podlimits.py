@@ -1,6 +1,6 @@
 """What a pod may use at most: limits over containers, init containers, sidecars, pod level and overhead.
 
-A pod that is being resized counts with the larger of what it wishes and what it has. Source: KEP-1287 "Notes" on
+A pod that is being resized counts with the larger of what it desires and what it has. Source: KEP-1287 "Notes" on
 ResourceQuota, upstream `PodLimits` with `UseStatusResources` (v1.36).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.api.kinds.pod import Container, ContainerStatus, Pod
-from services.api.podresources import POD_LEVEL, Amounts, amounts, has_infeasible_wish
+from services.api.podresources import POD_LEVEL, Amounts, amounts, has_infeasible_resize
 
 
 def limits_in_use(pod: Pod) -> Amounts:
@@ -18,7 +18,7 @@ def limits_in_use(pod: Pod) -> Amounts:
     Raises: ValueError naming a malformed quantity.
     """
     spec, status = pod.spec, pod.status
-    is_refused = has_infeasible_wish(pod)
+    is_refused = has_infeasible_resize(pod)
     total: Amounts = {}
     for container in spec.containers:
         _add(total, _container(container, _named(status.container_statuses, container.name), is_refused))

@@ -96,7 +96,7 @@ def as_in_use(pod: Pod) -> Pod:
     """
     if not _is_reported_otherwise(pod):
         return pod
-    is_infeasible = has_infeasible_wish(pod)
+    is_infeasible = has_infeasible_resize(pod)
 
     def of(desired: dict[str, str], allocated: dict[str, str], actual: dict[str, str]) -> dict[str, str]:
         return _most(allocated, actual) if is_infeasible else _most(desired, allocated, actual)
@@ -104,7 +104,7 @@ def as_in_use(pod: Pod) -> Pod:
     return _reported(pod, of)
 
 
-def has_infeasible_wish(pod: Pod) -> bool:
+def has_infeasible_resize(pod: Pod) -> bool:
     """Whether the pod's node says that it could never give what is asked for."""
     pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"

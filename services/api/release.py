@@ -1,3 +1,3 @@
-"""The Kubernetes release this project follows; whoever says a version, says this one."""
+"""The Kubernetes release this project follows; every version that is shown is this one."""
 
 KUBERNETES = "v1.36.3"

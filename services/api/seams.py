@@ -1,8 +1,8 @@
 """The four ways out of a component, as protocols: Transport, Clock, Random, Disk; and what observes it.
 
 Everything that is not computation enters through one of these, passed in by wiring. Processes get the
-real ones (`services.runtime.real`), the simulation gets virtual ones (`services.scenarios.simulated`);
-a room cannot tell which. Shells may await `asyncio` primitives: under simulation the event loop
+real ones (`services.runtime.real`), the simulation gets virtual ones (`services.scenarios.simulation.network`);
+a component cannot tell which. Shells may await `asyncio` primitives: under simulation the event loop
 itself is virtual.
 """
 
@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 class Random(Protocol):
-    """The part of `random.Random` that rooms use."""
+    """The part of `random.Random` that components use."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float) -> float: ...
@@ -121,7 +121,7 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Starts spans. `parent` and `links` are traceparents; without a parent a new trace begins.
 
-    A reader of a watch starts its own span *linked* to the writer's (walls 8); when it has exactly one
+    A reader of a watch starts its own span *linked* to the writer's (decision 0007); when it has exactly one
     cause it may instead continue the writer's trace by passing it as `parent`.
     """
 
@@ -137,7 +137,7 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True)
 class Seams:
-    """Everything a room's wiring is given. `component` is for example `scheduler` or `kubelet/host-1`."""
+    """Everything a component's wiring is given. `component` is for example `scheduler` or `kubelet/host-1`."""
 
     component: str
     clock: Clock
@@ -150,7 +150,7 @@ class Seams:
     sockets: Sockets = field(default_factory=NoSockets)
 
 
-class Room(Protocol):
+class Component(Protocol):
     """What every `wiring.build(config, seams)` returns."""
 
     async def run(self) -> None:
@@ -159,7 +159,7 @@ class Room(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether informers are synced and the room does its work (`/readyz`)."""
+        """Whether informers are synced and the component does its work (`/readyz`)."""
         ...
 
     def metrics(self) -> dict[str, float]:

@@ -170,7 +170,7 @@ REGISTER: tuple[Switch, ...] = (
     Switch("scheduler.node_order", "zones", "nodes are visited zone by zone in turn, or as they came",
            "scheduler-queue-and-cycles 3", ("zones", "arrival")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
-           "kube-scheduler-simulator, how-it-works", ("memory", "annotations")),
+           "kubernetes-sigs/kube-scheduler-simulator", ("memory", "annotations")),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2"),
     Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2", minimum=0.1),
     Switch("descheduler.reasons", "*", "Failed pods of these reasons are removed: A+B, globs allowed", f"{_UNBIND} 2"),

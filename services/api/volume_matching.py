@@ -1,7 +1,7 @@
 """Which volume suits which claim: the rules that the scheduler and the volume binder must agree on.
 
 Whether a node can reach the volume is asked of the caller, because only the scheduler knows of nodes.
-Source: upstream `component-helpers/storage/volume`.
+Source: upstream `staging/src/k8s.io/component-helpers/storage/volume`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _is_usable(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_offered(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume is nobody's and of the kind the claim asks for."""
+    """Whether the volume is unclaimed and of the kind the claim asks for."""
     selector = claim.spec.selector
     return (
         volume.spec.claim_ref is None

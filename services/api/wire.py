@@ -1,8 +1,8 @@
 """The values that cross between a component and the API server, whatever carries them.
 
 One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of
-batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory door all
-carry exactly these, so a room cannot tell which one it speaks through.
+batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory server all
+carry exactly these, so a component cannot tell which one it speaks through.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class WatchEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Api(Protocol):
-    """An API server as one identity reaches it. Implemented by the doors, the gRPC client and the simulation.
+    """An API server as one identity reaches it. Implemented by the API server, the gRPC client and the simulation.
 
     `call` returns every definite answer, refusals included, as a Response, and raises `UnknownOutcome`
     when no answer came. `watch` yields batches and ends when the server ends it; a lost connection

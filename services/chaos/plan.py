@@ -2,7 +2,7 @@
 
 Swarm: each seed first draws which kinds of fault exist at all, because many seeds with few kinds find
 more than all kinds always (guarantees T-SIM). More than half of the kills are aimed at a write site: they
-wait for a line of the event log and strike in the middle of what it tells of. Every fault ends before
+wait for a line of the event log and strike in the middle of what it reports. Every fault ends before
 `heal_s`; after that the mesh must come to rest.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from services.api.seams import Random
 from services.client.link_faults import CUTS, SORTS
-from services.runtime.rooms import room_of
-from services.scenarios.spoiling import DAMAGES
+from services.runtime.components import component_of
+from services.scenarios.corruption import DAMAGES
 
 KINDS = (
     "kill", "cut", "slow", "delay", "loss", "duplicate", "power",
@@ -65,7 +65,7 @@ class Fault:
 def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequence[str] = ()) -> list[Fault]:
     """Return the faults of one run in order of time; at least one kill.
 
-    Seconds count from the story's first act. A cut is of one direction or both; a delay holds back
+    Seconds count from the scenario's first act. A cut is of one direction or both; a delay holds back
     watch events only; slow holds back everything; power kills all components at once. Kinds that begin with `node-`
     are about the link of one of `nodes`; some of them last long enough for others to think the node dead.
     """
@@ -91,7 +91,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(_OFFSETS_S) if kind == "clock" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
         elif kind in ("disk", "boot"):
-            kubelets = [c for c in components if room_of(c) == "kubelet"]
+            kubelets = [c for c in components if component_of(c) == "kubelet"]
             if kubelets:
                 detail = random.choice(("ENOSPC", "EIO")) if kind == "disk" else ""
                 faults.append(Fault(at_s, kind, random.choice(kubelets), duration, detail))
@@ -101,7 +101,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
     # Drawn last, so that the other seeds are what they were before there was this.
-    kubelets = [c for c in components if room_of(c) == "kubelet"]
+    kubelets = [c for c in components if component_of(c) == "kubelet"]
     if kubelets and random.random() < SPOILED:
         what = random.choice(("checkpoint", "checkpoint", "runtime"))
         detail = f"{what} {random.choice(DAMAGES)}"
@@ -124,8 +124,8 @@ def _kill(random: Random, at_s: float, component: str, duration: float) -> Fault
     down_s = duration * random.choice((0.0, 0.0, 1.0))
     if random.random() >= AIMED:
         return Fault(at_s, "kill", component, down_s)
-    site = random.choice(_SITES[room_of(component)])
+    site = random.choice(_SITES[component_of(component)])
     count = random.choice((1, 1, 2, 3, 5, 8, 13))
     after_s = random.choice((0.0, random.uniform(0.0, 0.003)))
-    # Most of what a story does, it does early.
+    # Most of what a scenario does, it does early.
     return Fault(at_s * random.random(), "kill", component, down_s, site=site, count=count, after_s=after_s)

@@ -1,6 +1,6 @@
-"""Tell a story while a seed's faults happen, then wait for rest.
+"""Run a scenario while a seed's faults happen, then wait for rest.
 
-Under chaos the story's own expectations are not judged: a bound that holds on a healthy mesh says
+Under chaos the scenario's own expectations are not judged: a bound that holds on a healthy mesh says
 nothing of a broken one. What is judged are the invariants, always; that no process ended by itself; that
 the mesh comes to rest after the last heal (I28); and that what it did then equals what it does
 undisturbed (I20).
@@ -21,9 +21,9 @@ from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.run import RunResult, simulate
-from services.scenarios.script import Story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import Disturb
+from services.scenarios.runner import Disturb
+from services.scenarios.script.scenario import Scenario
+from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.telemetry.eventlog import Line
 
 HEAL_S = 20.0
@@ -143,41 +143,41 @@ class _Faults:
             self._armed[fault] = left - 1, reached
             if left == 1:
                 if not fault.after_s:
-                    # In this very instant: what the line tells of is logged and has not happened yet.
+                    # In this very instant: what the line reports is logged and has not happened yet.
                     self._mesh.sever(fault.component, fault.duration_s)
                 reached.set_result(None)
 
 
 def run_chaos(
-    story: Story, *, seed: int, overrides: Mapping[str, Value] | None = None, must_rest: bool = True
+    scenario: Scenario, *, seed: int, overrides: Mapping[str, Value] | None = None, must_rest: bool = True
 ) -> ChaosRun:
     """Run one seed in virtual time. `must_rest` False: safety only, for arms that never settle."""
     faults: list[Fault] = []
-    undisturbed = _undisturbed(story, overrides or {}) if must_rest else {}
+    undisturbed = _undisturbed(scenario, overrides or {}) if must_rest else {}
 
     def disturb_with(auditor: Auditor) -> Disturb:
-        async def disturb(mesh: Mesh, observer: Observer, told: asyncio.Event) -> None:
+        async def disturb(mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
             assert isinstance(mesh, SimMesh)
             faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S, mesh.nodes()))
             happening = _Faults(mesh)
             async with asyncio.TaskGroup() as group:
                 for fault in faults:
                     group.create_task(happening.happen(fault))
-            await told.wait()
+            await finished.wait()
             if must_rest:
                 await _rest(observer, auditor, happening.changes)
                 _compare(auditor, happening.made, undisturbed)
 
         return disturb
 
-    result = simulate(story, seed=seed, overrides=overrides, disturb=disturb_with, patience=PATIENCE)
+    result = simulate(scenario, seed=seed, overrides=overrides, disturb=disturb_with, patience=PATIENCE)
     result.expectations = []
     result.passed = result.violation_count == 0 and not result.error and not result.failures
     return ChaosRun(result, faults)
 
 
 async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]) -> None:
-    """Wait until wishes are met and only heartbeats happen; report I20 and I28 when they are not in time."""
+    """Wait until workloads are as desired and only heartbeats happen; report I20 and I28 when that is not in time."""
     deadline = observer.now_s + REST_LIMIT_S
     last, since_s = -1, observer.now_s
     while True:
@@ -198,7 +198,7 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
 
 
 def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
-    """Return the pods that no node has; the stories of chaos leave room for all."""
+    """Return the pods that no node has; the scenarios of chaos leave room for all."""
     waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
     return [
         (f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}", "is still unscheduled at rest")
@@ -207,21 +207,21 @@ def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
     ]
 
 
-def _undisturbed(story: Story, overrides: Mapping[str, Value]) -> Mapping[str, int]:
-    """Return how many objects of each kind the story makes on a healthy mesh; told once a process."""
-    key = (story.path, tuple(sorted(overrides.items())))
+def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[str, int]:
+    """Return how many objects of each kind the scenario makes on a healthy mesh; counted once a process."""
+    key = (scenario.path, tuple(sorted(overrides.items())))
     if key not in _UNDISTURBED:
         reference: list[_Faults] = []
 
         def disturb_with(auditor: Auditor) -> Disturb:
-            async def disturb(mesh: Mesh, observer: Observer, told: asyncio.Event) -> None:
+            async def disturb(mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
                 assert isinstance(mesh, SimMesh)
                 reference.append(_Faults(mesh))
-                await told.wait()
+                await finished.wait()
 
             return disturb
 
-        simulate(story, overrides=overrides, disturb=disturb_with)
+        simulate(scenario, overrides=overrides, disturb=disturb_with)
         _UNDISTURBED[key] = reference[0].made
     return _UNDISTURBED[key]
 

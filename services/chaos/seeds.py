@@ -21,14 +21,14 @@ import msgspec
 
 from services.api.switches import Switches
 from services.chaos.run import run_chaos
-from services.scenarios.run import load_story
+from services.scenarios.run import load_scenario
 
 
 @dataclass(frozen=True)
 class Job:
-    """One seed of one arm of one story."""
+    """One seed of one arm of one scenario."""
 
-    story: str
+    scenario: str
     assignments: tuple[str, ...]
     seed: int
     must_rest: bool = True
@@ -37,13 +37,15 @@ class Job:
     def command(self) -> str:
         """What replays exactly this run."""
         sets = "".join(f" --set {text}" for text in self.assignments)
-        return f"keplab chaos {self.story} --seed {self.seed} --seeds 1{sets}{'' if self.must_rest else ' --no-rest'}"
+        return (
+            f"keplab chaos {self.scenario} --seed {self.seed} --seeds 1{sets}{'' if self.must_rest else ' --no-rest'}"
+        )
 
 
 class Outcome(msgspec.Struct):
     """What became of one job. `problem` is empty when it passed."""
 
-    story: str
+    scenario: str
     assignments: tuple[str, ...]
     seed: int
     digest: str
@@ -59,13 +61,13 @@ def run_job(job: Job) -> Outcome:
     try:
         switches = Switches.parse(job.assignments)
         overrides = {text.partition("=")[0]: switches[text.partition("=")[0]] for text in switches.assignments}
-        run = run_chaos(load_story(job.story), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
+        run = run_chaos(load_scenario(job.scenario), seed=job.seed, overrides=overrides, must_rest=job.must_rest)
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
         problem = f"{type(error).__name__}: {error}"
-        return Outcome(job.story, job.assignments, job.seed, "", problem, 0.0, 0.0, 0, job.must_rest)
+        return Outcome(job.scenario, job.assignments, job.seed, "", problem, 0.0, 0.0, 0, job.must_rest)
     result = run.result
     return Outcome(
-        job.story, job.assignments, job.seed, result.digest, run.problem, result.wall_s, result.virtual_s,
+        job.scenario, job.assignments, job.seed, result.digest, run.problem, result.wall_s, result.virtual_s,
         len(run.faults), job.must_rest,
     )  # fmt: skip
 
@@ -78,13 +80,13 @@ def run_jobs(jobs: Sequence[Job], record: Path | None, done: Callable[[Outcome],
     known = _read(record)
     left = []
     for job in jobs:
-        outcome = known.get((job.story, job.assignments, job.seed, job.must_rest))
+        outcome = known.get((job.scenario, job.assignments, job.seed, job.must_rest))
         if outcome is None:
             left.append(job)
         else:
             done(outcome)
     pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, get_context("spawn"))
-    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would tell nobody anything.
+    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would say nothing useful.
     ours = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         futures = [pool.submit(run_job, job) for job in left]
@@ -118,7 +120,7 @@ def _read(record: Path | None) -> dict[Any, Outcome]:
         except msgspec.DecodeError:
             continue
         if not outcome.problem:
-            known[(outcome.story, outcome.assignments, outcome.seed, outcome.must_rest)] = outcome
+            known[(outcome.scenario, outcome.assignments, outcome.seed, outcome.must_rest)] = outcome
     return known
 
 

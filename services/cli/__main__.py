@@ -116,15 +116,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("keplab: interrupted", err=True)
         return EXIT_INTERRUPTED
     except _OutputLostError as lost:
-        return _end_unheard(lost.args[0])
+        return _end_without_reader(lost.args[0])
     except OSError as error:  # of the help, which click prints before any command is invoked
         if error.filename is not None or error.errno not in UNWRITABLE:
             raise
-        return _end_unheard(error)
+        return _end_without_reader(error)
     return code if isinstance(code, int) else EXIT_OK
 
 
-def _end_unheard(error: OSError) -> int:
+def _end_without_reader(error: OSError) -> int:
     """Return the exit code when standard output takes nothing any more; what is left in it goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:

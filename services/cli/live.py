@@ -23,7 +23,7 @@ console = _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 class PodsView:
-    """A live view of a run: pods by phase and by node, failed pods a minute, the line being told."""
+    """A live view of a run: pods by phase and by node, failed pods a minute, the line being run."""
 
     def __init__(self, title: str, *, quiet: bool = False) -> None:
         self._title = title
@@ -42,7 +42,7 @@ class PodsView:
             self._live.stop()
 
     def progress(self, observer: Observer, line: str) -> None:
-        """Show the state; called as often as the teller likes."""
+        """Show the state; called as often as the runner likes."""
         now = time.perf_counter()
         interval = 0.12 if self._live is not None else 5.0
         if self._quiet or now - self._shown_at < interval:

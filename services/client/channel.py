@@ -136,7 +136,7 @@ def why_of(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> bytes | None:
-    """Return the Status document a refusal carried; None when nobody at the other end has spoken."""
+    """Return the Status document a refusal carried; None when the other end has not spoken."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return None
     for key, value in error.trailing_metadata() or ():

@@ -1,7 +1,7 @@
 """One identity's convenient face over an `Api`: documents in, documents out, and honest retries.
 
 A write whose outcome is unknown is repeated with the same request id until the server says what
-became of it (guarantees C6); 429 and 503 are waited out as told; every other refusal is definite and
+became of it (guarantees C6); 429 and 503 are waited out as the server asks; every other refusal is definite and
 is raised. Conflicts are the caller's: it must read and decide again (C5).
 """
 
@@ -88,7 +88,7 @@ def decode(response: Response) -> Document:
 class Client:
     """Calls with C6 retries; one per identity.
 
-    `lease_epoch`: what a leader writes under, see `lead`; "" for everybody else.
+    `lease_epoch`: what a leader writes under, see `lead`; "" for all others.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class Client:
         return (await self.call(request)).unwrap().rv
 
     def new_request_id(self) -> str:
-        """Return a request id nobody has used (S9)."""
+        """Return a request id that was never used (S9)."""
         return f"{self._random.getrandbits(128):032x}"
 
     async def call(self, request: Request) -> Response:
@@ -335,7 +335,7 @@ class Client:
         429 and 503; gives up at `request.deadline_s`, or 30 s. A 429 without `retryAfterSeconds` is
         definite: such a refusal (a disruption budget, for example) does not go away by waiting.
 
-        Raises: UnknownOutcome when at the deadline nobody knows whether the write took effect, or when
+        Raises: UnknownOutcome when at the deadline it is not known whether the write took effect, or when
         no answer to a read came. Source: guarantees C6, 2.2, 9.1.
         """
         is_write = request.verb not in _READS
@@ -386,7 +386,7 @@ class Client:
 
 
 def _never_led() -> None:
-    """Nobody can be deposed who does not lead."""
+    """Do nothing: a client that does not lead cannot be deposed."""
 
 
 def delete_request(

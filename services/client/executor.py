@@ -1,6 +1,6 @@
 """Perform the actions of a decision, each safely repeatable, and say what the server thought of them.
 
-The answer to every refusal is one table (`_VERDICTS`). Actions are performed in order and the first
+The answer to every refusal is one table (`_OUTCOMES`). Actions are performed in order and the first
 failure stops those after it, because later ones may rely on earlier ones; what a rule wants done in any
 case it puts first. A `Batch` goes out in slow-start order: 1, 2, 4, 8 … at once (controllers 1.3).
 """
@@ -27,7 +27,7 @@ NOT_PERFORMED = "not performed: an action before it failed"
 SITE_PATHS_MAX = 12
 
 
-class Verdict(IntEnum):
+class Outcome(IntEnum):
     """What the caller does next; the worst of several counts."""
 
     DONE = 0
@@ -40,17 +40,17 @@ class Verdict(IntEnum):
     BACK_OFF = 4
 
 
-_VERDICTS: dict[int, Verdict] = {
-    400: Verdict.TERMINAL,
-    404: Verdict.REQUEUE_NOW,  # the object, or the namespace it should go into, is gone: the cache will show it
-    405: Verdict.TERMINAL,
-    409: Verdict.REQUEUE_NOW,
-    410: Verdict.REQUEUE_NOW,
-    413: Verdict.TERMINAL,
-    415: Verdict.TERMINAL,
-    422: Verdict.TERMINAL,
-    429: Verdict.WAIT,
-    503: Verdict.WAIT,
+_OUTCOMES: dict[int, Outcome] = {
+    400: Outcome.TERMINAL,
+    404: Outcome.REQUEUE_NOW,  # the object, or the namespace it should go into, is gone: the cache will show it
+    405: Outcome.TERMINAL,
+    409: Outcome.REQUEUE_NOW,
+    410: Outcome.REQUEUE_NOW,
+    413: Outcome.TERMINAL,
+    415: Outcome.TERMINAL,
+    422: Outcome.TERMINAL,
+    429: Outcome.WAIT,
+    503: Outcome.WAIT,
 }
 """Everything else backs off: 401 and 403 (rights or quota may come), other 5xx."""
 
@@ -65,7 +65,7 @@ class EventSink(Protocol):
     """The part of a recorder that the executor needs."""
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
-        """Tell people; never blocks."""
+        """Record an Event; never blocks."""
         ...
 
 
@@ -73,26 +73,26 @@ class EventSink(Protocol):
 class Report:
     """What became of a decision. `written`: the newest resource version acknowledged, by resource."""
 
-    verdict: Verdict = Verdict.DONE
+    outcome: Outcome = Outcome.DONE
     reason: str = ""
     wait_s: float = 0.0
     performed: int = 0
     written: dict[str, int] = field(default_factory=dict)
 
-    def note(self, action: Action, outcome: _Outcome) -> None:
-        """Take one action's outcome into account; the reason says which action it was."""
-        if outcome.rv and outcome.rv > self.written.get(outcome.resource, 0):
-            self.written[outcome.resource] = outcome.rv
-        if outcome.verdict is Verdict.DONE:
+    def note(self, action: Action, result: _ActionResult) -> None:
+        """Take one action's result into account; the reason says which action it was."""
+        if result.rv and result.rv > self.written.get(result.resource, 0):
+            self.written[result.resource] = result.rv
+        if result.outcome is Outcome.DONE:
             self.performed += 1
-        elif outcome.verdict > self.verdict:
-            self.verdict, self.wait_s = outcome.verdict, outcome.wait_s
-            self.reason = f"{_describe(action)}: {outcome.reason}"
+        elif result.outcome > self.outcome:
+            self.outcome, self.wait_s = result.outcome, result.wait_s
+            self.reason = f"{_describe(action)}: {result.reason}"
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    verdict: Verdict
+class _ActionResult:
+    outcome: Outcome
     resource: str = ""
     rv: int = 0
     reason: str = ""
@@ -172,9 +172,9 @@ class Executor:
         traceparent: str = "",
         rv_seen: int | None = None,
     ) -> Report:
-        """Perform in order until one fails; return the verdict and the versions written.
+        """Perform in order until one fails; return the outcome and the versions written.
 
-        `failed` hears of every action that was refused or not performed, but not of one whose outcome
+        `failed` is called for every action that was refused or not performed, but not of one whose outcome
         is unknown: what it asked for may still appear, so expectations must keep waiting for it.
         """
         report = Report()
@@ -183,7 +183,7 @@ class Executor:
                 await self._batch(action, key, report, failed, traceparent, rv_seen)
             else:
                 await self._together((action,), key, report, failed, traceparent, rv_seen)
-            if report.verdict is not Verdict.DONE:
+            if report.outcome is not Outcome.DONE:
                 _report_rest(_flat(actions[position + 1 :]), failed)
                 break
         return report
@@ -199,7 +199,7 @@ class Executor:
     ) -> None:
         """Perform 1, 2, 4, 8 … units at once; after a failure the next batch does not start.
 
-        A unit is an action with the events recorded behind it, which are told only if it succeeded.
+        A unit is an action with the events recorded behind it, which are recorded only if it succeeded.
         """
         units = _units(batch.actions)
         start, size = 0, 1
@@ -207,7 +207,7 @@ class Executor:
             together = units[start : start + size]
             await self._together(together, key, report, failed, traceparent, rv_seen)
             start, size = start + size, size * 2
-            if report.verdict is not Verdict.DONE:
+            if report.outcome is not Outcome.DONE:
                 _report_rest((action for unit in units[start:] for action in unit), failed)
                 return
 
@@ -222,16 +222,16 @@ class Executor:
     ) -> None:
         flat = [unit if isinstance(unit, tuple) else (unit,) for unit in units]
         if len(flat) == 1:
-            outcomes = [await self._one(flat[0][0], key, traceparent, rv_seen)]
+            results = [await self._one(flat[0][0], key, traceparent, rv_seen)]
         else:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(unit[0], key, traceparent, rv_seen)) for unit in flat]
-            outcomes = [task.result() for task in tasks]
-        for unit, outcome in zip(flat, outcomes, strict=True):
-            report.note(unit[0], outcome)
-            if outcome.reason and outcome.is_certain and failed is not None:
-                failed(unit[0], outcome.reason)
-            if outcome.verdict is not Verdict.DONE:
+            results = [task.result() for task in tasks]
+        for unit, result in zip(flat, results, strict=True):
+            report.note(unit[0], result)
+            if result.reason and result.is_certain and failed is not None:
+                failed(unit[0], result.reason)
+            if result.outcome is not Outcome.DONE:
                 self.failures_total += 1
                 _report_rest(unit[1:], failed)
             else:
@@ -239,10 +239,10 @@ class Executor:
                     if isinstance(follower, RecordEvent):
                         self._sink.record(follower, traceparent)
 
-    async def _one(self, action: Action, key: Key, traceparent: str, rv_seen: int | None) -> _Outcome:
+    async def _one(self, action: Action, key: Key, traceparent: str, rv_seen: int | None) -> _ActionResult:
         if isinstance(action, RecordEvent):
             self._sink.record(action, traceparent)
-            return _Outcome(Verdict.DONE)
+            return _ActionResult(Outcome.DONE)
         request = request_of(action, traceparent)
         if self._events is not None:
             request = msgspec.structs.replace(request, request_id=self._client.new_request_id())
@@ -252,7 +252,7 @@ class Executor:
             response = await self._client.call(request)
         except UnknownOutcome as error:
             reason = f"UnknownOutcome: {error}"
-            return _Outcome(Verdict.WAIT, reason=reason, wait_s=OUTAGE_WAIT_S, is_certain=False)
+            return _ActionResult(Outcome.WAIT, reason=reason, wait_s=OUTAGE_WAIT_S, is_certain=False)
         return _judge(action, response)
 
     def _log(self, request: Request, action: Action, key: Key, rv_seen: int | None) -> None:
@@ -267,23 +267,23 @@ class Executor:
         )
 
 
-def _judge(action: Action, response: Response) -> _Outcome:
+def _judge(action: Action, response: Response) -> _ActionResult:
     """Return what an answer means for this action."""
     resource = "" if isinstance(action, RecordEvent) else action.resource
     if response.is_ok:
-        return _Outcome(Verdict.DONE, resource, response.rv)
+        return _ActionResult(Outcome.DONE, resource, response.rv)
     error = response.error()
     reason = f"{error.reason}: {error.message}"
     if isinstance(action, Delete) and error.code == 404:
-        return _Outcome(Verdict.DONE, resource)
+        return _ActionResult(Outcome.DONE, resource)
     if isinstance(action, Create) and error.reason == "AlreadyExists":
         if action.document.get("metadata", {}).get("name"):
             # Done, but nothing new will be seen: the reason makes `failed` lower the expectation.
-            return _Outcome(Verdict.DONE, resource, reason=reason)
-        return _Outcome(Verdict.BACK_OFF, resource, reason=reason)
-    verdict = _VERDICTS.get(error.code, Verdict.BACK_OFF)
-    wait_s = float(error.retry_after_s or OUTAGE_WAIT_S) if verdict is Verdict.WAIT else 0.0
-    return _Outcome(verdict, resource, reason=reason, wait_s=wait_s)
+            return _ActionResult(Outcome.DONE, resource, reason=reason)
+        return _ActionResult(Outcome.BACK_OFF, resource, reason=reason)
+    outcome = _OUTCOMES.get(error.code, Outcome.BACK_OFF)
+    wait_s = float(error.retry_after_s or OUTAGE_WAIT_S) if outcome is Outcome.WAIT else 0.0
+    return _ActionResult(outcome, resource, reason=reason, wait_s=wait_s)
 
 
 def _describe(action: Action) -> str:

@@ -31,19 +31,19 @@ APART_S = 1e-6
 """What arrives one after the other does not arrive at the same time."""
 
 OnCall = Callable[[str, str], None]
-"""Hears `before` or `after`, and which call: `pods/status`."""
+"""Called with `before` or `after`, and which call: `pods/status`."""
 
-OnStray = Callable[[str, Request, float], None]
+OnLateRequest = Callable[[str, Request, float], None]
 """Takes a request that is to arrive so many seconds later, whatever becomes of its sender, and the gate it passed."""
 
 
 class Gate:
     """One link: its faults, and who waits for them to change."""
 
-    def __init__(self, random: Random, strays: Callable[[Request, float], None] | None = None) -> None:
+    def __init__(self, random: Random, on_late: Callable[[Request, float], None] | None = None) -> None:
         self.faults = HEALTHY
         self.random = random
-        self._strays = strays
+        self._on_late = on_late
         self._up_s = self._down_s = 0.0
         """When the last message of each direction arrives; nothing later arrives before."""
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -88,10 +88,10 @@ class Gate:
         except TimeoutError:
             raise UnknownOutcome(f"no answer to {what} within {deadline_s:g} s") from None
 
-    async def strayed(self, request: Request) -> Response:
-        """Hand the request to whoever will deliver it late, and wait for an answer that does not come."""
-        if self._strays is not None:
-            self._strays(request, self.faults.late[sort_of(request)])
+    async def delivered_late(self, request: Request) -> Response:
+        """Hand the request on to be delivered late, and wait for an answer that does not come."""
+        if self._on_late is not None:
+            self._on_late(request, self.faults.late[sort_of(request)])
         await self._nothing()
         raise AssertionError("nothing has come to an end")
 
@@ -131,7 +131,7 @@ class Gate:
 
         async def again() -> None:
             await asyncio.sleep(late_s)
-            with suppress(ApiError, UnknownOutcome):  # nobody waits for this answer
+            with suppress(ApiError, UnknownOutcome):  # no caller waits for this answer
                 await work()
 
         task = asyncio.get_running_loop().create_task(again())
@@ -146,18 +146,18 @@ class Gates:
         self._random = random
         self._gates: dict[str, Gate] = {}
         self.on_call: OnCall | None = None
-        self.on_stray: OnStray | None = None
+        self.on_late_request: OnLateRequest | None = None
 
     def of(self, name: str) -> Gate:
         """Return the gate of that name."""
         gate = self._gates.get(name)
         if gate is None:
-            gate = self._gates[name] = Gate(self._random, partial(self._stray, name))
+            gate = self._gates[name] = Gate(self._random, partial(self._late_request, name))
         return gate
 
-    def _stray(self, name: str, request: Request, late_s: float) -> None:
-        if self.on_stray is not None:
-            self.on_stray(name, request, late_s)
+    def _late_request(self, name: str, request: Request, late_s: float) -> None:
+        if self.on_late_request is not None:
+            self.on_late_request(name, request, late_s)
 
     def set_all(self, faults: dict[str, LinkFaults]) -> None:
         """Have these faults and no others."""
@@ -180,7 +180,7 @@ class GatedApi:
         what = f"{request.verb} {request.resource}"
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         sort = sort_of(request)
-        call = self._gate.strayed if sort in self._gate.faults.late else self._api.call
+        call = self._gate.delivered_late if sort in self._gate.faults.late else self._api.call
         return await self._gate.passed(lambda: call(request), sort, what, deadline_s)
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
@@ -237,12 +237,12 @@ class _Pipe:
         self._more = asyncio.Event()
         self._is_over = False
         self._last_s = 0.0
-        self._heard_s = self._loop.time()
+        self._received_s = self._loop.time()
         if first is not None:
             self._put(first)
 
     async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
-        """Read the source to its end; what it raises is told to the watcher behind what came before."""
+        """Read the source to its end; what it raises reaches the watcher behind what came before."""
         try:
             async for batch in source:
                 self._put(batch)
@@ -260,7 +260,7 @@ class _Pipe:
     async def take(self) -> list[WatchEvent] | None:
         """Return the next batch; None: the source is over. Raises: UnknownOutcome."""
         try:
-            async with asyncio.timeout_at(self._heard_s + WATCH_SILENCE_S):
+            async with asyncio.timeout_at(self._received_s + WATCH_SILENCE_S):
                 while not self._queue:
                     if self._is_over:
                         return None
@@ -271,12 +271,12 @@ class _Pipe:
                     await self._gate.change()
         except TimeoutError:
             raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s") from None
-        self._heard_s = self._loop.time()
+        self._received_s = self._loop.time()
         return self._queue.popleft()[1]
 
 
-class HeardApi:
-    """`Api` whose calls somebody wants to hear of."""
+class ObservedApi:
+    """`Api` whose calls are reported to an observer."""
 
     def __init__(self, api: Api, gates: Gates) -> None:
         self._api, self._gates = api, gates
@@ -305,7 +305,7 @@ class GatedTransport:
 
     def api(self, identity: str = "") -> Api:
         """Return the server as one of this process's identities."""
-        return HeardApi(GatedApi(self._inner.api(identity), self._gates.of("")), self._gates)
+        return ObservedApi(GatedApi(self._inner.api(identity), self._gates.of("")), self._gates)
 
     async def node_api(self, node: str) -> Api:
         """Return the server as a node reaches it. Raises: Forbidden; UnknownOutcome."""
@@ -316,4 +316,4 @@ class GatedTransport:
             gate = own if not own.is_open else its
             what = f"create nodetokens {node}"
             api = await gate.passed(lambda: self._inner.node_api(node), "", what, ATTEMPT_MAX_S)
-        return HeardApi(GatedApi(GatedApi(api, own), its), self._gates)
+        return ObservedApi(GatedApi(GatedApi(api, own), its), self._gates)

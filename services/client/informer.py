@@ -1,4 +1,4 @@
-"""Reflector, store and handlers for one kind: the cache a room reads and the changes it hears.
+"""Reflector, store and handlers for one kind: the cache a component reads and the changes it handles.
 
 Handlers are plain functions called in the order of the changes; they enqueue keys or feed a machine.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from services.api.meta import Document, Key, View
 from services.api.resources import resource_of_view, resources
@@ -17,6 +17,7 @@ from services.api.wire import Api, WatchEvent
 from services.client.reflector import Reflector
 from services.client.store import Handler, Item, Store
 from services.telemetry.eventlog import NullEventLog
+from services.telemetry.metrics import Metrics, counter, gauge
 
 V = TypeVar("V", bound=View)
 
@@ -74,7 +75,7 @@ class Informer(Generic[V]):
             events=None if isinstance(events, NullEventLog) else events,
             spread_s=spread_s,
         )
-        # The hash of everything held is worth its time only to somebody who reads it.
+        # The hash of everything held is worth its time only where it is read.
         self._events = None if isinstance(events, NullEventLog) else events
         self._synced = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -102,9 +103,9 @@ class Informer(Generic[V]):
         return self.lister.reached_rv
 
     @property
-    def heard_s(self) -> float:
+    def received_s(self) -> float:
         """When the server last sent anything, monotonic seconds; heartbeats come every 10 s (W13)."""
-        return self._reflector.heard_s
+        return self._reflector.received_s
 
     async def wait_until_synced(self) -> None:
         """Return once the state has been taken."""
@@ -119,7 +120,7 @@ class Informer(Generic[V]):
         await future
 
     def offer(self, document: Document | bytes) -> None:
-        """Take the reply to an own write before the stream brings it; handlers hear of it now (C2)."""
+        """Take the reply to an own write before the stream brings it; handlers are called now (C2)."""
         self.lister.offer(document)
 
     async def run(self) -> None:
@@ -151,28 +152,19 @@ class Informer(Generic[V]):
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges of this informer."""
-        labels = f'{{resource="{self.resource}"}}'
-        return {
-            f"informer_objects{labels}": len(self.lister),
-            f"informer_last_resource_version{labels}": self.last_rv,
-            f"informer_events_total{labels}": self.events_total,
-            f"informer_undecodable_total{labels}": self.lister.undecodable_total + self._reflector.undecodable_total,
-            f"informer_stale_total{labels}": self.lister.stale_total,
-            f"reflector_lists_total{labels}": self._reflector.relists_total,
-            f"reflector_watches_total{labels}": self._reflector.resumes_total + 1,
-        }
+        return METRICS.of(self, self.resource)
 
     # --- what the reflector brings ---
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Hold exactly this state; handlers hear the differences."""
+        """Hold exactly this state; handlers are called with the differences."""
         self.lister.replace(items, rv)
         self._synced.set()
         self._unlogged += len(items)
         self._after(rv)
 
     def happened(self, event: WatchEvent) -> None:
-        """Hold this change; handlers hear it."""
+        """Hold this change and call the handlers."""
         self.events_total += 1
         self._unlogged += 1
         self._is_quiet = False
@@ -205,6 +197,30 @@ class Informer(Generic[V]):
                     future.set_result(None)
         for callback in self._progress:
             callback()
+
+
+METRICS: Final[Metrics[Informer[Any]]] = Metrics(
+    gauge("informer_objects", "Objects held.", lambda informer: len(informer.lister)),
+    gauge("informer_last_resource_version", "Version up to which all is delivered.", lambda informer: informer.last_rv),
+    counter("informer_events_total", "Changes received by watch.", lambda informer: informer.events_total),
+    counter(
+        "informer_undecodable_total",
+        "Objects that could not be decoded and are not held.",
+        lambda informer: informer.lister.undecodable_total + informer._reflector.undecodable_total,
+    ),
+    counter("informer_stale_total", "Changes older than what was held.", lambda informer: informer.lister.stale_total),
+    counter(
+        "reflector_lists_total",
+        "How often the whole state was taken.",
+        lambda informer: informer._reflector.relists_total,
+    ),
+    counter(
+        "reflector_watches_total",
+        "How often a watch was opened.",
+        lambda informer: informer._reflector.resumes_total + 1,
+    ),
+    labels=("resource",),
+)
 
 
 def _matcher(

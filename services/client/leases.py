@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -18,6 +19,7 @@ from services.api.seams import Clock, EventLog, Random
 from services.api.times import format_micro_time
 from services.api.wire import Api, LeaseEpoch
 from services.client.client import Client
+from services.telemetry.metrics import Metrics, gauge
 
 LEASES = "leases.coordination.k8s.io"
 JITTER = 1.2
@@ -52,7 +54,7 @@ class Terms:
 
 
 @dataclass
-class Seat:
+class LeaseRecord:
     """What a candidate has seen of the lease, and whether it may take it. Pure.
 
     Invariant: `seen_s` moves only when holder, renewal or transitions changed.
@@ -76,7 +78,7 @@ class Seat:
         self.duration_s = float(spec.get("leaseDurationSeconds") or Terms.lease_s)
 
     def may_take(self, now: float) -> bool:
-        """Whether the seat is empty, was ours in an earlier life, or its holder has been silent too long.
+        """Whether the lease has no holder, was ours in an earlier life, or its holder has been silent too long.
 
         A restarted process has its predecessor's name and need not wait for it: the raised epoch fences
         whatever the predecessor still had under way.
@@ -108,7 +110,7 @@ class Elector:
         self.lease = lease
         self.holder = holder
         self._events = events
-        self._seat = Seat(holder)
+        self._record = LeaseRecord(holder)
         self._document: Document = {}
         self._deposed = asyncio.Event()
         self.transitions = 0
@@ -125,15 +127,15 @@ class Elector:
         return str((self._document.get("metadata") or {}).get("uid") or "")
 
     def deposed(self) -> None:
-        """Be told that a write was refused because another leads: `hold` ends at once."""
+        """Note that a write was refused because another leads: `hold` ends at once."""
         self._deposed.set()
 
     def metrics(self) -> dict[str, float]:
         """Return whether this candidate leads, under upstream's name."""
-        return {f'leader_election_master_status{{name="{self.lease.name}"}}': float(self.is_leader)}
+        return METRICS.of(self, self.lease.name)
 
     async def acquire(self) -> str:
-        """Return the epoch once this process leads; at once when nobody else does."""
+        """Return the epoch once this process leads; at once when no other candidate does."""
         while True:
             try:
                 if await self._try():
@@ -183,8 +185,8 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
-            # Somebody deleted it; whoever led before must not outrank us, so the count goes on.
-            self.transitions = self._seat.seen[2] + 1 if self._seat.seen is not None else 0
+            # It was deleted; an earlier leader must not outrank us, so the count goes on.
+            self.transitions = self._record.seen[2] + 1 if self._record.seen is not None else 0
             document = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
@@ -196,8 +198,8 @@ class Elector:
             except Conflict:
                 return False
             return True
-        self._seat.observe(lease, now)
-        if not self._seat.may_take(now):
+        self._record.observe(lease, now)
+        if not self._record.may_take(now):
             return False
         self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
         lease["spec"] = self._spec(None)
@@ -215,11 +217,11 @@ class Elector:
             self._document = await self._client.update(LEASES, self.lease, lease)
             return ""
         except (Conflict, NotFound):
-            # Somebody else wrote, or an earlier renewal of ours took effect unnoticed: look.
+            # Another client wrote, or an earlier renewal of ours took effect unnoticed: look.
             try:
                 found = await self._client.get(LEASES, self.lease)
             except NotFound:
-                return "it was deleted"  # and whoever comes first makes it anew
+                return "it was deleted"  # and the first candidate to notice makes it anew
             spec = found.get("spec") or {}
             if spec.get("holderIdentity") != self.holder or spec.get("leaseTransitions") != self.transitions:
                 return f"held by {spec.get('holderIdentity')!r} with {spec.get('leaseTransitions')} transitions"
@@ -227,7 +229,7 @@ class Elector:
             return ""
 
     async def _release(self) -> None:
-        """Leave the seat empty, if the server answers soon; the next epoch fences what we still have under way."""
+        """Clear the lease's holder, if the server answers soon; the next epoch fences what is still under way."""
         self.is_leader = False
         lease = dict(self._document)
         lease["spec"] = {**self._spec(lease["spec"].get("acquireTime")), "holderIdentity": ""}
@@ -261,3 +263,9 @@ class Elector:
         if self._events is not None:
             epoch = str(LeaseEpoch(self.lease.namespace, self.lease.name, self.transitions))
             self._events.write(event, data={"lease": str(self.lease), "epoch": epoch, "holder": self.holder})
+
+
+METRICS: Final[Metrics[Elector]] = Metrics(
+    gauge("leader_election_master_status", "Whether this candidate leads.", lambda elector: elector.is_leader),
+    labels=("name",),
+)

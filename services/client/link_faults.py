@@ -1,6 +1,6 @@
 """What may be wrong with one way to the API server, as a value. Pure.
 
-Faults are told by direction: *requests* go to the server, *replies* come back, watch events among them. `drop` loses
+Faults are given by direction: *requests* go to the server, *replies* come back, watch events among them. `drop` loses
 calls of some sorts and no others, for example the renewals of a Lease.
 """
 

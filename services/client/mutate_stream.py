@@ -1,8 +1,7 @@
 """The stream of calls: every request of this process, of all its identities, numbered and answered in any order.
 
 Requests that pile up are sent together: an idle client sends at once, one with many unanswered
-requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline
-(walls 2).
+requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ class Calls:
                 await stream.write(pb.RequestBatch(requests=batch))
 
     async def _linger(self) -> None:
-        # Depth tells a busy client from one that asks and waits: the latter must never be slowed.
+        # Depth distinguishes a busy client from one that asks and waits: the latter must never be slowed.
         depth = len(self._pending)
         if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
             await asyncio.sleep(0.001 if depth < 16 else 0.002)
@@ -174,7 +173,7 @@ class Calls:
         )
 
     def _broken(self, error: BaseException) -> None:
-        """Tell everybody whose request was on its way; what is unsent stays in the outbox."""
+        """Fail every request that was on its way; what is unsent stays in the outbox."""
         why, status = why_of(error), status_of(error)
         self._link.failed(why)
         for pending in list(self._pending.values()):

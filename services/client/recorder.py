@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from services.api.times import format_time
 from services.client.client import Client
 from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
+from services.telemetry.metrics import Metrics, counter
 
 SIMILAR_MAX = 10
 SIMILAR_WINDOW_S = 600.0
@@ -33,10 +34,10 @@ MEMORY_MAX = 4096
 """Distinct events, groups and objects remembered; the oldest are forgotten first."""
 QUEUE_MAX = 4096
 CONCURRENCY = 4
-"""Few at a time: a server that is busy with the work answers late, and so slows the telling first."""
+"""Few at a time: a server that is busy with the work answers late, and so slows the Events first."""
 WRITE_PER_S = 50.0
 WRITE_BURST = 1000
-"""Writes of one recorder, as upstream's event-qps: events must not crowd out the work they tell of."""
+"""Writes of one recorder, as upstream's event-qps: Events must not displace the work they report."""
 _TICK_NS = 4096
 """Event names carry the time, as upstream's; below this they are random, so that two recorders seldom collide."""
 
@@ -144,13 +145,13 @@ class Recorder:
         traceparent: str = "",
     ) -> None:
         """Record one event; returns at once. `reporter`: who says it, if not this component."""
-        told = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
-        self.record(told, traceparent)
+        event = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
+        self.record(event, traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
         """Record one event given as an action; returns at once."""
         if len(self._pending) >= QUEUE_MAX and not self._correlator.knows(action):
-            # At thousands of bound pods a second this is the rule, and it should cost less than the telling.
+            # At thousands of bound pods a second this is the rule, and it should cost less than writing one.
             self.dropped_total += 1
             return
         wall = self._clock.wall()
@@ -189,12 +190,7 @@ class Recorder:
 
     def metrics(self) -> dict[str, float]:
         """Return counters of this recorder."""
-        labels = f'{{component="{self._component}"}}'
-        return {
-            f"events_recorded_total{labels}": self.recorded_total,
-            f"events_limited_total{labels}": self.limited_total,
-            f"events_dropped_total{labels}": self.dropped_total,
-        }
+        return METRICS.of(self, self._component)
 
     async def _write(self, recorded: Recorded) -> None:
         key = Key(recorded.action.key.namespace or "default", recorded.name)
@@ -239,6 +235,14 @@ class Recorder:
             "reportingComponent": reporter,
             "reportingInstance": self._host,
         }
+
+
+METRICS: Final[Metrics[Recorder]] = Metrics(
+    counter("events_recorded_total", "Events accepted for writing.", lambda recorder: recorder.recorded_total),
+    counter("events_limited_total", "Events left out as too frequent.", lambda recorder: recorder.limited_total),
+    counter("events_dropped_total", "Events that could not be written.", lambda recorder: recorder.dropped_total),
+    labels=("component",),
+)
 
 
 def _reference(to: RecordEvent | Related) -> Document:

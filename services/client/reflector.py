@@ -82,7 +82,7 @@ class Reflector:
         self._retried_at_once = False
         self._watchdog: asyncio.TimerHandle | None = None
         self.last_rv = 0
-        self.heard_s = clock.now()
+        self.received_s = clock.now()
         """When the server last sent anything at all, monotonic seconds."""
         self.relists_total = 0
         self.resumes_total = 0
@@ -188,12 +188,12 @@ class Reflector:
         try:
             async with asyncio.timeout(None) as silence:
                 # One timer that looks how long ago the last batch came, not a new one for every batch.
-                # Opening a stream is not hearing from the server: heard_s moves with batches alone (C9).
+                # Opening a stream is not hearing from the server: received_s moves with batches alone (C9).
                 opened_s = self._clock.now()
 
                 def look() -> None:
                     self._watchdog = None
-                    left_s = max(self.heard_s, opened_s) + SILENCE_MAX_S - self._clock.now()
+                    left_s = max(self.received_s, opened_s) + SILENCE_MAX_S - self._clock.now()
                     if left_s > 0:
                         self._watchdog = loop.call_later(left_s, look)
                     else:
@@ -201,7 +201,7 @@ class Reflector:
 
                 self._watchdog = loop.call_later(SILENCE_MAX_S, look)
                 while (batch := await anext(iterator, None)) is not None:
-                    self.heard_s = self._clock.now()
+                    self.received_s = self._clock.now()
                     initial = self._take(batch, initial)
         except TimeoutError:
             raise UnknownOutcome(f"the watch of {self._resource} was silent for {SILENCE_MAX_S:g} s") from None

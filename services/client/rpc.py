@@ -2,7 +2,7 @@
 
 Whatever the process asks goes through the multiplexed `Mutate` stream, whatever it watches through the
 multiplexed `Watch` stream (`protos/mesh/v1`), for all of its identities. Both streams come back by
-themselves; what was unanswered when a connection broke is an `UnknownOutcome` for whoever asked, never a
+themselves; what was unanswered when a connection broke is an `UnknownOutcome` for the caller, never a
 guess. What had not been sent yet waits for the next connection, within its deadline.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
@@ -22,13 +23,14 @@ from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
 from services.telemetry import logs
+from services.telemetry.metrics import Metrics, counter, gauge
 
 CANCEL_AGAIN_S = 0.1
 
 _log = logs.get()
 
 
-class _Door:
+class _IdentityApi:
     """The API server as one identity with a fixed token reaches it."""
 
     def __init__(self, calls: Calls, watches: Watches, token: str) -> None:
@@ -43,8 +45,8 @@ class _Door:
         return self._watches.watch(request, self._token)
 
 
-class _NodeDoor:
-    """The API server as one node reaches it; a refused token is exchanged once before anybody hears of it."""
+class _NodeApi:
+    """The API server as one node reaches it; a refused token is exchanged once before the caller learns of it."""
 
     def __init__(self, calls: Calls, watches: Watches, renew: Callable[[], Awaitable[str]], token: str) -> None:
         self._calls, self._watches, self._renew, self._token = calls, watches, renew, token
@@ -92,7 +94,7 @@ class RpcTransport:
         self._calls = Calls(self._link)
         self._watches = Watches(self._link)
         self._tasks: list[asyncio.Task[None]] = []
-        self._node_doors: dict[str, _NodeDoor] = {}
+        self._node_apis: dict[str, _NodeApi] = {}
 
     def api(self, identity: str = "") -> Api:
         """Return the server as one of this process's identities. Raises: KeyError without its token."""
@@ -100,7 +102,7 @@ class RpcTransport:
         identity = identity or self._main
         if identity != self._main and identity not in self._tokens:
             raise KeyError(f"this process has no token of {identity}; it has {', '.join(self._tokens) or 'none'}")
-        return _Door(self._calls, self._watches, "" if identity == self._main else self._tokens[identity])
+        return _IdentityApi(self._calls, self._watches, "" if identity == self._main else self._tokens[identity])
 
     async def node_api(self, node: str) -> Api:
         """Return the server as `system:node:<node>`.
@@ -108,10 +110,10 @@ class RpcTransport:
         Raises: Forbidden when this process may not host that node; UnknownOutcome.
         """
         self._start()
-        if node not in self._node_doors:
+        if node not in self._node_apis:
             token = await self._node_token(node)
-            self._node_doors[node] = _NodeDoor(self._calls, self._watches, lambda: self._node_token(node), token)
-        return self._node_doors[node]
+            self._node_apis[node] = _NodeApi(self._calls, self._watches, lambda: self._node_token(node), token)
+        return self._node_apis[node]
 
     async def _node_token(self, node: str) -> str:
         response = await self._calls.call(
@@ -128,25 +130,28 @@ class RpcTransport:
 
     def metrics(self) -> dict[str, float]:
         """Return what the connection did."""
-        return {
-            "keplab_rpc_requests_total": float(self._calls.requests),
-            "keplab_rpc_batches_total": float(self._calls.batches),
-            "keplab_rpc_reconnects_total": float(self._link.reconnects),
-            "keplab_rpc_requests_in_flight": float(self._calls.in_flight),
-            "keplab_rpc_watches_open": float(self._watches.open),
-        }
+        return METRICS.of(self)
 
     async def close(self) -> None:
-        """End both streams; whoever still waits is cancelled by its own owner."""
+        """End both streams; a caller that still waits is cancelled by its own owner."""
         self._calls.stop_sweeping()
         await end(self._tasks)
         await self._link.channel.close()
 
 
+METRICS: Final[Metrics[RpcTransport]] = Metrics(
+    counter("keplab_rpc_requests_total", "Requests sent.", lambda rpc: rpc._calls.requests),
+    counter("keplab_rpc_batches_total", "Frames that carried them.", lambda rpc: rpc._calls.batches),
+    counter("keplab_rpc_reconnects_total", "Connections made after the first.", lambda rpc: rpc._link.reconnects),
+    gauge("keplab_rpc_requests_in_flight", "Requests without an answer.", lambda rpc: rpc._calls.in_flight),
+    gauge("keplab_rpc_watches_open", "Watches over the connection.", lambda rpc: rpc._watches.open),
+)
+
+
 async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel the tasks until they are done.
 
-    Once is not enough: a group of tasks that is failing already tells of the failure alone, up to Python 3.12, and a
+    Once is not enough: a group of tasks that is failing already reports the failure alone, up to Python 3.12, and a
     stream that keeps itself up would go on.
     """
     left = set(tasks)

@@ -1,7 +1,7 @@
 """What an informer holds of one kind: typed views, indexes, and the newest JSON of each object.
 
-A pure machine: it is told of changes and says which of them were news. It never moves an object
-backwards, whoever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
+A pure machine: it takes changes and says which of them were news. It never moves an object
+backwards, whatever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Store(Generic[V]):
     def __contains__(self, key: Key) -> bool:
         return key in self._views
 
-    # --- being told ---
+    # --- changes ---
 
     def on_change(self, handler: Handler[V]) -> None:
         """Call `handler` with every change from now on, in order; it must not wait."""
@@ -152,7 +152,7 @@ class Store(Generic[V]):
             return None
         old = self._views.get(key)
         self._insert(key, old, new, rv, body)
-        return self._tell(Change(old, new, rv, traceparent))
+        return self._notify(Change(old, new, rv, traceparent))
 
     def remove(
         self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False
@@ -170,7 +170,7 @@ class Store(Generic[V]):
         if old is None:
             return None
         self._discard(key, old)
-        return self._tell(Change(old, None, rv, traceparent, final_state_unknown))
+        return self._notify(Change(old, None, rv, traceparent, final_state_unknown))
 
     def replace(self, items: Iterable[Item], rv: int) -> list[Change[V]]:
         """Hold exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
@@ -202,7 +202,7 @@ class Store(Generic[V]):
     def offer(self, document: Document | bytes) -> Change[V] | None:
         """Take the reply to a write of our own before the stream brings it, if it is news (C2, C7).
 
-        Handlers are told as they would be by the stream, which then stays silent about this version.
+        Handlers are called as they would be by the stream, which then stays silent about this version.
         """
         body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         if isinstance(document, bytes):
@@ -258,7 +258,7 @@ class Store(Generic[V]):
 
     # --- inside ---
 
-    def _tell(self, change: Change[V]) -> Change[V]:
+    def _notify(self, change: Change[V]) -> Change[V]:
         for handler in self._handlers:
             handler(change)
         return change

@@ -36,7 +36,7 @@ class _Watch:
         self.wake = asyncio.Event()
         self.is_sent = False
         self.ended: BaseException | bool = False
-        """False while open, True after an end in good order, else what the reader is told."""
+        """False while open, True after an end in good order, else what the reader raises."""
 
     def end(self, how: BaseException | bool) -> None:
         if self.ended is False:
@@ -60,7 +60,7 @@ class Watches:
 
     @property
     def open(self) -> int:
-        """Watches that somebody reads."""
+        """Watches that have a reader."""
         return len(self._watches)
 
     async def watch(self, request: WatchRequest, token: str) -> AsyncGenerator[list[WatchEvent], None]:

@@ -1,4 +1,4 @@
-"""What the controller manager can be told."""
+"""Flags of the controller manager."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One story, several arms, the same seeds: what differs, pod by pod, and a page that shows it."""
+"""One scenario, several arms, the same seeds: what differs, pod by pod, and a page that shows it."""

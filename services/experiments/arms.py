@@ -10,7 +10,7 @@ from services.api.switches import SwitchError, Value, find
 
 @dataclass(frozen=True)
 class Arm:
-    """One alternative. An arm without switches is the story as it stands (an A/A comparison has two)."""
+    """One alternative. An arm without switches is the scenario as it stands (an A/A comparison has two)."""
 
     name: str
     switches: Mapping[str, Value]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.experiments.arms import Arm
-from services.scenarios.history import PodStory
+from services.scenarios.measures.history import PodHistory
 from services.scenarios.run import RunResult
 
 RunOne = Callable[[Arm, int], RunResult]
@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether no run broke an invariant. Expectations belong to the arm the story was written for."""
+        """Whether no run broke an invariant. Expectations belong to the arm the scenario was written for."""
         return all(run.violation_count == 0 and not run.error for _, runs in self.arms for run in runs)
 
     def document(self, report: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Comparison:
         }
 
 
-def fate(pod: PodStory, *, exact: bool) -> str:
+def fate(pod: PodHistory, *, exact: bool) -> str:
     """Return a pod's fate as one comparable text; times only when `exact` (simulation)."""
     where = "→".join(pod.nodes) or "nowhere"
     text = f"{pod.outcome} on {where}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from html import escape
 
 from services.experiments.compare import Comparison
-from services.experiments.drawing import head, ticks
-from services.scenarios.history import Sample
+from services.experiments.style import head, ticks
+from services.scenarios.measures.history import Sample
 from services.scenarios.run import RunResult
 
 MEASURES: tuple[tuple[str, str, str], ...] = (

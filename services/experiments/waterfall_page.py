@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from html import escape
 
-from services.experiments.drawing import head, ticks
-from services.scenarios.waterfall import Row, Waterfall, label
+from services.experiments.style import head, ticks
+from services.scenarios.traces.waterfall import Row, Waterfall, label
 
 COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
 _OTHER = "#6b7280"

@@ -1,1 +1,1 @@
-"""Which order of messages breaks a story? Around one moment, deliveries are held back, a few at a time."""
+"""Which order of messages breaks a scenario? Around one moment, deliveries are held back, a few at a time."""

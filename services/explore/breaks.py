@@ -8,7 +8,7 @@ import msgspec
 
 from services.api.resources import resources
 from services.scenarios.run import RunResult
-from services.scenarios.script import Story
+from services.scenarios.script.scenario import Scenario
 
 _PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")
 
@@ -16,7 +16,7 @@ _PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")
 class Break(msgspec.Struct, frozen=True):
     """One thing that must not be. `broke` is its name: the same fault has the same name in every run.
 
-    `broke`: an invariant (`I3`), an expectation (`line 12`), a process, or `the telling`. `objects` are `Kind ns/name`.
+    `broke`: an invariant (`I3`), an expectation (`line 12`), a process, or `the context`. `objects` are `Kind ns/name`.
     `at_s`: seconds of the event log's clock.
     """
 
@@ -26,13 +26,13 @@ class Break(msgspec.Struct, frozen=True):
     detail: str
 
 
-def breaks_of(result: RunResult, story: Story) -> list[Break]:
+def breaks_of(result: RunResult, scenario: Scenario) -> list[Break]:
     """Return what the run broke in order of time, each name once."""
     found = [Break(v.invariant, v.objects, v.at, v.detail) for v in result.violations]
     for judgement in result.expectations:
         if not judgement.passed:
             at_s = judgement.at_s + result.started_s
-            objects = _expected(story, judgement.line)
+            objects = _expected(scenario, judgement.line)
             found.append(Break(f"line {judgement.line}", objects, at_s, f"{judgement.text}   ({judgement.seen})"))
     ended_s = result.started_s + result.virtual_s
     for failure in result.failures:
@@ -44,9 +44,9 @@ def breaks_of(result: RunResult, story: Story) -> list[Break]:
     return _each_once(sorted(found, key=lambda b: b.at_s))
 
 
-def _expected(story: Story, line: int) -> tuple[str, ...]:
+def _expected(scenario: Scenario, line: int) -> tuple[str, ...]:
     """Return the objects that an expectation names, as far as it does: `Pod default/p`."""
-    expectation = next((step.expectation for step in story.steps if step.line == line), None)
+    expectation = next((step.expectation for step in scenario.steps if step.line == line), None)
     resource = resources().get(expectation.resource) if expectation is not None else None
     if expectation is None or resource is None:
         return ()

@@ -13,12 +13,12 @@ import msgspec
 
 from services.api.errors import ApiError
 from services.api.wire import Request, WatchEvent, WatchRequest
-from services.scenarios.simulated import Carried
+from services.scenarios.simulation.network import Carried
 
 REQUEST, REPLY, WATCH = "request", "reply", "watch"
 SERVER = "apiserver"
-TELLER = "observer"
-"""Who tells the story: what it does is the story itself, and is never held back."""
+RUNNER = "observer"
+"""Who runs the scenario: what it does is the scenario itself, and is never held back."""
 
 
 @dataclass(frozen=True)
@@ -139,5 +139,5 @@ def is_about(delivery: Delivery, names: frozenset[str]) -> bool:
 
 
 def titled(name: str) -> str:
-    """Return a component's name, or a delivery's, for people: what the teller does is the story."""
-    return f"story{name.removeprefix(TELLER)}" if name.startswith(TELLER) else name
+    """Return a component's name, or a delivery's, for people: what the runner does is the scenario."""
+    return f"story{name.removeprefix(RUNNER)}" if name.startswith(RUNNER) else name

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.explore.breaks import Break
-from services.explore.deliveries import REPLY, SERVER, TELLER, Delivery, is_about, pathname, titled
+from services.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, is_about, pathname, titled
 from services.explore.trial import Recording
-from services.runtime.rooms import room_of
+from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
 
 MESSAGE, SENT, ARRIVED, NOTE, BROKE = "message", "sent", "arrived", "note", "broke"
@@ -21,13 +21,13 @@ STEPS_MAX = 48
 BEFORE_S = 0.02
 """How long before the first message that is held back the diagram begins."""
 _MEETINGS = ("sched.bind_call", "kubelet.admit", "kubelet.reject", "kubelet.start", "kubelet.stop")
-_UNTOLD = (
+_SHOWN_AS_MESSAGES = (
     "sched.assume", "sched.bind_call", "sched.bind_result", "kubelet.session", "kubelet.checkpoint",
     "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result",
 )  # fmt: skip
-"""What the messages themselves tell."""
+"""Events that the messages of the same step already show."""
 _FAULTS = ("fault.inject", "fault.heal")
-_ROOMS = ("scheduler", SERVER, "controllers", "kubelet")
+_COMPONENTS = ("scheduler", SERVER, "controllers", "kubelet")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def steps_of(run: Recording, broken: Break) -> list[Step]:
         if begin_s <= delivery.sent_s <= broken.at_s and _is_shown(delivery, names):
             found.extend(_message(delivery))
     for line in run.lines:
-        if begin_s <= line.mono_ns / 1e9 <= broken.at_s and _is_told(line, names):
+        if begin_s <= line.mono_ns / 1e9 <= broken.at_s and _is_noted(line, names):
             found.append(Step(line.mono_ns / 1e9, NOTE, line.comp, line.comp, _note(line)))
     # What a message causes in the same instant stands below it, and what is sent on that account below that.
     found.sort(key=lambda step: (round(step.at_s, 6), _AT_ONCE.index(step.kind)))
@@ -72,7 +72,7 @@ def _names(run: Recording, broken: Break) -> frozenset[str]:
 def _who_met(lines: Iterable[Line], names: frozenset[str], begin_s: float, end_s: float) -> frozenset[str]:
     """Return the pods that were bound to, admitted by or refused by a node that one of the objects was on."""
     met = [line for line in lines if line.ev in _MEETINGS and line.obj and begin_s <= line.mono_ns / 1e9 <= end_s]
-    nodes = frozenset(line.node for line in met if line.node and _tells_of(line, names))
+    nodes = frozenset(line.node for line in met if line.node and _concerns(line, names))
     return frozenset(pathname(line.obj) for line in met if line.obj and line.node in nodes)
 
 
@@ -82,19 +82,19 @@ def _is_shown(delivery: Delivery, names: frozenset[str]) -> bool:
     if not is_about(delivery, names) or all(path.startswith(("events", "leases")) for path in delivery.about):
         return False
     if delivery.way == REPLY:
-        return not delivery.text.startswith("2") and delivery.component != TELLER
+        return not delivery.text.startswith("2") and delivery.component != RUNNER
     if delivery.receiver == SERVER:
         return not delivery.text.startswith(("get ", "list ", "watch "))
-    return room_of(delivery.receiver) in ("scheduler", "kubelet")
+    return component_of(delivery.receiver) in ("scheduler", "kubelet")
 
 
-def _is_told(line: Line, names: frozenset[str]) -> bool:
+def _is_noted(line: Line, names: frozenset[str]) -> bool:
     if line.ev in _FAULTS:
         return True
-    return line.ev.startswith(("sched.", "kubelet.")) and line.ev not in _UNTOLD and _tells_of(line, names)
+    return line.ev.startswith(("sched.", "kubelet.")) and line.ev not in _SHOWN_AS_MESSAGES and _concerns(line, names)
 
 
-def _tells_of(line: Line, names: frozenset[str]) -> bool:
+def _concerns(line: Line, names: frozenset[str]) -> bool:
     return line.obj is not None and pathname(line.obj) in names
 
 
@@ -138,12 +138,14 @@ def _shortened(steps: list[Step]) -> list[Step]:
 
 
 def participants(steps: Iterable[Step]) -> list[str]:
-    """Return who takes part: the teller, schedulers, the API server in the middle, the others."""
+    """Return who takes part: the runner, schedulers, the API server in the middle, the others."""
     seen = dict.fromkeys(name for step in steps for name in (step.source, step.target) if name)
 
     def place(name: str) -> tuple[int, str]:
-        room = room_of(name)
-        return (-1 if name == TELLER else _ROOMS.index(room) if room in _ROOMS else len(_ROOMS)), name
+        component = component_of(name)
+        return (
+            -1 if name == RUNNER else _COMPONENTS.index(component) if component in _COMPONENTS else len(_COMPONENTS)
+        ), name
 
     return sorted(seen, key=place)
 
@@ -201,11 +203,11 @@ def _draw(row: list[str], step: Step, where: dict[str, int]) -> None:
         row[x : x + len(text)] = list(text)
         return
     left, right = sorted((where[step.source], where[step.target]))
-    room = right - left - 1
+    component = right - left - 1
     line = "╌" if step.kind == SENT else "━" if step.kind == ARRIVED else "─"
     label = _label(step)
-    label = label if len(label) <= room - 3 else label[: max(0, room - 4)] + "…"
-    drawn = f" {label} ".center(room, line)
+    label = label if len(label) <= component - 3 else label[: max(0, component - 4)] + "…"
+    drawn = f" {label} ".center(component, line)
     if step.kind == SENT:
         half = "▷" if step.target == max(step.source, step.target, key=lambda name: where[name]) else "◁"
     else:

@@ -3,7 +3,7 @@
 sched.bind_call                       every line of that event
 ev=sched.bind_call,obj=p              of those, the ones about p (a glob; also default/p, Pod default/p)
 kubelet.start,node=n1,n=2             the second one on that node
-sched.attempt,data.outcome=scheduled  by what the line tells
+sched.attempt,data.outcome=scheduled  by what the line says
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _nothing(event: Event, lines: Sequence[Line]) -> str:
 
 @dataclass(frozen=True)
 class Nameable:
-    """One event that a story's run has: how often, first when (seconds of the log), by whom, about what."""
+    """One event that a scenario's run has: how often, first when (seconds of the log), by whom, about what."""
 
     name: str
     count: int

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from services.explore.deliveries import TELLER, titled
+from services.explore.deliveries import RUNNER, titled
 from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
-from services.runtime.rooms import room_of
+from services.runtime.components import component_of
 
 _COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
 _OTHER, _HELD = "#6b7280", "#b3382c"
@@ -74,7 +74,7 @@ def _head(name: str, fill: str) -> str:
 
 
 def _colour(name: str) -> str:
-    return _OTHER if name == TELLER else _COLOURS.get(room_of(name), _OTHER)
+    return _OTHER if name == RUNNER else _COLOURS.get(component_of(name), _OTHER)
 
 
 def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, str], int]) -> tuple[str, str]:

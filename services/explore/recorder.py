@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.explore.deliveries import TELLER, Delivery, Namer
+from services.explore.deliveries import RUNNER, Delivery, Namer
 from services.explore.schedules import Schedule
-from services.scenarios.simulated import Carried
+from services.scenarios.simulation.network import Carried
 from services.telemetry.eventlog import Line
 
 
@@ -28,7 +28,7 @@ class Recorder:
         """Return when the message arrives."""
         delivery = self._namer.name(component, way, what, sent_s, due_s)
         held_s = max((self._holds.get(name, 0.0) for name in delivery.names), default=0.0)
-        if held_s > 0 and component != TELLER:
+        if held_s > 0 and component != RUNNER:
             delivery = replace(delivery, arrives_s=due_s + held_s)
             self.held.append(delivery)
         if self._keep:

@@ -8,8 +8,8 @@ import msgspec
 
 from services.api.switches import SwitchError
 from services.explore.deliveries import is_about, titled
-from services.explore.exploring import Found, found_in
 from services.explore.schedules import Hold
+from services.explore.search import Found, found_in
 from services.explore.trial import Recording, Replay, Trial, overrides_of, record
 
 
@@ -51,7 +51,7 @@ def read_replay(path: Path) -> Replay:
 def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
     """Run it again; return what broke and whether it is the same run, byte by byte.
 
-    `scenario`: another place of the story's file. What broke has no name when nothing did.
+    `scenario`: another place of the scenario's file. What broke has no name when nothing did.
     Raises: ScriptError.
     """
     trial = Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule)

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from services.api.seams import Random
-from services.explore.deliveries import TELLER, Delivery, is_about
+from services.explore.deliveries import RUNNER, Delivery, is_about
 
 JUST_AFTER_S = 0.000_2
 """How much later a message arrives that was held to be passed by another: not in the same group of writes."""
@@ -28,7 +28,7 @@ SWAPS_PART, SINGLES_PART = 0.3, 0.7
 LANDMARKS_MAX = 8
 """How many messages a hold is tried against before its time is bisected."""
 RESTLESS = ("leases.", "events", "nodes/")
-"""What is always on its way, whatever the story is about: tried last."""
+"""What is always on its way, whatever the scenario is about: tried last."""
 
 
 class Hold(msgspec.Struct, frozen=True, order=True):
@@ -56,7 +56,7 @@ def holdable(deliveries: Sequence[Delivery], moment: Moment) -> list[Delivery]:
 
     First those about the moment's own objects, last the mesh's pulse; among equals those nearest in time.
     """
-    near = [d for d in deliveries if d.component != TELLER and d.about and abs(d.due_s - moment.at_s) <= moment.reach_s]
+    near = [d for d in deliveries if d.component != RUNNER and d.about and abs(d.due_s - moment.at_s) <= moment.reach_s]
     return sorted(near, key=lambda d: (_rank(d, moment), abs(d.due_s - moment.at_s), d.names))
 
 

@@ -1,4 +1,4 @@
-"""One run of a story under a schedule: small values in and out, so that worker processes can do it."""
+"""One run of a scenario under a schedule: small values in and out, so that worker processes can do it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from services.explore.breaks import Break, breaks_of
 from services.explore.deliveries import Delivery
 from services.explore.recorder import Recorder
 from services.explore.schedules import Hold, Schedule
-from services.scenarios.run import RunResult, load_story, simulate
-from services.scenarios.script import ScriptError
+from services.scenarios.run import RunResult, load_scenario, simulate
+from services.scenarios.script.scenario import ScriptError
 from services.telemetry.eventlog import Line
 
 
@@ -30,7 +30,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Trial:
-    """What to run. `switches`: assignments over the story's own."""
+    """What to run. `switches`: assignments over the scenario's own."""
 
     scenario: str
     seed: int
@@ -68,11 +68,11 @@ def overrides_of(assignments: tuple[str, ...]) -> dict[str, Value]:
 
 
 def record(trial: Trial, *, keep: bool = True) -> Recording:
-    """Run it once and keep what was said. Raises: ScriptError when the story asks for what cannot be."""
+    """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
     recorder = Recorder(trial.schedule, keep=keep)
-    story = load_story(trial.scenario)
+    scenario = load_scenario(trial.scenario)
     result = simulate(
-        story,
+        scenario,
         seed=trial.seed,
         overrides=overrides_of(trial.switches),
         traffic=recorder,
@@ -80,7 +80,7 @@ def record(trial: Trial, *, keep: bool = True) -> Recording:
     )
     if result.is_mistake:
         raise ScriptError(result.error)
-    return Recording(trial, result, breaks_of(result, story), recorder.deliveries, recorder.held, recorder.lines)
+    return Recording(trial, result, breaks_of(result, scenario), recorder.deliveries, recorder.held, recorder.lines)
 
 
 def attempt(trial: Trial) -> Outcome:

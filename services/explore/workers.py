@@ -32,7 +32,7 @@ def in_order(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0) -> It
     if not first:
         return
     pool = ProcessPoolExecutor(count, get_context("spawn"))
-    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would tell nobody anything.
+    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would say nothing useful.
     ours = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         asked: deque[Future[B]] = deque(pool.submit(run, each) for each in first)

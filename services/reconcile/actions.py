@@ -7,10 +7,12 @@ gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
-from services.api.meta import Document, Key, View
+from services.api.meta import Document, Key, ObjectMeta, View
+from services.api.resources import resource_of_view
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Related(msgspec.Struct, frozen=True):
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Tell people about an object. `type`: Normal or Warning. Aggregated by the recorder.
+    """Record an Event about an object. `type`: Normal or Warning. Aggregated by the recorder.
 
     `action`: what was done; `related`: for or with which other object; `reporter`: who says it, if not the
     component that the recorder is for.
@@ -128,3 +130,24 @@ class Result:
 
 
 NOTHING = Result()
+
+
+class Described(Protocol):
+    """A view with metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Name and uid of what the Event is about."""
+        ...
+
+
+def event(about: Described, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
+    """Return the Event about an object of a registered kind."""
+    kind, meta = resource_of_view(type(about)), about.metadata  # type: ignore[arg-type]  # a view, as it has metadata
+    severity = "Warning" if warns else "Normal"
+    return RecordEvent(kind.kind, kind.api_version, meta.key, meta.uid, reason, message, severity)
+
+
+def earliest(*due_s: float | None) -> float | None:
+    """Return the shortest of the waits that there are; None when there is none."""
+    return min((each for each in due_s if each is not None), default=None)

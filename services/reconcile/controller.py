@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from services.api.identity import controller_identity
 from services.api.meta import Document, Key, View
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
@@ -90,7 +91,7 @@ Failed = Callable[[Key, Action, str], None]
 
 @dataclass(frozen=True)
 class Controller:
-    """One controller. `identity` is its user name at the API server.
+    """One controller. `identity` is its user name at the API server; "" for the one that has the controller's name.
 
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the
     reconciled kind. `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the
@@ -99,9 +100,9 @@ class Controller:
     """
 
     name: str
-    identity: str
     reconciles: type[View] | None
     reconcile: Reconcile
+    identity: str = ""
     owns: tuple[type[View], ...] = ()
     watches: tuple[Watch[Any], ...] = ()
     reads: tuple[type[View], ...] = ()
@@ -109,6 +110,21 @@ class Controller:
     failed: Failed | None = None
     workers: int = 1
 
+    @property
+    def user(self) -> str:
+        """Whom it acts as."""
+        return self.identity or controller_identity(self.name).user
 
-BuildController = Callable[[Switches], Controller]
-"""Each module in `services/controllers/` offers `controller: BuildController`; memory is born there."""
+
+@dataclass(frozen=True)
+class Registration:
+    """What a folder of `services/controllers` offers as `CONTROLLER`; its rights lie beside, in `role.yaml`.
+
+    `build`: returns the controller with an empty memory. `start_order`: among the others, ties by name; a run with
+    one seed repeats only with one order. `is_wanted`: whether it runs with these switches.
+    """
+
+    name: str
+    build: Callable[[Switches], Controller]
+    start_order: int = 100
+    is_wanted: Callable[[Switches], bool] = lambda _: True

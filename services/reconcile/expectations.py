@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from services.api.meta import Key
 
+TTL_S = 300.0
+"""A record older than this is given up: what it awaits was lost on the way (upstream ExpectationsTimeout)."""
+
 
 @dataclass
 class _Record:
@@ -27,9 +30,7 @@ class Expectations:
     False and the controller must neither create nor delete for that key.
     """
 
-    def __init__(self, ttl_s: float = 300.0) -> None:
-        """Await nothing. `ttl_s`: switch `expectations.ttl_s`; an older record is given up."""
-        self._ttl_s = ttl_s
+    def __init__(self) -> None:
         self._records: dict[Key, _Record] = {}
 
     def expect(self, key: Key, *, creations: int = 0, deletions: Iterable[str] = (), now_s: float) -> None:
@@ -57,7 +58,7 @@ class Expectations:
         record = self._records.get(key)
         if record is None:
             return True
-        return (record.creations <= 0 and not record.deletions) or now_s - record.set_at_s > self._ttl_s
+        return (record.creations <= 0 and not record.deletions) or now_s - record.set_at_s > TTL_S
 
     def awaited(self, key: Key) -> tuple[int, int]:
         """Return how many creations and deletions are still awaited."""

@@ -92,7 +92,7 @@ class WorkQueue(Generic[K]):
             self._ready.append(key)
 
     def add_after(self, key: K, delay_s: float, now: float) -> None:
-        """Add the key in `delay_s` seconds; of several such wishes the earliest counts."""
+        """Add the key in `delay_s` seconds; of several such times the earliest counts."""
         if delay_s <= 0:
             self.add(key, now)
             return
@@ -157,23 +157,15 @@ class WorkQueue(Generic[K]):
         """How many keys are ready (metric `workqueue_depth`)."""
         return len(self._ready)
 
-    def metrics(self, name: str) -> dict[str, float]:
-        """Return upstream's work queue metrics, labelled with the queue's name."""
-        labels = f'{{name="{name}"}}'
-        return {
-            f"workqueue_depth{labels}": len(self._ready),
-            f"workqueue_adds_total{labels}": self.adds_total,
-            f"workqueue_retries_total{labels}": self.retries_total,
-            f"workqueue_queue_duration_seconds_sum{labels}": self.queue_duration_s,
-            f"workqueue_queue_duration_seconds_count{labels}": self.works_total + len(self._processing),
-            f"workqueue_work_duration_seconds_sum{labels}": self.work_duration_s,
-            f"workqueue_work_duration_seconds_count{labels}": self.works_total,
-        }
+    @property
+    def begun_total(self) -> int:
+        """How many keys were handed out."""
+        return self.works_total + len(self._processing)
 
     def _promote(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == due:  # else an earlier wish replaced this one
+            if self._due.get(key) == due:  # else an earlier time replaced this one
                 del self._due[key]
                 self.add(key, now)
         while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][0]:

@@ -15,7 +15,7 @@ from services.reconcile.controller import Change, Lister, Listers
 V = TypeVar("V", bound=View)
 
 NOT_ANY = ("events", "secrets")
-"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; secrets are nobody's to read."""
+"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; no controller may read secrets."""
 
 
 class Caches(Listers):
@@ -69,8 +69,8 @@ class Caches(Listers):
             informer.on_change(_as_any_change(resource, handler))
 
     def silence_s(self, now: float) -> float:
-        """Return for how long the quietest cache has heard nothing from the server."""
-        return now - min((informer.heard_s for informer in self.informers), default=now)
+        """Return for how long the quietest cache has received nothing from the server."""
+        return now - min((informer.received_s for informer in self.informers), default=now)
 
     @property
     def newest_rv(self) -> int:

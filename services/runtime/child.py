@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from services.api.seams import Clock
+from services.runtime.components import DEVICE_PLUGIN, component_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
 from services.runtime.process import PARENT_VARIABLE
-from services.runtime.rooms import DEVICE_PLUGIN, room_of
 from services.telemetry import logs
 
 STOP_MAX_S = 12.0
@@ -58,11 +58,11 @@ class Child:
     async def spawn(self, clock: Clock) -> None:
         """Begin a new life of the process, which is not ready yet."""
         self.ready_file.unlink(missing_ok=True)
-        room = room_of(self.name)
-        module = _MODULES.get(room, room)
+        component = component_of(self.name)
+        module = _MODULES.get(component, component)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment[PARENT_VARIABLE] = str(os.getpid())
-        # `-P` and this: a folder called `scheduler` where somebody typed `keplab up` is not our scheduler.
+        # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -87,16 +87,16 @@ class Child:
     def may_restart(self, code: int, now: float) -> bool:
         """Whether it may begin again (P14): after 1, 70, 74 and signals, 5 times in 60 s; never after 64, 75, 78.
 
-        An end in good order that nobody asked us for counts as a signal: somebody sent SIGTERM.
+        An end in good order that was not asked for counts as a signal: SIGTERM was sent from outside.
         """
         if not (code in (EXIT_OK, EXIT_DEPOSED, EXIT_BUG, EXIT_IO) or code < 0):
             return False
         while self.restart_times and self.restart_times[0] < now - RESTART_WINDOW_S:
             self.restart_times.popleft()
         if self.next_down_s is not None:
-            return True  # whoever killed it on purpose also said when it comes back
+            return True  # `kill` on purpose also says when it comes back
         self.restart_times.append(now)
-        # What has never worked will hardly begin to; somebody is waiting for `start`.
+        # What has never worked will hardly begin to; a caller waits for `start`.
         most = RESTARTS_MAX if self.was_ever_ready else RESTARTS_BEFORE_READY_MAX
         return len(self.restart_times) <= most
 
@@ -108,7 +108,7 @@ class Child:
         return f"{said} (exit {code})" if said else f"{self.name} ended with exit code {code}"
 
     async def stop(self) -> None:
-        """End the process in good order, or by force after `STOP_MAX_S`; nobody keeps it up any more."""
+        """End the process in good order, or by force after `STOP_MAX_S`; it is not restarted any more."""
         self.is_wanted = False
         process = self.process
         if process is not None and process.returncode is None:

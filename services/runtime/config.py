@@ -1,8 +1,8 @@
-"""Flags and environment become one frozen dataclass, once, at the door of a process.
+"""Flags and environment become one frozen dataclass, once, at the entry of a process.
 
-A room subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
+A component subclasses `CommonConfig` and adds fields with `setting(default, help)`. The field
 `health_port` is the flag `--health-port` and the environment variable `KEPLAB_HEALTH_PORT`; the flag
-wins. Simulated rooms construct the dataclass directly and never come here.
+wins. Simulated components construct the dataclass directly and never come here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def setting(default: Any, help: str) -> Any:  # noqa: A002
 
 @dataclass(frozen=True, kw_only=True)
 class CommonConfig:
-    """What every process of the mesh can be told."""
+    """Flags of every process of the mesh."""
 
     name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
     server: str = setting("127.0.0.1:7443", "the API server's gRPC address, HOST:PORT")

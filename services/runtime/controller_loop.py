@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ from services.api.meta import AnyObject, Key, OwnerReference, View
 from services.api.resources import Resource, resource_of_view
 from services.api.seams import Seams, Span
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Report, Verdict
+from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Outcome, Report
 from services.client.recorder import Recorder
 from services.client.store import meta_of
 from services.reconcile.actions import Action, Batch, Delete, Query, Result
@@ -25,7 +25,8 @@ from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
-from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
+from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
+from services.telemetry.metrics import Metrics, counter, gauge
 
 CAUSES_MAX = 8
 """Traceparents kept for one key; further ones only make the span say that there were more."""
@@ -36,7 +37,7 @@ YIELD_EVERY = 20
 STALE_TRIES_MAX = 5
 """So many conflicts in a row are the ordinary price of a cache; more are reported (C5)."""
 STALE_S = 30.0
-"""Nothing is deleted on the word of caches that have heard nothing for this long (C9)."""
+"""Nothing is deleted on the word of caches that have received nothing for this long (C9)."""
 SLOW_S = 30.0
 """A reconcile that takes longer is reported (P15)."""
 SCAN = Key("", "")
@@ -54,7 +55,7 @@ class ControllerLoop:
         self._clock = seams.clock
         self._caches = caches
         try:
-            api = seams.transport.api(controller.identity)
+            api = seams.transport.api(controller.user)
         except KeyError as error:
             raise StartError(str(error.args[0])) from None
         self._client = Client(api, seams.clock, seams.random, field_manager=controller.name)
@@ -65,13 +66,13 @@ class ControllerLoop:
         self._wake = asyncio.Event()
         self._has_gate = seams.switches.flag("controllers.own_write_gate")
         self._gate = OwnWriteGate(self._reached)
-        self._outcomes: dict[str, int] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
+        self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
         self._faults_total = 0
         self._quiet_runs = 0
         self._subscribe()
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
-        """Let every write carry this epoch from now on; `deposed` hears of it when that is no longer the newest."""
+        """Let every write carry this epoch from now on; `deposed` is called when that is no longer the newest."""
         self._client.lead(epoch, deposed)
 
     @property
@@ -91,14 +92,7 @@ class ControllerLoop:
     def metrics(self) -> dict[str, float]:
         """Return the queue's and the reconciles' metrics."""
         name = self._controller.name
-        found = self._queue.metrics(name) | self._recorder.metrics()
-        for outcome, count in self._outcomes.items():
-            found[f'controller_runtime_reconcile_total{{controller="{name}",result="{outcome}"}}'] = count
-        found[f'controller_runtime_reconcile_panics_total{{controller="{name}"}}'] = self._faults_total
-        found[f'controller_writes_total{{controller="{name}"}}'] = self._executor.writes_total
-        found[f'controller_held_keys{{controller="{name}"}}'] = len(self._gate.held)
-        found[f'controller_held_too_long_total{{controller="{name}"}}'] = self._gate.overdue_total
-        return found
+        return QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
 
     # --- from changes to keys ---
 
@@ -231,18 +225,18 @@ class ControllerLoop:
                     rv_seen=rv_seen,
                 )
         except (Unavailable, UnknownOutcome) as error:  # no live read, or no cache that is in touch
-            report.verdict, report.wait_s = Verdict.WAIT, OUTAGE_WAIT_S
+            report.outcome, report.wait_s = Outcome.WAIT, OUTAGE_WAIT_S
             report.reason = f"{type(error).__name__}: {error}"
         except ApiError as error:  # a live read was refused
-            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+            report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
         except Exception as error:  # one poisonous object must not stop the others (V11)
             self._fault(key, error)
-            report.verdict, report.reason = Verdict.BACK_OFF, f"{type(error).__name__}: {error}"
+            report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
         if self._has_gate and report.written:
             self._gate.wrote(key, report.written, self._clock.now())
         again_s = self._requeue(key, result, report)
         if span is not None:
-            span.end(report.reason if report.verdict is not Verdict.DONE else "")
+            span.end(report.reason if report.outcome is not Outcome.DONE else "")
         self._log(key, result, report, started, again_s, span)
 
     async def _decide(self, key: Key) -> Result:
@@ -275,7 +269,7 @@ class ControllerLoop:
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
         """Let a decision that deletes wait for caches that are in touch with the server (C9).
 
-        Raises: Unavailable. The controller is told that nothing was performed.
+        Raises: Unavailable. The controller's `failed` learns that nothing was performed.
         """
         silence_s = self._caches.silence_s(self._clock.now())
         if silence_s <= STALE_S:
@@ -288,27 +282,27 @@ class ControllerLoop:
             raise Unavailable(f"will not delete: the caches have heard nothing for {silence_s:.0f} s")
 
     def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
-        """Put the key back as the verdict asks; return in how many seconds, None when it is not."""
+        """Put the key back as the outcome asks; return in how many seconds, None when it is not."""
         now = self._clock.now()
         again_s: float | None = result.requeue_after_s
-        match report.verdict:
-            case Verdict.DONE:
+        match report.outcome:
+            case Outcome.DONE:
                 self._queue.forget(key)
                 self._outcomes["done" if result.actions else "unchanged"] += 1
-            case Verdict.TERMINAL:
+            case Outcome.TERMINAL:
                 self._queue.forget(key)
                 self._outcomes["terminal"] += 1
-            case Verdict.WAIT:
+            case Outcome.WAIT:
                 again_s = report.wait_s
                 self._outcomes["requeued"] += 1
-            case Verdict.REQUEUE_NOW:
+            case Outcome.REQUEUE_NOW:
                 # The first retries come within milliseconds; a conflict that lasts backs off (C5).
                 again_s = None
                 self._outcomes["requeued"] += 1
-            case Verdict.BACK_OFF:
+            case Outcome.BACK_OFF:
                 again_s = None
                 self._outcomes["failed"] += 1
-        if report.verdict in (Verdict.REQUEUE_NOW, Verdict.BACK_OFF):
+        if report.outcome in (Outcome.REQUEUE_NOW, Outcome.BACK_OFF):
             again_s = self._queue.retry(key, now)
         elif again_s is not None:
             self._queue.add_after(key, again_s, now)
@@ -324,7 +318,7 @@ class ControllerLoop:
         return lambda action, reason: failed(key, action, reason)
 
     def _start_span(self, key: Key, causes: list[str]) -> Span:
-        # One cause continues its writer's trace; several begin a new one that links to them (walls 8).
+        # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
         return self._seams.tracer.start(
             f"reconcile {self._controller.name}",
             parent=causes[0] if len(causes) == 1 else "",
@@ -354,15 +348,38 @@ class ControllerLoop:
             fields["reason"] = report.reason
         if self._clock.now() - started > SLOW_S:
             log.warning("reconcile.slow", **fields)
-        match report.verdict:
-            case Verdict.DONE if result.actions:
+        match report.outcome:
+            case Outcome.DONE if result.actions:
                 log.info("reconcile.done", **fields)
-            case Verdict.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
+            case Outcome.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
                 log.warning("reconcile.failed", **fields)
-            case Verdict.DONE | Verdict.REQUEUE_NOW:
+            case Outcome.DONE | Outcome.REQUEUE_NOW:
                 log.debug("reconcile.done", **fields)
             case _:
                 log.warning("reconcile.failed", **fields)
+
+
+QUEUE_METRICS: Final[Metrics[WorkQueue[Key]]] = Metrics(
+    gauge("workqueue_depth", "Keys that are ready.", len),
+    counter("workqueue_adds_total", "Keys added.", lambda queue: queue.adds_total),
+    counter("workqueue_retries_total", "Keys added after a failure.", lambda queue: queue.retries_total),
+    gauge("workqueue_queue_duration_seconds_sum", "Time that keys were ready.", lambda queue: queue.queue_duration_s),
+    gauge("workqueue_queue_duration_seconds_count", "Keys handed out.", lambda queue: queue.begun_total),
+    gauge("workqueue_work_duration_seconds_sum", "Time spent on keys.", lambda queue: queue.work_duration_s),
+    gauge("workqueue_work_duration_seconds_count", "Keys done.", lambda queue: queue.works_total),
+    labels=("name",),
+)
+"""Upstream's, of the controller with that name; sums and counts without buckets."""
+
+METRICS: Final[Metrics[ControllerLoop]] = Metrics(
+    counter("controller_runtime_reconcile_total", "Reconciles by what they came to.", lambda loop: loop._outcomes,
+            "result"),
+    counter("controller_runtime_reconcile_panics_total", "Reconciles ended by a bug.", lambda loop: loop._faults_total),
+    counter("controller_writes_total", "Writes sent.", lambda loop: loop._executor.writes_total),
+    gauge("controller_held_keys", "Keys waiting for own writes to be seen.", lambda loop: len(loop._gate.held)),
+    counter("controller_held_too_long_total", "Keys let through without that.", lambda loop: loop._gate.overdue_total),
+    labels=("controller",),
+)  # fmt: skip
 
 
 def _resource_of(query: Query) -> str:

@@ -13,7 +13,6 @@ writes them where each process of a mesh in containers finds only its own (see `
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,13 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from services.api.identity import ADMIN, NODE_HOSTS_GROUP, SCHEDULER, Identity
+from services.api.identity import ADMIN, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
+from services.api.roles import controller_identities
 from services.api.seams import Random
 from services.runtime.real import seeded_random, write_atomically
 
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
-CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,12 @@ def make(
     directory: Path,
     *,
     hosts: Sequence[str],
-    controllers: Iterable[Identity],
     random: Random,
     others: Iterable[Identity] = (),
 ) -> Credentials:
     """Write token files for a whole mesh and return where they are.
 
-    `hosts`: names of kubelet host processes, `h0`; `controllers`: whom the controller manager speaks
-    as; `others`: users who get a token and no file. A directory that has
+    `hosts`: names of kubelet host processes, `h0`; `others`: users who get a token and no file. A directory that has
     credentials keeps them, so that a mesh which comes back is still known to those who hold its
     kubeconfig; what is new is added. Raises: OSError.
     """
@@ -93,7 +90,7 @@ def make(
     files: dict[str, dict[str, str]] = {
         "admin": {ADMIN.user: admin},
         "scheduler": {SCHEDULER.user: token(SCHEDULER)},
-        "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controllers)},
+        "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controller_identities())},
     }
     for host in hosts:
         identity = host_identity(host)
@@ -120,9 +117,9 @@ def token_of(made: Credentials, user: str) -> str:
 
 
 def kubeconfig(rest_url: str, token: str) -> bytes:
-    """Return the administrator's kubeconfig for the REST door at `rest_url`, http://HOST:PORT."""
+    """Return the administrator's kubeconfig for the REST server at `rest_url`, http://HOST:PORT."""
     # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
-    # the REST door reads that password as the token. Other clients send the token itself.
+    # the REST server reads that password as the token. Other clients send the token itself.
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -134,13 +131,8 @@ def kubeconfig(rest_url: str, token: str) -> bytes:
     return yaml.safe_dump(document, sort_keys=False).encode()
 
 
-def controllers() -> list[Identity]:
-    """Return whom the controller manager speaks as. Asked for by name: its floor is above this one."""
-    return list(importlib.import_module("services.controllers.wiring").IDENTITIES)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write a folder for every room below `--out`, each with only what that room may know, and `admin/kubeconfig`.
+    """Write a folder for every component below `--out`, each with only what it may know, and `admin/kubeconfig`.
 
     The API server's folder has everything, as it must know every token; a second run changes nothing.
     Raises: OSError; SystemExit for wrong usage.
@@ -151,14 +143,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rest-url", required=True, help="how people reach the API server, http://HOST:PORT")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
-    made = make(out / "apiserver", hosts=[arguments.host], controllers=controllers(), random=seeded_random(None))
-    for room, process in (
+    made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
+    for component, process in (
         ("scheduler", "scheduler"),
         ("controllers", "controllers"),
         ("kubelet", "kubelet/" + arguments.host),
     ):
-        (out / room).mkdir(exist_ok=True, mode=0o700)
-        _put(out / room / "token.json", made.of(process).read_bytes())
+        (out / component).mkdir(exist_ok=True, mode=0o700)
+        _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token))
 

@@ -1,4 +1,4 @@
-"""What a process that shares its work with replicas can be told about who leads."""
+"""Flags of leader election, for a process that shares its work with replicas."""
 
 from __future__ import annotations
 

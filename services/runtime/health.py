@@ -1,4 +1,4 @@
-"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a room's own routes.
+"""Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a component's own routes.
 
 A small HTTP/1.1 responder over asyncio streams: one request a connection, GET and HEAD only. A web
 framework would cost every process 28 MiB to answer four paths.
@@ -13,10 +13,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
+
+from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MAX_S = 10.0
@@ -35,7 +37,7 @@ class HttpRequest:
 
 
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
-"""Status, content type, body; a body in pieces is sent as they come, and ends when nobody listens any more."""
+"""Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
@@ -60,7 +62,7 @@ class HealthServer:
             ("/healthz", lambda _: (200, "text/plain", b"ok\n")),
             ("/livez", lambda _: (200, "text/plain", b"ok\n")),
             ("/readyz", self._ready),
-            ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render_metrics(self._metrics()))),
+            ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
             ("/configz", self._configz),
         ]
         self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
@@ -99,7 +101,7 @@ class HealthServer:
             if method != "HEAD" and not isinstance(body, bytes):
                 await _send_pieces(body, reader, writer)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the other side is slow, gone or no HTTP client; nobody is left to tell
+            pass  # the other side is slow, gone or no HTTP client; there is no one left to answer
         finally:
             writer.close()
 
@@ -137,39 +139,15 @@ async def _send_pieces(
             await writer.drain()
 
 
-def render_metrics(values: Mapping[str, float]) -> bytes:
-    """Return Prometheus text. Names may carry labels; `…_total` is a counter, the rest gauges.
-
-    `x_bucket`, `x_sum` and `x_count` that belong together are announced as the histogram `x`.
-    """
-    bases = {name.partition("{")[0] for name in values}
-    histograms = {b.removesuffix("_bucket") for b in bases if b.endswith("_bucket")}
-    families: dict[str, list[str]] = {}
-    for name, value in values.items():
-        base = name.partition("{")[0]
-        stem = re.sub(r"_(bucket|sum|count)$", "", base)
-        family = stem if stem in histograms else base
-        families.setdefault(family, []).append(f"{name} {_number(value)}")
-    lines: list[str] = []
-    for family in sorted(families):
-        kind = "histogram" if family in histograms else "counter" if family.endswith("_total") else "gauge"
-        lines.append(f"# TYPE {family} {kind}")
-        lines.extend(families[family])
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _number(value: float) -> str:
-    number = float(value)
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
-
-
-def process_metrics(started_wall: float) -> dict[str, float]:
-    """Return memory, CPU and open files of this process, under Prometheus' usual names."""
+def _resident_bytes() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
-        resident_pages = int(file.read().split()[1])
-    return {
-        "process_resident_memory_bytes": float(resident_pages * os.sysconf("SC_PAGE_SIZE")),
-        "process_cpu_seconds_total": time.process_time(),
-        "process_start_time_seconds": started_wall,
-        "process_open_fds": float(len(os.listdir("/proc/self/fd"))),
-    }
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+PROCESS_METRICS: Final[Metrics[float]] = Metrics(
+    gauge("process_resident_memory_bytes", "Resident memory.", lambda _: _resident_bytes()),
+    counter("process_cpu_seconds_total", "CPU time in user and system mode.", lambda _: time.process_time()),
+    gauge("process_start_time_seconds", "When the process started, in seconds since the epoch.", lambda began: began),
+    gauge("process_open_fds", "Open file descriptors.", lambda _: len(os.listdir("/proc/self/fd"))),
+)
+"""Of the process that began then, under Prometheus' usual names."""

@@ -1,7 +1,7 @@
 """What a process of the mesh leaves out; its `__main__` imports this before anything else.
 
-The logging library takes rich along for its console, 5 MiB in every process; without a terminal nobody
-looks at that console.
+The logging library takes rich along for its console, 5 MiB in every process; without a terminal that
+console is not seen.
 """
 
 from __future__ import annotations

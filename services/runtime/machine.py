@@ -1,9 +1,9 @@
 """The machine a process runs on, as far as something is wrong with it: network, disk, wall clock, sudden ends.
 
 A process that is given `--faults-file` reads there what its machine suffers from, at its start and whenever SIGURG
-tells it to look again. No room knows: a fault comes in through the seams, as in the simulation. A *strike* stops the
-process in the middle of what a line of its event log tells of, or before or after one of its calls. A *stray* is a
-request that the network holds up; it is left in a file beside, for whoever plays the network to deliver.
+tells it to look again. No component knows: a fault comes in through the seams, as in the simulation. A *strike* stops
+the process in the middle of what a line of its event log reports, or before or after one of its calls. A *late request*
+is one that the network holds up; it is left in a file beside, for the scenario runner to deliver.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from services.runtime.real import write_atomically
 from services.telemetry import logs
 
 DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
-STRAY_SUFFIX = ".late"
+LATE_SUFFIX = ".late"
 READ_AGAIN = signal.SIGURG
 """What a process is sent when its file has changed; a process that does not listen yet ignores it."""
 
@@ -67,7 +67,7 @@ class MachineFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     strikes: tuple[Strike, ...] = ()
 
 
-class Stray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node's request that is to arrive `late_s` seconds after it was sent."""
 
     node: str
@@ -82,15 +82,15 @@ class Machine:
         self._path = Path(path)
         self.faults = MachineFaults()
         self.gates = Gates(random)
-        self.gates.on_stray = self._stray
-        self._strays = 0
+        self.gates.on_late_request = self._keep_late
+        self._late_total = 0
         self._left: dict[Strike, int] = {}
         self.read()
 
     def follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the file again whenever somebody says so."""
+        """Read the file again at each signal."""
         loop.add_signal_handler(READ_AGAIN, self._read_again)
-        self._read_again()  # what was written before anybody listened
+        self._read_again()  # what was written before the handler was there
 
     def read(self) -> None:
         """Take over what the file says. Raises: StartError naming the file; one that is not there says nothing."""
@@ -115,7 +115,7 @@ class Machine:
             _log.error("machine.faults_unreadable", error=error.message)
 
     def reached(self, site: str) -> None:
-        """Strike if this is where somebody waits for us."""
+        """Strike if a strike waits here."""
         for strike, left in list(self._left.items()):
             if strike.site != site or left <= 0:
                 continue
@@ -123,10 +123,10 @@ class Machine:
             if left == 1:
                 os.kill(os.getpid(), signal.SIGKILL if strike.kind == "kill" else signal.SIGSTOP)
 
-    def _stray(self, node: str, request: Request, late_s: float) -> None:
-        self._strays += 1
-        path = self._path.with_name(f"{self._path.name}.{os.getpid()}-{self._strays}{STRAY_SUFFIX}")
-        write_atomically(path, msgspec.json.encode(Stray(node, request, late_s)))
+    def _keep_late(self, node: str, request: Request, late_s: float) -> None:
+        self._late_total += 1
+        path = self._path.with_name(f"{self._path.name}.{os.getpid()}-{self._late_total}{LATE_SUFFIX}")
+        write_atomically(path, msgspec.json.encode(LateRequest(node, request, late_s)))
 
     def _called(self, when: str, what: str) -> None:
         self.reached(f"{when}:{what}")
@@ -151,7 +151,7 @@ class Machine:
 
 
 class ClosableDisk(Disk, Protocol):
-    """A disk that somebody opened."""
+    """A disk that was opened."""
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -163,7 +163,7 @@ class _OffClock:
         self._inner, self._machine = inner, machine
 
     def now(self) -> float:
-        """Monotonic seconds: nobody can set these."""
+        """Monotonic seconds, which cannot be set."""
         return self._inner.now()
 
     def wall(self) -> float:

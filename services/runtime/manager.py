@@ -21,7 +21,7 @@ from services.runtime.controller_loop import ControllerLoop
 
 
 def run_controllers(controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> Manager:
-    """Return the room that runs these controllers.
+    """Return the component that runs these controllers.
 
     `elector`: lead before working, with every write carrying the epoch (C11).
     Raises: KeyError when the transport has no credential of a controller's identity.
@@ -30,7 +30,7 @@ def run_controllers(controllers: Sequence[Controller], seams: Seams, *, elector:
 
 
 class Manager:
-    """A room: informers, one `ControllerLoop` a controller, optionally an elector."""
+    """A component: informers, one `ControllerLoop` a controller, optionally an elector."""
 
     def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
         self._seams = seams

@@ -62,7 +62,7 @@ def holder(data_dir: Path) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether that process still runs; one that nobody has collected yet does not."""
+    """Whether that process still runs; one whose parent has not collected it yet does not."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,6 +1,6 @@
-"""How to be a well-behaved process: one door for every room.
+"""How to be a well-behaved process: one entry point for every component.
 
-`main` reads the configuration, makes the seams, builds the room, runs it in one TaskGroup beside its
+`main` reads the configuration, makes the seams, builds the component, runs it in one TaskGroup beside its
 health server, says when it is ready, and leaves with an exit code a supervisor understands (P14). What a
 person must read is one line; a traceback means a bug.
 """
@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from services.api.seams import Clock, EventLog, Room, Seams, Transport
+from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.client.leases import LeadershipLost
 from services.runtime.config import (
     EXIT_BUG,
@@ -41,7 +41,7 @@ from services.runtime.config import (
     StartError,
     parse,
 )
-from services.runtime.health import HealthServer, process_metrics
+from services.runtime.health import PROCESS_METRICS, HealthServer
 from services.runtime.machine import ClosableDisk, Machine
 from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
@@ -66,18 +66,18 @@ _PR_SET_PDEATHSIG = 1
 def main(
     name: str,
     config_class: type[C],
-    build: Callable[[C, Seams], Room],
+    build: Callable[[C, Seams], Component],
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> NoReturn:
-    """Run the room until a signal or its end, then exit with its code; never returns."""
+    """Run the component until a signal or its end, then exit with its code; never returns."""
     sys.exit(run(name, config_class, build, sys.argv[1:] if argv is None else argv, environ or os.environ))
 
 
 def run(
     name: str,
     config_class: type[C],
-    build: Callable[[C, Seams], Room],
+    build: Callable[[C, Seams], Component],
     argv: Sequence[str],
     environ: Mapping[str, str],
 ) -> int:
@@ -110,7 +110,7 @@ def run(
 def _die_with_parent(environ: Mapping[str, str]) -> None:
     """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # It may have died before the line above; then somebody else is our parent by now.
+    # It may have died before the line above; then another process is our parent by now.
     expected = environ.get(PARENT_VARIABLE, "")
     if expected.isdigit() and os.getppid() != int(expected):
         raise StartError("the process that started this one is gone", EXIT_OK)
@@ -138,7 +138,7 @@ class _End:
 
 
 class _Process:
-    """One life: seams, room, health, signals."""
+    """One life: seams, component, health, signals."""
 
     def __init__(self, service: str, config: CommonConfig, sampler: Sampler, environ: Mapping[str, str]) -> None:
         self._service, self._config, self._sampler, self._environ = service, config, sampler, environ
@@ -154,7 +154,7 @@ class _Process:
         self._events: EventLog = NullEventLog()
         self._stop_signal = ""
 
-    async def live(self, build: Callable[[Any, Seams], Room]) -> int:
+    async def live(self, build: Callable[[Any, Seams], Component]) -> int:
         config = self._config
         self._loop = asyncio.get_running_loop()
         end = _End(EXIT_OK, "done")
@@ -164,7 +164,7 @@ class _Process:
             if config.events_dir:
                 self._events = FileEventLog(Path(config.events_dir), config.name, self._clock, self._incarnation)
             if self._machine is not None:
-                # What is wrong with the machine comes in through the seams; no room knows.
+                # What is wrong with the machine comes in through the seams; no component knows.
                 self._machine.follow(self._loop)
                 store, self._events = self._machine.disk(store), self._machine.events(self._events)
             sinks = sinks_from_environment(
@@ -206,7 +206,7 @@ class _Process:
 
     def _make_transport(self) -> Transport:
         if self._service.startswith("apiserver"):
-            # Its token file is the list of everybody's tokens, not credentials of its own.
+            # Its token file is the list of all tokens, not credentials of its own.
             return NoTransport()
         transport = self._rpc(load_tokens(self._config.token_file))
         return transport if self._machine is None else self._machine.transport(transport)
@@ -221,14 +221,14 @@ class _Process:
         self._transport = transport
         return transport
 
-    async def _work(self, room: Room) -> _End:
-        """Run the room and what belongs to every process, until a signal or the room's own end."""
+    async def _work(self, component: Component) -> _End:
+        """Run the component and what belongs to every process, until a signal or the component's own end."""
         config = self._config
         health = HealthServer(
-            is_ready=lambda: room.is_ready,
-            metrics=lambda: self._metrics(room),
-            configuration=lambda: {**self._configuration(), **getattr(room, "configz", dict)()},
-            routes=getattr(room, "http_routes", list)(),
+            is_ready=lambda: component.is_ready,
+            metrics=lambda: self._metrics(component),
+            configuration=lambda: {**self._configuration(), **getattr(component, "configz", dict)()},
+            routes=getattr(component, "http_routes", list)(),
         )
         if config.health_port >= 0:
             await health.start(config.health_host, config.health_port)
@@ -237,9 +237,9 @@ class _Process:
             self._loop.add_signal_handler(number, self._on_signal, number, stopping)
         try:
             async with asyncio.TaskGroup() as group:
-                work = group.create_task(room.run(), name="room")
+                work = group.create_task(component.run(), name="component")
                 others = [
-                    group.create_task(self._announce(room, health)),
+                    group.create_task(self._announce(component, health)),
                     group.create_task(self._flush_spans()),
                     group.create_task(self._watch_for_stalls()),
                 ]
@@ -264,19 +264,19 @@ class _Process:
 
     def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
         if stopping.is_set():
-            os._exit(128 + number)  # asked twice: somebody is in a hurry
+            os._exit(128 + number)  # asked twice: do not wait any longer
         self._stop_signal = signal.Signals(number).name
         stopping.set()
 
-    async def _announce(self, room: Room, health: HealthServer) -> None:
-        """Write the ready file once the room does its work, and tidy memory for the long run."""
-        while not room.is_ready:  # noqa: ASYNC110  a room offers a fact, not an event
+    async def _announce(self, component: Component, health: HealthServer) -> None:
+        """Write the ready file once the component does its work, and tidy memory for the long run."""
+        while not component.is_ready:  # noqa: ASYNC110  a component offers a fact, not an event
             await asyncio.sleep(READY_POLL_S)
-        ports: dict[str, int] = dict(getattr(room, "ports", dict)())
+        ports: dict[str, int] = dict(getattr(component, "ports", dict)())
         if self._config.health_port >= 0:
             ports["health"] = health.port
         gc.collect()
-        # What start-up made lives as long as the process: no collection need look at it again (walls 2).
+        # What start-up made lives as long as the process: no collection need look at it again.
         gc.freeze()
         self._events.write("proc.ready", data={"ports": ports})
         took_ms = round((self._clock.wall() - self._started_wall) * 1000)
@@ -304,12 +304,12 @@ class _Process:
         finally:
             watcher.stop()
 
-    def _metrics(self, room: Room) -> dict[str, float]:
-        own = process_metrics(self._started_wall)
+    def _metrics(self, component: Component) -> dict[str, float]:
+        own = PROCESS_METRICS.of(self._started_wall)
         for source in (self._tracer, self._transport):
             if source is not None:
                 own.update(source.metrics())
-        return {**own, **room.metrics()}
+        return {**own, **component.metrics()}
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -335,7 +335,7 @@ class _Process:
         }
 
     def _judge(self, error: BaseException) -> _End:
-        """Return the exit code for what ended the room; only a bug is told with its traceback."""
+        """Return the exit code for what ended the component; only a bug is logged with its traceback."""
         leaves = list(_leaves(error))
         for leaf in leaves:
             if isinstance(leaf, StartError):
@@ -394,7 +394,7 @@ class _StallWatcher:
         self._loop_thread = loop_thread
         self._last = time.monotonic()
         self._stack: list[str] = []
-        self._has_told = False
+        self._is_reported = False
         self._is_over = threading.Event()
         threading.Thread(target=self._run, name="stall-watcher", daemon=True).start()
 
@@ -403,7 +403,7 @@ class _StallWatcher:
         now = time.monotonic()
         late_s, self._last = now - self._last - self.PERIOD_S, now
         stack, self._stack = self._stack, []
-        self._has_told = False
+        self._is_reported = False
         return (late_s, stack) if late_s > STALL_S else None
 
     def stop(self) -> None:
@@ -418,7 +418,7 @@ class _StallWatcher:
                     self._stack = [
                         f"{f.filename}:{f.lineno} {f.name}" for f in traceback.extract_stack(frame, limit=12)
                     ]
-            if late_s > STUCK_S and not self._has_told:
+            if late_s > STUCK_S and not self._is_reported:
                 # The loop may never turn again to say it itself.
-                self._has_told = True
+                self._is_reported = True
                 logs.get().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)

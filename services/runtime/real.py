@@ -187,7 +187,7 @@ def disk(data_dir: str) -> FileDisk | MemoryDisk:
 
 
 class NoTransport:
-    """The transport of the API server itself: it asks nobody."""
+    """The transport of the API server itself: there is no server to ask."""
 
     def api(self, identity: str = "") -> Api:
         """Raise KeyError: there is no server above the server."""

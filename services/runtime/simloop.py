@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._order = random.Random(f"order/{seed}")
         self.callbacks = 0
         self.is_interrupted = False
-        """Somebody wants it to end; the next pass raises KeyboardInterrupt instead of running anything."""
+        """Set to end it: the next pass raises KeyboardInterrupt instead of running anything."""
         self._clock_resolution = 0.0
         self._births = 0
         self._frozen: dict[str, list[asyncio.Handle]] = {}
@@ -149,7 +149,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector, so nobody needs waking."""
+        """The loop never sleeps in a selector, so it needs no waking."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         """No events come from a selector."""
@@ -208,16 +208,16 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
     ):
         yield
         return
-    heard = 0
+    interrupts = 0
 
-    def hear(_number: int, _frame: object) -> None:
-        nonlocal heard
-        heard += 1
+    def on_interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
         loop.is_interrupted = True
-        if heard > 1:
+        if interrupts > 1:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, hear)
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:

@@ -22,10 +22,10 @@ from services.api.identity import Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
+from services.runtime.components import Schedulers, component_of, plugin_name, plugins_of
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.rooms import Schedulers, plugin_name, plugins_of, room_of
 from services.telemetry import logs
 
 READY_MAX_S = 60.0
@@ -43,7 +43,7 @@ class MeshOptions:
     `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
-    processes and the administrator. `without`: processes not to start, so that somebody else can run them.
+    processes and the administrator. `without`: processes not to start, so that they can be run by hand.
     `has_faults`: give every process a file that says what is wrong with its machine (`faults_file_of`).
     """
 
@@ -125,7 +125,7 @@ class Supervisor:
         for child in self._children.values():
             child.is_wanted = False
         others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
-        # Kubelets and controllers may say their last words to a server that still listens.
+        # Kubelets and controllers may send their final writes to a server that still listens.
         await asyncio.gather(*(child.stop() for child in others))
         if "apiserver" in self._children:
             await self._children["apiserver"].stop()
@@ -159,7 +159,7 @@ class Supervisor:
         self._child(name).next_down_s = down_s
 
     def faults_file_of(self, name: str) -> Path:
-        """Return the file that tells a process what is wrong with its machine (`services.runtime.machine`)."""
+        """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
         return self._data / "run" / f"{name.replace('/', '_')}.faults"
 
     async def restart(self, name: str) -> None:
@@ -179,12 +179,12 @@ class Supervisor:
 
     @property
     def grpc_target(self) -> str:
-        """HOST:PORT of the mesh's own door."""
+        """HOST:PORT of the gRPC server."""
         return f"127.0.0.1:{self._children['apiserver'].ports['grpc']}"
 
     @property
     def rest_url(self) -> str:
-        """URL of the door that kubectl knows."""
+        """URL of the REST server, for kubectl."""
         return f"http://127.0.0.1:{self._children['apiserver'].ports['rest']}"
 
     @property
@@ -262,7 +262,6 @@ class Supervisor:
         self._credentials = credentials.make(
             self._data / "credentials",
             hosts=hosts,
-            controllers=credentials.controllers(),
             random=seeded_random(None),
             others=self._options.identities,
         )
@@ -348,7 +347,9 @@ class Supervisor:
             common += ["--seed", str(self._options.seed)]
         for assignment in self._options.switches:
             common += ["--set", assignment]
-        extra = [flag for key in dict.fromkeys((room_of(name), name)) for flag in self._options.arguments.get(key, ())]
+        extra = [
+            flag for key in dict.fromkeys((component_of(name), name)) for flag in self._options.arguments.get(key, ())
+        ]
         child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
             self._children[name] = child
@@ -394,7 +395,7 @@ class Supervisor:
                 child.exit_codes.append(code)
             if not child.may_restart(code, self._clock.now()):
                 child.failed_for_good = True
-                if self._is_ready:  # before that, whoever started the mesh is told
+                if self._is_ready:  # before that, `start` reports it
                     self._log.error("child.given_up", child=child.name, error=child.last_error)
                 self._write_state()
                 return
@@ -429,7 +430,7 @@ class Supervisor:
 
 
 def _free_port() -> int:
-    """Return a loopback port that nobody listens on at this moment."""
+    """Return a loopback port that no process listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

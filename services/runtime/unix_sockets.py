@@ -111,7 +111,7 @@ class _Server:
         self._inode = os.stat(path).st_ino
 
     async def close(self) -> None:
-        """Break every connection and remove the socket, unless somebody else's is there by now."""
+        """Break every connection and remove the socket, unless another server's is there by now."""
         self._unlink()
         await self._server.stop(STOP_GRACE_S)
         self._address.close()
@@ -134,7 +134,7 @@ class _Connection:
         self._channel: Any = grpc.aio.insecure_channel(self._address.target, options=_OPTIONS)
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once somebody is there. Raises: RpcError."""
+        """Return once a server is there. Raises: RpcError."""
         try:
             await asyncio.wait_for(self._channel.channel_ready(), timeout_s)
         except TimeoutError:
@@ -146,7 +146,7 @@ class _Connection:
             answer: bytes = await self._channel.unary_unary(method)(request, timeout=timeout_s)
             return answer
         except grpc.aio.AioRpcError as error:
-            raise _told(error) from None
+            raise _as_rpc_error(error) from None
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
@@ -154,7 +154,7 @@ class _Connection:
             async for message in self._channel.unary_stream(method)(request):
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise _told(error) from None
+            raise _as_rpc_error(error) from None
 
     async def close(self) -> None:
         """Hang up."""
@@ -162,12 +162,12 @@ class _Connection:
         self._address.close()
 
 
-def _told(error: grpc.aio.AioRpcError) -> RpcError:
+def _as_rpc_error(error: grpc.aio.AioRpcError) -> RpcError:
     return RpcError(_go_name(error.code()), error.details() or "")
 
 
 def _fresh(path: str) -> _Address:
-    """Return the address of a socket that nobody has, in a directory that is there. Raises: OSError."""
+    """Return the address of a socket that no process has, in a directory that is there. Raises: OSError."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).unlink(missing_ok=True)
     return _Address(path)
@@ -177,9 +177,9 @@ class UnixSockets:
     """The sockets of this machine. Directories are made when something is served in them."""
 
     async def serve(self, path: str, service: LocalService) -> _Server:
-        """Serve on a socket; whoever served there before is not reached any more. Raises: OSError."""
+        """Serve on a socket; the server before it is not reached any more. Raises: OSError."""
         # Bound under a name of its own and then renamed: the library removes by name what it has bound, and by then
-        # somebody else's socket may be there.
+        # another server's socket may be there.
         for number in range(BIND_TRIES):
             address = _fresh(f"{path}.{os.getpid()}-{number}")
             server = grpc.aio.server(handlers=(_Handlers(service),))
@@ -188,7 +188,7 @@ class UnixSockets:
                 await server.start()
                 return _Server(path, address, server)
             except FileNotFoundError:
-                # Somebody cleared the directory in this very moment.
+                # The directory was cleared in this very moment.
                 await server.stop(None)
                 address.close()
             except RuntimeError as error:
@@ -201,7 +201,7 @@ class UnixSockets:
         return _Connection(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a socket of that path, with or without anybody behind it."""
+        """Whether there is a socket of that path, with or without a server behind it."""
         try:
             return stat.S_ISSOCK(os.stat(path).st_mode)
         except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Stories that run: the whole house in one virtual loop, or as real processes, judged while it runs."""
+"""Scenarios: the whole mesh in one virtual loop, or as real processes, judged while it runs."""

@@ -1,6 +1,6 @@
-"""The whole house as one value: start it, reach it, break parts of it, stop it.
+"""The whole mesh as one value: start it, reach it, break parts of it, stop it.
 
-`Mesh` is what stories are told against; `SimMesh` (simulated_mesh) and `ProcessMesh` (process_mesh)
+`Mesh` is what scenarios are run against; `SimMesh` (simulated_mesh) and `ProcessMesh` (process_mesh)
 are its two forms. A component is named as people name it: `apiserver`, `scheduler`, `controllers`,
 `kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
 """
@@ -16,20 +16,20 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.rooms import Schedulers, room_of
+from services.runtime.components import Schedulers, component_of
 from services.runtime.supervisor import block_sizes
 from services.telemetry.eventlog import Line
 
 
 class NotPossible(ValueError):
-    """One form of the mesh cannot do what the story asks; the message says which form can."""
+    """One form of the mesh cannot do what the scenario asks; the message says which form can."""
 
 
 @dataclass(frozen=True)
 class Site:
     """A moment in the life of a component: its `count`-th passing of something from now on.
 
-    `name`: an event of its log, in the middle of what that line tells of; or `before:` or `after:` and a call, such as
+    `name`: an event of its log, in the middle of what that line reports; or `before:` or `after:` and a call, such as
     `before:pods/status`.
     """
 
@@ -62,7 +62,9 @@ class MeshPlan:
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""
-        own = [word for name, words in self.own_switches if name in (component, room_of(component)) for word in words]
+        own = [
+            word for name, words in self.own_switches if name in (component, component_of(component)) for word in words
+        ]
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:
@@ -88,7 +90,7 @@ class Mesh(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Return the clock that the story's times are counted with."""
+        """Return the clock that the scenario's times are counted with."""
         ...
 
     def lines(self) -> Sequence[Line]:
@@ -156,7 +158,7 @@ class Mesh(Protocol):
 
 
 def identity_named(text: str) -> Identity:
-    """Return the identity a story means: `node:n1`, `scheduler`, `admin`, `controller:gc`, or a user name."""
+    """Return the identity a scenario means: `node:n1`, `scheduler`, `admin`, `controller:gc`, or a user name."""
     if text in ("admin", "system:mesh-admin"):
         return ADMIN
     if text in ("scheduler", "system:kube-scheduler"):

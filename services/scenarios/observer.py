@@ -1,4 +1,4 @@
-"""The story-teller's own eyes: informers over what a story may ask about, and the pods' history.
+"""The runner's own view of the cluster: informers over what a scenario may ask about, and the pods' history.
 
 It watches as an administrator over a link without latency, so what it sees is what is stored.
 """
@@ -16,7 +16,7 @@ from services.api.seams import Clock, Random
 from services.api.wire import Api
 from services.client.informer import Informer
 from services.reconcile.controller import Change
-from services.scenarios.history import History
+from services.scenarios.measures.history import History
 
 LEASES = "leases.coordination.k8s.io"
 RESOURCES = tuple(name for name in resources() if name != "secrets")

@@ -1,4 +1,4 @@
-"""Run one story once, simulated or as processes, and give one result that both forms share."""
+"""Run one scenario once, simulated or as processes, and give one result that both forms share."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
-from services.scenarios.history import PodStory, Sample, Writes, measures
 from services.scenarios.invariants import Auditor, Violation
+from services.scenarios.measures.history import PodHistory, Sample, Writes, measures
+from services.scenarios.measures.rejections import Rejections
+from services.scenarios.measures.resizes import Preemptions
+from services.scenarios.measures.scheduling_results import SchedulingResults
 from services.scenarios.mesh import MeshPlan, identity_named
-from services.scenarios.process_mesh import ProcessMesh
-from services.scenarios.rejections import Rejections
-from services.scenarios.resizes import Preemptions
-from services.scenarios.script import ScriptError, Story, parse_story
-from services.scenarios.simulated import Traffic
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import Disturb, Judgement, Progress, Tale, tell
-from services.scenarios.verbs import VERBS, check
-from services.scenarios.verdicts import Verdicts
-from services.scenarios.workload import node_definition
+from services.scenarios.processes.process_mesh import ProcessMesh
+from services.scenarios.runner import Disturb, Judgement, Progress, ScenarioRun, run_scenario
+from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
+from services.scenarios.script.verbs import VERBS, check
+from services.scenarios.script.workload import node_definition
+from services.scenarios.simulation.network import Traffic
+from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
@@ -35,7 +35,7 @@ from services.telemetry.spans import FinishedSpan
 
 @dataclass
 class RunResult:
-    """What one run showed. `switches`: what was set, by the story, the arm and the command line."""
+    """What one run showed. `switches`: what was set, by the scenario, the arm and the command line."""
 
     scenario: str
     mode: str
@@ -51,7 +51,7 @@ class RunResult:
     virtual_s: float
     wall_s: float
     measures: dict[str, float | None]
-    pods: list[PodStory]
+    pods: list[PodHistory]
     samples: list[Sample]
     spans: list[FinishedSpan] = field(default_factory=list)
     lines: int = 0
@@ -60,7 +60,7 @@ class RunResult:
     not_judged: dict[str, str] = field(default_factory=dict)
     """Invariants that this run says nothing about, and why."""
     started_s: float = 0.0
-    """When the story began on the event log's clock; what expectations and pods tell counts from here."""
+    """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of `keplab run -o json`."""
@@ -100,12 +100,12 @@ class Takers:
     """What reads the event log for a run's measures."""
 
     def __init__(self) -> None:
-        self._writes, self._verdicts = Writes(), Verdicts()
+        self._writes, self._scheduling_results = Writes(), SchedulingResults()
         self._preemptions, self._rejections = Preemptions(), Rejections()
 
     def beside(self, auditor: Auditor) -> Callable[[Line], None]:
         """Return what takes each line: the auditor, and then all of these."""
-        readers = (auditor, self._writes, self._verdicts, self._preemptions, self._rejections)
+        readers = (auditor, self._writes, self._scheduling_results, self._preemptions, self._rejections)
 
         def take(line: Line) -> None:
             for reader in readers:
@@ -113,15 +113,15 @@ class Takers:
 
         return take
 
-    def measures(self, tale: Tale) -> dict[str, float | None]:
+    def measures(self, run: ScenarioRun) -> dict[str, float | None]:
         """Return the figures of a run that is over, by name."""
         return measures(
-            tale.history, self._writes, self._verdicts, self._preemptions, self._rejections, tale.started_s,
-            tale.ended_s,
+            run.history, self._writes, self._scheduling_results, self._preemptions, self._rejections, run.started_s,
+            run.ended_s,
         )  # fmt: skip
 
 
-def load_story(path: str | Path) -> Story:
+def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario file. Raises: ScriptError, also when the file cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -129,64 +129,64 @@ def load_story(path: str | Path) -> Story:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    story = parse_story(text, str(path), frozenset(VERBS))
-    for step in story.steps:
+    scenario = parse_scenario(text, str(path), frozenset(VERBS))
+    for step in scenario.steps:
         try:
             check(step)
         except ValueError as error:
             raise ScriptError(f"{path}:{step.line}: {error}") from None
-    return story
+    return scenario
 
 
 def plan_of(
-    story: Story,
+    scenario: Scenario,
     *,
     seed: int,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
     engine: str = "sqlite",
 ) -> MeshPlan:
-    """Return the mesh a story asks for; `overrides` win over the story's own switches.
+    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches.
 
     Raises: ScriptError for a node option, a latency or a stage, SwitchError for a switch.
     """
     nodes = []
-    for declared in story.nodes:
+    for declared in scenario.nodes:
         for name in declared.names:
             try:
                 definition = node_definition(name, declared.options)
                 NodeDefinition.parse(definition)
                 nodes.append(definition)
             except ValueError as error:
-                raise ScriptError(f"{story.path}:{declared.line}: {error}") from None
+                raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
-        LatencyModel.parse(story.latencies, seed)
-        load_stages(story.stages)
+        LatencyModel.parse(scenario.latencies, seed)
+        load_stages(scenario.stages)
     except ValueError as error:
-        raise ScriptError(f"{story.path}: {error}") from None
-    switches = Switches.parse(story.switches).replace(overrides or {})
+        raise ScriptError(f"{scenario.path}: {error}") from None
+    switches = Switches.parse(scenario.switches).replace(overrides or {})
     made = MeshPlan(
         nodes=tuple(nodes),
         switches=switches,
-        latencies=story.latencies,
+        latencies=scenario.latencies,
         seed=seed,
         traced=traced,
         engine=engine,
-        schedulers=story.schedulers,
-        stages=story.stages,
-        hosts=story.hosts,
-        own_switches=story.own_switches,
-        window_s=story.window_s,
+        schedulers=scenario.schedulers,
+        stages=scenario.stages,
+        hosts=scenario.hosts,
+        own_switches=scenario.own_switches,
+        window_s=scenario.window_s,
     )
     for name, words in made.own_switches:
         if name not in (known := made.components()):
-            raise ScriptError(f"{story.path}: set {name}: no process or room is called so; want {', '.join(known)}")
+            raise ScriptError(f"{scenario.path}: set {name}: no process or room is called so; want {', '.join(known)}")
         Switches.parse(words)
     return made
 
 
 def simulate(
-    story: Story,
+    scenario: Scenario,
     *,
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
@@ -198,36 +198,36 @@ def simulate(
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
 ) -> RunResult:
-    """Tell the story in virtual time and judge every invariant as it goes.
+    """Run the scenario in virtual time and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
-    `afterwards` may look into the mesh as the story left it.
+    `afterwards` may look into the mesh as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
-    plan = plan_of(story, seed=seed, overrides=overrides, traced=traced)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
     auditor, takers = Auditor(plan.switches), Takers()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
 
-    async def told() -> Tale:
+    async def run_it() -> ScenarioRun:
         take = takers.beside(auditor)
-        mesh = SimMesh(plan, on_line=take, witness=auditor, traffic=traffic)
+        mesh = SimMesh(plan, on_line=take, recorder=auditor, traffic=traffic)
         if on_line is not None:
             mesh.on_line(on_line)
         meshes.append(mesh)
-        trouble = disturb(auditor) if disturb is not None else None
-        tale = await tell(story, mesh, progress=progress, disturb=trouble, patience=patience)
+        disturb_run = disturb(auditor) if disturb is not None else None
+        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturb_run, patience=patience)
         if afterwards is not None:
             afterwards(mesh)
-        return tale
+        return run
 
-    tale = simloop.run(told(), seed=seed)
+    run = simloop.run(run_it(), seed=seed)
     mesh = meshes[0]
     return _result(
-        story,
+        scenario,
         plan,
-        tale,
+        run,
         auditor,
         takers,
         mode="simulated",
@@ -239,7 +239,7 @@ def simulate(
 
 
 def run_as_processes(
-    story: Story,
+    scenario: Scenario,
     *,
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
@@ -247,28 +247,28 @@ def run_as_processes(
     engine: str = "sqlite",
     data_dir: Path | None = None,
 ) -> RunResult:
-    """Tell the story against real processes; invariants are judged from their event files, live.
+    """Run the scenario against real processes; invariants are judged from their event files, live.
 
     Raises: MeshError when a process cannot start.
     """
-    plan = plan_of(story, seed=seed, overrides=overrides, engine=engine)
-    logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what stories are about
+    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
+    logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor = Auditor(plan.switches, is_volatile=engine == "memory")
     takers = Takers()
     started = time.perf_counter()
     meshes: list[ProcessMesh] = []
 
-    async def told() -> Tale:
+    async def run_it() -> ScenarioRun:
         take = takers.beside(auditor)
-        mesh = ProcessMesh(plan, identities=_identities(story), data_dir=data_dir, on_line=take)
+        mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)
         meshes.append(mesh)
-        return await tell(story, mesh, progress=progress)
+        return await run_scenario(scenario, mesh, progress=progress)
 
-    tale = asyncio.run(told())
+    run = asyncio.run(run_it())
     return _result(
-        story,
+        scenario,
         plan,
-        tale,
+        run,
         auditor,
         takers,
         mode="processes",
@@ -279,25 +279,25 @@ def run_as_processes(
     )
 
 
-def _not_judged(story: Story, auditor: Auditor) -> dict[str, str]:
-    """Return which invariants nobody judged, and why; a story that settles judges those of a mesh at rest."""
-    settles = any(step.verb == "settle" for step in story.steps)
+def _not_judged(scenario: Scenario, auditor: Auditor) -> dict[str, str]:
+    """Return which invariants nobody judged, and why; a scenario that settles judges those of a mesh at rest."""
+    settles = any(step.verb == "settle" for step in scenario.steps)
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 
 
-def _identities(story: Story) -> list[Identity]:
-    """Return who the story speaks as, and whose requests it has arrive late, so that each gets a token."""
-    named = dict.fromkeys(step.rest.split(" ", 1)[0] for step in story.steps if step.verb == "as")
-    if any("late" in step.options for step in story.steps):
-        named |= dict.fromkeys(f"node:{name}" for declared in story.nodes for name in declared.names)
+def _identities(scenario: Scenario) -> list[Identity]:
+    """Return who the scenario speaks as, and whose requests it has arrive late, so that each gets a token."""
+    named = dict.fromkeys(step.rest.split(" ", 1)[0] for step in scenario.steps if step.verb == "as")
+    if any("late" in step.options for step in scenario.steps):
+        named |= dict.fromkeys(f"node:{name}" for declared in scenario.nodes for name in declared.names)
     found = [identity_named(name) for name in named]
     return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
 
 
 def _result(
-    story: Story,
+    scenario: Scenario,
     plan: MeshPlan,
-    tale: Tale,
+    run: ScenarioRun,
     auditor: Auditor,
     takers: Takers,
     *,
@@ -308,25 +308,25 @@ def _result(
     failures: list[str],
 ) -> RunResult:
     return RunResult(
-        scenario=story.name,
+        scenario=scenario.name,
         mode=mode,
         seed=plan.seed,
         switches=plan.switches.assignments,
         digest=digest,
-        passed=tale.passed and auditor.count == 0,
-        expectations=tale.judgements,
+        passed=run.passed and auditor.count == 0,
+        expectations=run.judgements,
         violations=auditor.violations,
         violation_count=auditor.count,
-        error=tale.error,
-        is_mistake=tale.is_mistake,
-        virtual_s=tale.ended_s,
+        error=run.error,
+        is_mistake=run.is_mistake,
+        virtual_s=run.ended_s,
         wall_s=wall_s,
-        measures=takers.measures(tale),
-        pods=list(tale.history.pods.values()),
-        samples=tale.history.samples,
+        measures=takers.measures(run),
+        pods=list(run.history.pods.values()),
+        samples=run.history.samples,
         spans=spans,
         lines=auditor.lines,
         failures=failures,
-        not_judged=_not_judged(story, auditor),
-        started_s=tale.started_s,
+        not_judged=_not_judged(scenario, auditor),
+        started_s=run.started_s,
     )

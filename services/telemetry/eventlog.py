@@ -1,4 +1,4 @@
-"""The event log: what a process did, one JSON line each, before anybody else could notice (guarantees 1).
+"""The event log: what a process did, one JSON line each, before any other process could notice (guarantees 1).
 
 `FileEventLog` is one file a process life, appended with one `write(2)` a line, so that SIGKILL cannot
 take a finished line away. `MemoryEventLog` is the same in a simulation: all components write into

@@ -34,7 +34,7 @@ def set_up(
     """Make every logger of this process write one line an event, from `level` upwards.
 
     `is_plain`: a command that people read writes words, not JSON, when piped too. `is_final`: loggers keep
-    what they were told at their first line, which is faster; False for a process that will go on to other things.
+    what was set at their first line, which is faster; False for a process that will go on to other things.
     Raises: ValueError when there is no such level.
     """
     if level not in LEVELS:

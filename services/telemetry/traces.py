@@ -12,13 +12,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.attributes import SPAN_NAMES
+from services.telemetry.metrics import Metrics, counter
 from services.telemetry.propagation import Context, parse, render
 from services.telemetry.spans import Attribute, FinishedSpan, SpanEvent
 
@@ -29,7 +30,7 @@ FILE_BUFFER_BYTES_MAX = 8 << 20
 OFFSET_TOLERANCE_US = 3.0
 
 _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
-"""What an unsampled root hands on: no ids are drawn for it, and whoever reads it does not sample either."""
+"""What an unsampled root hands on: no ids are drawn for it, and its readers do not sample either."""
 
 
 class SpanSink(Protocol):
@@ -83,7 +84,7 @@ class Sampler:
 
 
 class UnsampledSpan:
-    """A span that nobody records; it only hands the decision on."""
+    """A span that is not recorded; it only hands the decision on."""
 
     __slots__ = ("traceparent",)
     trace_id = ""
@@ -195,7 +196,7 @@ class Tracer:
         self.service, self.instance, self.clock = service, instance or service, clock
         self._random = random
         sampler = sampler or Sampler()
-        # Nobody listens: then nothing needs recording, but sampled parents are still handed on.
+        # There is no sink: then nothing needs recording, but sampled parents are still handed on.
         self._bound = int((sampler.ratio if sinks else 0.0) * (1 << 64))
         self._is_parent_based = sampler.is_parent_based
         self._records = bool(sinks)
@@ -257,10 +258,17 @@ class Tracer:
 
     def metrics(self) -> dict[str, float]:
         """Return how many spans were recorded and how many were lost on the way out."""
-        return {
-            "keplab_spans_recorded_total": float(self.recorded),
-            "keplab_spans_dropped_total": float(sum(sink.dropped for sink in self._sinks)),
-        }
+        return METRICS.of(self)
+
+
+METRICS: Final[Metrics[Tracer]] = Metrics(
+    counter("keplab_spans_recorded_total", "Spans that were sampled.", lambda tracer: tracer.recorded),
+    counter(
+        "keplab_spans_dropped_total",
+        "Spans lost on the way out, since their collector is slow or away.",
+        lambda tracer: sum(sink.dropped for sink in tracer._sinks),
+    ),
+)
 
 
 class MemorySpans:
@@ -285,7 +293,7 @@ class MemorySpans:
 class FileSpans:
     """Appends spans as JSON lines to one file of this process; the shell calls `flush` every 0.5 s.
 
-    Spans are for looking at, not for verdicts: what is buffered may be lost by SIGKILL, and a disk
+    Spans are for looking at, not for judging: what is buffered may be lost by SIGKILL, and a disk
     that refuses costs spans, counted, not the process.
     """
 

@@ -6,21 +6,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOPS = ("scheduler", "kubelet", "apiserver_fake", "services")
+TOPS = ("scheduler", "kubelet", "apiserver_fake", "services", "benchmarks")
 SHELLS = {
-    "apiserver_fake": {
-        "frames",
-        "grpc_server",
-        "journal",
-        "rest_answers",
-        "rest_log",
-        "rest_server",
-        "rest_watch",
-        "server",
-        "watch_reading",
-        "watchers",
-        "wiring",
-        "writer",
+    "apiserver_fake": {"server", "wiring"},
+    "apiserver_fake.grpc": {"frames", "server"},
+    "apiserver_fake.rest": {"pod_log", "responses", "server", "watch"},
+    "apiserver_fake.storage": {"journal", "watch_hub", "watch_reader", "writer"},
+    "benchmarks": {
+        "__main__",
+        "algorithm",
+        "clocks",
+        "environment",
+        "fan_out",
+        "figures",
+        "kubelet_host",
+        "mesh",
+        "scheduler_cores",
+        "scheduler_mesh",
+        "start_up",
     },
     "kubelet.agent": {
         "agent",
@@ -39,21 +42,16 @@ SHELLS = {
     },
     "kubelet.deviceplugin": {"wire"},
     "kubelet.deviceplugin.emulated": {"serving"},
-    "scheduler": {
-        "binding",
-        "evictions",
-        "group_loop",
-        "group_status",
-        "leading",
-        "loops",
-        "recording",
-        "resize_loop",
-        "waiting",
-    },
-    "scheduler.devices": {"granting", "releasing"},
+    "scheduler": {"leadership", "loops"},
+    "scheduler.cycle": {"binder", "waiting_pods"},
     "scheduler.dispatcher": {"dispatch", "limited_client"},
-    "scheduler.volumes": {"binding"},
-    "scheduler.extenders": {"asking", "http"},
+    "scheduler.dra": {"allocation_writer", "deallocator"},
+    "scheduler.explain": {"record_writer"},
+    "scheduler.extenders": {"extended_cycle", "http"},
+    "scheduler.pod_groups": {"group_loop", "status_writer"},
+    "scheduler.preemption": {"evictions"},
+    "scheduler.resize": {"resize_loop"},
+    "scheduler.volumes": {"binder"},
     "services.chaos": {"run", "seeds"},
     "services.client": {
         "channel",
@@ -68,17 +66,7 @@ SHELLS = {
         "rpc",
         "watch_stream",
     },
-    "services.experiments.bench": {
-        "algorithm",
-        "clocked",
-        "fan_out",
-        "hearts_alone",
-        "kubelet_host",
-        "mesh",
-        "scheduler_mesh",
-        "start",
-    },
-    "services.explore": {"exploring", "workers"},
+    "services.explore": {"search", "workers"},
     "services.runtime": {
         "child",
         "controller_loop",
@@ -92,20 +80,10 @@ SHELLS = {
         "supervisor",
         "unix_sockets",
     },
-    "services.scenarios": {
-        "breaking",
-        "observer",
-        "process_mesh",
-        "run",
-        "simulated",
-        "simulated_mesh",
-        "simulated_sockets",
-        "strays",
-        "teller",
-        "telling",
-        "troubles",
-        "verbs",
-    },
+    "services.scenarios": {"observer", "run", "runner"},
+    "services.scenarios.processes": {"machine_faults", "orphaned_requests", "process_mesh"},
+    "services.scenarios.script": {"context", "fault_verbs", "verbs"},
+    "services.scenarios.simulation": {"network", "simulated_mesh", "sockets"},
     "services.telemetry": {"logs", "otlp"},
 }
 """Modules that may wait, log or reach the world; every other module is a heart, words or settings."""
@@ -165,12 +143,7 @@ def test_every_shell_named_here_exists():
 
 def test_no_module_is_called_utils_or_its_cousins():
     names = {"utils", "util", "common", "helpers", "helper", "misc", "base"}
-    found = [
-        str(path.relative_to(ROOT))
-        for top in ("services", "scheduler", "kubelet", "apiserver_fake")
-        for path in (ROOT / top).rglob("*.py")
-        if path.stem in names
-    ]
+    found = [str(path.relative_to(ROOT)) for top in TOPS for path in (ROOT / top).rglob("*.py") if path.stem in names]
 
     assert [] == found
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.file import Configured
-from scheduler.node_info import PodInfo
-from scheduler.plugin_sources import GROUP, PluginSourceError, known_plugins
-from scheduler.scheduling_cycle import ScheduleResult
+from scheduler.configuration.plugin_sources import GROUP, PluginSourceError, known_plugins
+from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.framework.cycle_state import CycleState
 from scheduler.wiring import hearts_of
 from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches
@@ -118,7 +119,7 @@ def test_both_forms_of_the_numa_score_agree(examples):
     for cpu in ("0", "500m", "1", "8", "9", "100"):
         pod = PodInfo(Worlds.pod("p", cpu=cpu))
         found = plugin.score_all(None, pod, columns)
-        assert [plugin.score(pod, node) for node in columns.nodes if node] == [
+        assert [plugin.score(CycleState(), pod, node) for node in columns.nodes if node] == [
             found[node.slot] for node in columns.nodes if node
         ]
 

@@ -11,28 +11,20 @@ import numpy as np
 import pytest
 import yaml
 
-from scheduler.cache import Cache
-from scheduler.exclusions import Exclusions
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.configuration.default_plugins import DEFAULT, plugins
+from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.forms import filter_one
-from scheduler.framework.interface import (
-    Code,
-    NormalizePlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    Status,
-    VectorFilterPlugin,
-    VectorScorePlugin,
-)
+from scheduler.framework.plugin import PreFilterPlugin, PreFilterResult, PreScorePlugin, ScoreExtensions
 from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.status import Code, Status
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
-from scheduler.profiles import DEFAULT, plugins
-from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
-from scheduler.world import FixedWorld
+from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -167,9 +159,9 @@ def both_forms(world: World, plugin: Any, state: CycleState) -> dict[str, str]:
     """Return node to verdict after holding the plugin's two forms against each other."""
     columns, pod = world.cache.columns, world.pod
     one_by_one = {}
-    if hasattr(plugin, "filter") or hasattr(plugin, "filter_in"):
+    if hasattr(plugin, "filter"):
         for name, row in world.rows.items():
-            status = filter_one(plugin, state, pod, columns.nodes[row])
+            status = plugin.filter(state, pod, columns.nodes[row])
             one_by_one[name] = verdict(status.code, list(status.reasons))
     if not isinstance(plugin, VectorFilterPlugin):
         return one_by_one
@@ -200,18 +192,18 @@ def scores_of(world: World, plugin: Any, state: CycleState, feasible: Any) -> di
             return None
         assert status.is_success, status
     forms = []
-    if hasattr(plugin, "score") or hasattr(plugin, "score_in"):
+    if hasattr(plugin, "score"):
         raw = np.zeros(columns.capacity)
         for row in np.flatnonzero(feasible):
             node = columns.nodes[row]
-            raw[row] = plugin.score_in(state, pod, node) if hasattr(plugin, "score_in") else plugin.score(pod, node)
+            raw[row] = plugin.score(state, pod, node)
         forms.append(raw)
     if isinstance(plugin, VectorScorePlugin):
         every = plugin.score_all(state, pod, columns)
         forms.append(np.full(columns.capacity, float(every)) if isinstance(every, int) else every)
     found = []
     for raw in forms:
-        scores = plugin.normalize(state, raw, feasible) if isinstance(plugin, NormalizePlugin) else raw
+        scores = plugin.normalize(state, raw, feasible) if isinstance(plugin, ScoreExtensions) else raw
         array = np.full(columns.capacity, float(scores)) if isinstance(scores, int) else scores
         found.append({name: int(array[row]) for name, row in world.rows.items() if feasible[row]})
     assert all(each == found[0] for each in found), f"the two forms of {plugin.name} differ: {found}"
@@ -248,10 +240,10 @@ def _check_plugins(world: World, expect: dict[str, Any]) -> None:
         if plugin.name in expect.get("pre_filter", {}):
             said = "Skip" if status.code is Code.SKIP else verdict(status.code, list(status.reasons))
             assert said == expect["pre_filter"][plugin.name]
-        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter") or hasattr(plugin, "filter_in")):  # fmt: skip
+        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter")):  # fmt: skip
             said = verdicts[plugin.name] = both_forms(world, plugin, state)
             state.alive &= columns.mask_of([name for name, answer in said.items() if answer == PASSES])
-        if isinstance(plugin, VectorScorePlugin) or hasattr(plugin, "score") or hasattr(plugin, "score_in"):
+        if isinstance(plugin, VectorScorePlugin) or hasattr(plugin, "score"):
             scored = CycleState()
             if isinstance(plugin, PreFilterPlugin):
                 plugin.pre_filter(scored, pod, columns)

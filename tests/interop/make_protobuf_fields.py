@@ -1,6 +1,6 @@
-"""Rewrites `apiserver_fake/protobuf_fields.json` from the Go types of the Kubernetes API.
+"""Rewrites `apiserver_fake/rest/protobuf_fields.json` from the Go types of the Kubernetes API.
 
-    python tests/interop/make_protobuf_fields.py /usr/share/gocode/src > apiserver_fake/protobuf_fields.json
+    python tests/interop/make_protobuf_fields.py /usr/share/gocode/src > apiserver_fake/rest/protobuf_fields.json
 
 The folder is where Debian's `golang-k8s-api-dev` and `golang-k8s-apimachinery-dev` put the sources. The Go
 types are read and not the .proto files, because only they say which fields are pointers (whose zero is a

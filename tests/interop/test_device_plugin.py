@@ -91,7 +91,7 @@ async def until(look, condition, most_s=15.0):
             await asyncio.sleep(0.05)
 
 
-async def story(data_dir):
+async def scenario(data_dir):
     options = MeshOptions(
         data_dir=data_dir, engine="memory", log_level="warning",
         definitions={"h0": [{"name": "n1", "cpu": "8", "deviceSocket": True}]},
@@ -128,7 +128,7 @@ async def story(data_dir):
 
 
 def test_a_plugin_written_against_the_stubs_alone_registers_lists_is_asked_and_is_missed(tmp_path):
-    seen, calls, refused, phase = asyncio.run(story(tmp_path / "mesh"))
+    seen, calls, refused, phase = asyncio.run(scenario(tmp_path / "mesh"))
 
     assert seen == [("3", "3"), ("3", "2"), ("3", "0")]
     assert calls == [("prefer", ["f0", "f1", "f2"], 1), ("allocate", ["f2"]), ("start", ["f2"])]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from services.controllers.revisions import POD_LABEL, data_of
+from services.controllers.shared_revisions import POD_LABEL, data_of
 
 KIND = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
 

@@ -128,7 +128,7 @@ def rpc(mesh, loop):
     port = json.loads((mesh.directory / "ready.json").read_text())["ports"]["grpc"]
 
     def go(request, token="admin-secret"):
-        async def story():
+        async def scenario():
             dice = random.Random(1)
             transport = RpcTransport(f"127.0.0.1:{port}", {"me": token}, clock=RealClock(), random=dice)
             try:
@@ -141,7 +141,7 @@ def rpc(mesh, loop):
             finally:
                 await transport.close()
 
-        return loop.run(asyncio.wait_for(story(), 15))
+        return loop.run(asyncio.wait_for(scenario(), 15))
 
     # One loop: grpc keeps its poller on the first it meets.
     yield go

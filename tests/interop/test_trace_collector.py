@@ -231,14 +231,14 @@ def test_a_pod_from_request_to_running_is_one_connected_trace(world):
     mesh.run_pod("traced", traceparent=CLIENT)
     trace_id, client = CLIENT.split("-")[1:3]
 
-    def told():
+    def reported():
         found = {span.span_id: span for span in list(sink.spans) if span.trace_id == trace_id}
         synced = [span for span in found.values() if span.name == "sync pod"]
         has_reported = any("Patch" in s.name and leads_to(s, synced[0], found) for s in found.values() if synced)
         is_whole = all(cause in found or cause == client for span in found.values() for cause in span.causes)
         return list(found.values()) if has_reported and is_whole else None
 
-    found = wait_for(told, "the whole trace arrives, to the kubelet's report")
+    found = wait_for(reported, "the whole trace arrives, to the kubelet's report")
     by_id = {span.span_id: span for span in found}
 
     def one(service, name, **attributes):
@@ -291,15 +291,15 @@ def test_a_deployment_leads_to_its_running_pods_through_every_room(world):
     path = "/apis/apps/v1/namespaces/default/deployments"
     mesh.call("POST", path, deployment, traceparent=CLIENT.replace("5ca1ab1e", "ca11ab1e"))
 
-    def is_told():
+    def is_complete():
         by_id = {span.span_id: span for span in sink.spans}
         requests = [s for s in by_id.values() if s.name.startswith("POST") and s.name.endswith("/deployments")]
         synced = [s for s in by_id.values() if s.name == "sync pod" and s.attributes["k8s.pod.name"].startswith("w-")]
         is_whole = requests and len(synced) == 2 and all(leads_to(span, requests[0], by_id) for span in synced)
         return list(by_id.values()) if is_whole else None
 
-    told = wait_for(is_told, "both pods' spans lead to the request")
-    assert {"apiserver", "scheduler", "controllers", "kubelet"} == {span.service for span in told}
+    reported = wait_for(is_complete, "both pods' spans lead to the request")
+    assert {"apiserver", "scheduler", "controllers", "kubelet"} == {span.service for span in reported}
 
 
 def test_fm_x6_a_collector_that_is_paused_or_killed_delays_no_pod_and_is_found_again(world):

@@ -1,4 +1,4 @@
-"""kubectl's story against a whole mesh of processes, with the kubeconfig that `keplab up` wrote."""
+"""A kubectl session against a whole mesh of processes, with the kubeconfig that `keplab up` wrote."""
 
 import json
 import os

@@ -37,7 +37,7 @@ def seams():
 
 
 async def until(holds):
-    """Wait for a state; the whole story has a bound."""
+    """Wait for a state; the whole scenario has a bound."""
     while not holds():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
@@ -73,12 +73,12 @@ def a_create(name, **data):
     return Request(verb="create", resource="configmaps", namespace="default", body=body)
 
 
-def in_loop(story):
-    asyncio.run(asyncio.wait_for(story(), 30))
+def in_loop(scenario):
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_calls_watches_and_big_lists_over_the_wire(tmp_path):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
             api = transport.api()
             events = []
@@ -100,11 +100,11 @@ def test_calls_watches_and_big_lists_over_the_wire(tmp_path):
             assert (events[0].type, events[0].resource, events[0].namespace) == ("ADDED", "configmaps", "default")
             following.cancel()
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_refusals_are_answers_and_a_refused_watch_is_an_error(tmp_path):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
             api = transport.api()
             missing = await api.call(Request(verb="get", resource="configmaps", namespace="default", name="nope"))
@@ -112,11 +112,11 @@ def test_refusals_are_answers_and_a_refused_watch_is_an_error(tmp_path):
             with pytest.raises(BadRequest, match="field label not supported"):
                 await anext(aiter(api.watch(WatchRequest(resource="pods", field_selector="spec.foo=1"))))
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room, a_client(room, host="host") as transport:
             node = await transport.node_api("n1")
             body = msgspec.json.encode({"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4"}}})
@@ -133,11 +133,11 @@ def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
             assert [event.name for event in await first] == ["p"]
             await pods.aclose()
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_an_unknown_token_is_refused_as_a_whole_with_a_status(tmp_path):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room:
             async with a_client(room, admin="wrong") as transport:
                 response = await transport.api().call(Request(verb="list", resource="configmaps"))
@@ -152,11 +152,11 @@ def test_an_unknown_token_is_refused_as_a_whole_with_a_status(tmp_path):
                 assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
                 assert msgspec.json.decode(trailer["mesh-status-bin"])["code"] == 401
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_unary_calls_are_for_tools(tmp_path):
-    async def story():
+    async def scenario():
         async with (
             a_server(tmp_path) as room,
             grpc.aio.insecure_channel(f"127.0.0.1:{room.grpc_port}") as channel,
@@ -165,11 +165,11 @@ def test_unary_calls_are_for_tools(tmp_path):
             answer = await ApiServerStub(channel).Call(request, metadata=(("authorization", "Bearer adm"),))
             assert (answer.code, len(msgspec.json.decode(answer.body)["items"])) == (200, 4)
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_as_20_a_watcher_that_takes_nothing_is_cut_and_others_are_not(tmp_path):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
             api = transport.api()
             got = []
@@ -199,12 +199,12 @@ def test_as_20_a_watcher_that_takes_nothing_is_cut_and_others_are_not(tmp_path):
                 stream.cancel()
             following.cancel()
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 @pytest.mark.parametrize("which", ["grpc_port", "rest_port"])
 def test_a_busy_port_is_one_clear_line(tmp_path, which):
-    async def story():
+    async def scenario():
         async with a_server(tmp_path) as room:
             port = room.ports()[which.removesuffix("_port")]
             with pytest.raises(BaseExceptionGroup) as refused:
@@ -217,11 +217,11 @@ def test_a_busy_port_is_one_clear_line(tmp_path, which):
             assert f"127.0.0.1:{port}" in error.message
             assert error.exit_code == 78
 
-    in_loop(story)
+    in_loop(scenario)
 
 
 def test_sqlite_keeps_everything_over_a_restart(tmp_path):
-    async def story():
+    async def scenario():
         data = {"engine": "sqlite", "data_dir": str(tmp_path / "data"), "state_hash": True}
         async with a_server(tmp_path, **data) as room, a_client(room, admin="adm") as transport:
             answers = await asyncio.gather(*(transport.api().call(a_create(f"p{i}")) for i in range(50)))
@@ -233,4 +233,4 @@ def test_sqlite_keeps_everything_over_a_restart(tmp_path):
             events = await anext(aiter(transport.api().watch(start)))
             assert [event.rv for event in events] == list(range(answers[0].rv + 1, rv + 1))
 
-    in_loop(story)
+    in_loop(scenario)

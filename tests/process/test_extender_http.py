@@ -12,8 +12,8 @@ from aiohttp import web
 
 from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.extenders.http import HttpTransport
-from scheduler.preemption.extending import ExtenderError
-from services.scenarios.run import load_story, run_as_processes
+from scheduler.preemption.extender_consent import ExtenderError
+from services.scenarios.run import load_scenario, run_as_processes
 
 
 class Server:
@@ -150,8 +150,8 @@ extenders:
   filterVerb: filter
   nodeCacheCapable: true
 """)
-        story = tmp_path / "story.txt"
-        story.write_text("""# Extended
+        scenario = tmp_path / "story.txt"
+        scenario.write_text("""# Extended
 limit 60s
 scheduler-config scheduler.yaml
 nodes n1..n3 cpu=8
@@ -162,7 +162,7 @@ expect each pods spec.nodeName == n2
 expect within 10s count events reason=Scheduled reportingComponent=second == 1
 """)
 
-        result = run_as_processes(load_story(story), engine="memory", data_dir=tmp_path / "mesh")
+        result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh")
 
     assert [] == [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert {"a", "b"} == {question["Pod"]["metadata"]["name"] for question in server.asked}

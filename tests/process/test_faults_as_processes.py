@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_story, run_as_processes
+from services.scenarios.run import load_scenario, run_as_processes
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "faults"
 SHORT = "set node.grace_s=6 node.lease_duration_s=4 node.monitor_period_s=1\nlimit 90s\n"
@@ -19,22 +19,22 @@ def wrong(result):
     ]
 
 
-def told(tmp_path, text):
-    """Return what was wrong with a story of its own, with a grace period of 6 s."""
-    story = tmp_path / "story.txt"
-    story.write_text(f"# Short\n{SHORT}{text}")
-    return wrong(run_as_processes(load_story(story), engine="memory", data_dir=tmp_path / "mesh"))
+def missed_by(tmp_path, text):
+    """Return what was wrong with a scenario of its own, with a grace period of 6 s."""
+    scenario = tmp_path / "story.txt"
+    scenario.write_text(f"# Short\n{SHORT}{text}")
+    return wrong(run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh"))
 
 
 @pytest.mark.parametrize("name", ["fm-k2-start", "fm-k2-unbind", "fm-k3", "fm-k5-missing", "fm-k6"])
-def test_fault_stories_as_processes_come_true_as_in_simulation(name, tmp_path):
-    result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
+def test_fault_scenarios_as_processes_come_true_as_in_simulation(name, tmp_path):
+    result = run_as_processes(load_scenario(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
 
     assert wrong(result) == []
 
 
 def test_fm_k4_a_kubelet_stopped_for_longer_than_the_grace_comes_back_as_it_was(tmp_path):
-    assert [] == told(
+    assert [] == missed_by(
         tmp_path,
         """nodes n1..n3 cpu=16
 replicaset web replicas=9 cpu=1
@@ -53,7 +53,7 @@ expect created pods == 9
 
 
 def test_fm_x7_processes_that_get_a_fifth_of_their_time_lose_no_lease(tmp_path):
-    assert [] == told(
+    assert [] == missed_by(
         tmp_path,
         """nodes n1..n4 cpu=16
 replicaset web replicas=8 cpu=1
@@ -70,7 +70,7 @@ expect created pods == 12
 
 
 def test_fm_n3_single_nodes_of_one_process_are_cut_off_one_way(tmp_path):
-    assert [] == told(
+    assert [] == missed_by(
         tmp_path,
         """hosts 1
 nodes n1..n4 cpu=16
@@ -98,7 +98,7 @@ expect created pods == 10
 
 
 def test_fm_a13_clocks_jump_by_an_hour_and_nobody_is_thought_dead(tmp_path):
-    assert [] == told(
+    assert [] == missed_by(
         tmp_path,
         """nodes n1..n3 cpu=16
 replicaset web replicas=9 cpu=1
@@ -120,7 +120,7 @@ settle quiet=3s
 
 
 def test_a_kubelet_is_stopped_in_the_middle_of_a_start(tmp_path):
-    assert [] == told(
+    assert [] == missed_by(
         tmp_path,
         """nodes n1..n2 cpu=16
 pause kubelet/n1 for=3s at=kubelet.checkpoint

@@ -12,11 +12,11 @@ from services.client.client import Client
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.invariants import Auditor
-from services.scenarios.runlog import read_files
+from services.scenarios.processes.event_files import read_files
 
 
 class Proxy:
-    """Carries TCP to the API server as well, or as badly, as it is told. Toxics are Toxiproxy's."""
+    """Carries TCP to the API server as well, or as badly, as its toxics say. Toxics are Toxiproxy's."""
 
     def __init__(self, port):
         self.port = port
@@ -76,7 +76,7 @@ async def until(condition, limit_s):
             await asyncio.sleep(0.1)
 
 
-async def told(tmp_path):
+async def noticed_as_processes(tmp_path):
     """Break the link in every way while pods are started; return what the log shows."""
     port = free_port()
     proxy = Proxy(port)
@@ -137,7 +137,7 @@ async def told(tmp_path):
 
 @pytest.mark.timeout(180)
 def test_fm_n2_n4_a_link_in_pieces_slow_reset_and_silent_loses_and_repeats_nothing(tmp_path):
-    noticed_s, lines = asyncio.run(told(tmp_path))
+    noticed_s, lines = asyncio.run(noticed_as_processes(tmp_path))
 
     auditor = Auditor(Switches(), is_volatile=True)
     auditor.take_all(lines)

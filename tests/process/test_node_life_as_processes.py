@@ -7,10 +7,10 @@ from services.api.meta import Key
 from services.client.client import Client
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.run import load_story, run_as_processes
+from services.scenarios.run import load_scenario, run_as_processes
 
 MANIFEST = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: main, image: img}]}\n"
-STORY = """# Off and on
+SCENARIO = """# Off and on
 limit 60s
 nodes n1 cpu=4 shutdown=10s/5s
 pod p cpu=1 restart=Always
@@ -66,10 +66,10 @@ def test_every_node_runs_what_is_in_the_directory_and_one_what_is_in_its_folder(
 
 
 def test_a_node_is_shut_down_and_booted_as_a_process(tmp_path):
-    story = tmp_path / "story.txt"
-    story.write_text(STORY)
+    scenario = tmp_path / "story.txt"
+    scenario.write_text(SCENARIO)
 
-    result = run_as_processes(load_story(story), engine="memory", data_dir=tmp_path / "mesh")
+    result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh")
 
     assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
     assert (result.error, result.violations) == ("", [])

@@ -24,7 +24,7 @@ from services.runtime.process import StartError, main
 
 @dataclass(frozen=True, kw_only=True)
 class BakeryConfig(CommonConfig):
-    '''A process that bakes, or fails as it is told.'''
+    '''A process that bakes, or fails on request.'''
     fails: str = setting("", "how")
 
 class Bakery:
@@ -147,9 +147,9 @@ def test_an_idle_process_fits_in_60_mib(bakery, tmp_path):
 )
 def test_what_keeps_it_from_working_is_one_line_and_an_exit_code(bakery, arguments, code, line):
     ended, out, err = end_of(bakery(*arguments))
-    told = [x for x in err.splitlines() if not x.startswith("{")]
+    printed = [x for x in err.splitlines() if not x.startswith("{")]
 
-    assert (code, "", [line]) == (ended, out, told)
+    assert (code, "", [line]) == (ended, out, printed)
     assert "Traceback" not in err
 
 

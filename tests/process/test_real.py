@@ -21,7 +21,7 @@ def disk(request, tmp_path):
 
 
 def test_a_disk_replaces_appends_lists_and_removes(disk):
-    async def story():
+    async def scenario():
         await disk.write("nodes/n1", b"old")
         await disk.write("nodes/n1", b"new")
         await disk.append("log", b"a")
@@ -30,18 +30,18 @@ def test_a_disk_replaces_appends_lists_and_removes(disk):
         await disk.remove("gone")
         await disk.remove("never there")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
     assert ["log", "nodes/n1"] == disk.names()
     assert (b"new", b"ab", None) == (disk.read("nodes/n1"), disk.read("log"), disk.read("gone"))
 
 
 def test_a_disk_gives_another_life_what_the_first_had_written(tmp_path):
-    async def story(disk):
+    async def scenario(disk):
         await disk.write("checkpoint", b"1")
 
     first = FileDisk(tmp_path)
-    asyncio.run(story(first))
+    asyncio.run(scenario(first))
     (tmp_path / "checkpoint.99.tmp").write_bytes(b"torn")
 
     assert (["checkpoint"], b"1") == (FileDisk(tmp_path).names(), FileDisk(tmp_path).read("checkpoint"))

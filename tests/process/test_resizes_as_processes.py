@@ -1,15 +1,15 @@
 """Preemption for deferred resizes as processes: a race and both its ends, a replaced wish, opt-out, a restart (KEP-5836).
 
-Time is real here: the longest of these stories takes two thirds of a minute.
+Time is real here: the longest of these scenarios takes two thirds of a minute.
 """
 
 from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_story, run_as_processes
+from services.scenarios.run import load_scenario, run_as_processes
 
-STORIES = Path(__file__).parents[2] / "experiments" / "kep-5836"
+SCENARIOS = Path(__file__).parents[2] / "experiments" / "kep-5836"
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,10 @@ STORIES = Path(__file__).parents[2] / "experiments" / "kep-5836"
         "restart-guarded",
     ],
 )
-def test_kep_5836_the_story_comes_true_as_processes(name, tmp_path):
-    result = run_as_processes(load_story(STORIES / f"{name}.txt"), seed=1, engine="memory", data_dir=tmp_path / "mesh")
+def test_kep_5836_the_scenario_comes_true_as_processes(name, tmp_path):
+    result = run_as_processes(
+        load_scenario(SCENARIOS / f"{name}.txt"), seed=1, engine="memory", data_dir=tmp_path / "mesh"
+    )
 
     assert [] == [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]

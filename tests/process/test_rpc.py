@@ -80,10 +80,10 @@ async def a_wire(tokens=None):
         await door.stop(None)
 
 
-def run(story):
+def run(scenario):
     async def bounded():
         async with asyncio.timeout(20):
-            await story()
+            await scenario()
 
     asyncio.run(bounded())
 
@@ -97,7 +97,7 @@ def event(rv, kind="ADDED"):
 
 
 def test_many_calls_at_once_share_messages_and_each_gets_its_own_answer():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             api = transport.api()
             answers = await asyncio.gather(*(api.call(get(f"p{i}")) for i in range(300)))
@@ -106,11 +106,11 @@ def test_many_calls_at_once_share_messages_and_each_gets_its_own_answer():
             assert 10 > len(server.batch_sizes)
             assert ["Bearer secret"] == server.authorizations
 
-    run(story)
+    run(scenario)
 
 
 def test_a_refusal_is_an_answer_and_a_big_answer_comes_in_parts():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             status = msgspec.json.encode(Forbidden("no").status())
             server.answer = lambda r: [
@@ -121,11 +121,11 @@ def test_a_refusal_is_an_answer_and_a_big_answer_comes_in_parts():
 
             assert (403, b"ab" + status, 7, ("w",)) == (answer.code, answer.body, answer.rv, answer.warnings)
 
-    run(story)
+    run(scenario)
 
 
 def test_another_identity_speaks_with_its_own_token_and_an_unknown_one_is_a_key_error():
-    async def story():
+    async def scenario():
         async with a_wire({"a": "ta", "b": "tb"}) as (server, transport):
             server.answer = lambda r: pb.Response(id=r.id, code=200, body=r.token.encode())
 
@@ -134,11 +134,11 @@ def test_another_identity_speaks_with_its_own_token_and_an_unknown_one_is_a_key_
             with pytest.raises(KeyError, match="no token of c"):
                 transport.api("c")
 
-    run(story)
+    run(scenario)
 
 
 def test_a_node_token_is_fetched_once_and_again_after_it_was_refused():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             handed_out = []
 
@@ -157,22 +157,22 @@ def test_a_node_token_is_fetched_once_and_again_after_it_was_refused():
             assert b"t2" == (await api.call(get())).body == (await again.call(get())).body
             assert ["n1", "n1"] == handed_out
 
-    run(story)
+    run(scenario)
 
 
 def test_no_answer_within_the_deadline_is_an_unknown_outcome():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             server.answer = lambda r: None
 
             with pytest.raises(UnknownOutcome, match=r"get pods default/web: no answer within 0.1 s"):
                 await transport.api().call(get(deadline_s=0.1))
 
-    run(story)
+    run(scenario)
 
 
 def test_a_lost_connection_is_an_unknown_outcome_for_what_was_sent_and_the_next_call_succeeds():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             whole = server.answer
             server.answer = lambda r: STOP
@@ -182,23 +182,23 @@ def test_a_lost_connection_is_an_unknown_outcome_for_what_was_sent_and_the_next_
 
             assert 200 == (await transport.api().call(get())).code
 
-    run(story)
+    run(scenario)
 
 
 def test_nothing_listening_waits_and_says_so_until_the_deadline(capfd):
-    async def story():
+    async def scenario():
         transport = RpcTransport("127.0.0.1:1", {"a": "t"}, clock=RealClock(), random=random.Random(1))
         with pytest.raises(UnknownOutcome, match=r"no connection to 127.0.0.1:1 within 3 s"):
             await transport.api().call(get(deadline_s=3))
         await transport.close()
 
-    run(story)
+    run(scenario)
     told = capfd.readouterr()
     assert 1 == (told.out + told.err).count("apiserver.unreachable")
 
 
 def test_a_refused_token_is_a_definite_401_for_calls_and_watches():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             server.answers_unauthenticated = True
 
@@ -207,13 +207,13 @@ def test_a_refused_token_is_a_definite_401_for_calls_and_watches():
                 async for _ in transport.api().watch(WatchRequest(resource="pods")):
                     pass
 
-    run(story)
+    run(scenario)
 
 
 def test_nothing_is_written_before_the_server_has_taken_the_stream():
     """A write into a refusal would hide its reason."""
 
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             asked, may_answer = asyncio.Event(), asyncio.Event()
             server.answers_unauthenticated = True
@@ -236,11 +236,11 @@ def test_nothing_is_written_before_the_server_has_taken_the_stream():
             assert 401 == (await call).code
             assert sent == 0
 
-    run(story)
+    run(scenario)
 
 
 def test_two_watches_share_a_stream_and_each_sees_its_own_events_in_order():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             server.frames = lambda w: [
                 pb.WatchFrame(batches=[pb.WatchBatch(id=w.id, events=[event(1), event(2)])]),
@@ -256,11 +256,11 @@ def test_two_watches_share_a_stream_and_each_sees_its_own_events_in_order():
             assert [("nodes", 1), ("nodes", 2), ("nodes", 3)] == [(e.resource, e.rv) for e in nodes]
             assert 1 == len(server.authorizations)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_refused_watch_raises_and_a_broken_stream_is_an_unknown_outcome_after_what_had_come():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             status = msgspec.json.encode(Expired("too old").status())
             server.frames = lambda w: [pb.WatchFrame(ends=[pb.WatchEnd(id=w.id, code=410, status=status)])]
@@ -275,11 +275,11 @@ def test_a_refused_watch_raises_and_a_broken_stream_is_an_unknown_outcome_after_
             with pytest.raises(UnknownOutcome, match="connection lost"):
                 await anext(batches)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_reader_that_leaves_closes_its_watch_at_the_server():
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             server.frames = lambda w: [pb.WatchFrame(batches=[pb.WatchBatch(id=w.id, events=[event(1)])])]
             batches = transport.api().watch(WatchRequest(resource="pods"))
@@ -290,13 +290,13 @@ def test_a_reader_that_leaves_closes_its_watch_at_the_server():
 
             assert 0 == transport.metrics()["keplab_rpc_watches_open"]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_silent_server_is_given_up(monkeypatch):
     monkeypatch.setattr(watch_stream, "SILENCE_MAX_S", 0.3)
 
-    async def story():
+    async def scenario():
         async with a_wire() as (server, transport):
             server.frames = lambda w: [pb.WatchFrame(batches=[pb.WatchBatch(id=w.id, events=[event(1)])])]
 
@@ -304,4 +304,4 @@ def test_a_silent_server_is_given_up(monkeypatch):
                 async for _ in transport.api().watch(WatchRequest(resource="pods")):
                     pass
 
-    run(story)
+    run(scenario)

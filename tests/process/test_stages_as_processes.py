@@ -1,4 +1,4 @@
-"""Stages as processes: the same luck as in simulation, and wrong files told before anything starts."""
+"""Stages as processes: the same luck as in simulation, and wrong files refused before anything starts."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import ScriptError, load_story, plan_of, run_as_processes, simulate
+from services.scenarios.run import ScriptError, load_scenario, plan_of, run_as_processes, simulate
 
 FLAKY = (Path(__file__).parents[2] / "experiments" / "stages" / "flaky.yaml").read_text()
 SEED = 11
@@ -14,16 +14,16 @@ ENDS = {"a": "Failed", "b": "Succeeded", "c": "Succeeded", "d": "Failed"}
 """What the weights of the stages and this seed make of pods of these names."""
 
 
-def told(folder, ends):
-    """Return a story of four pods, each of which must end so."""
+def scenario_ending(folder, ends):
+    """Return a scenario of four pods, each of which must end so."""
     folder.joinpath("flaky.yaml").write_text(FLAKY.replace("5000", "500"))
-    story = folder / "story.txt"
-    story.write_text(
+    scenario = folder / "story.txt"
+    scenario.write_text(
         "# Luck\nlimit 60s\nstages flaky.yaml\nnodes n1 cpu=8\n"
         + "".join(f"pod {name} cpu=1\n" for name in ends)
         + "".join(f"expect within 30s each pods name={name} phase == {phase}\n" for name, phase in ends.items())
     )
-    return load_story(story)
+    return load_scenario(scenario)
 
 
 def missed(result):
@@ -31,18 +31,18 @@ def missed(result):
 
 
 def test_pods_end_as_processes_as_they_end_in_simulation(tmp_path):
-    story = told(tmp_path, ENDS)
+    scenario = scenario_ending(tmp_path, ENDS)
 
-    assert missed(simulate(story, seed=SEED)) == []
-    assert missed(run_as_processes(story, seed=SEED, engine="memory", data_dir=tmp_path / "mesh")) == []
+    assert missed(simulate(scenario, seed=SEED)) == []
+    assert missed(run_as_processes(scenario, seed=SEED, engine="memory", data_dir=tmp_path / "mesh")) == []
 
 
-def test_a_wrong_stage_of_a_story_is_told_before_it_begins(tmp_path):
-    story = told(tmp_path, ENDS)
+def test_a_wrong_stage_of_a_scenario_is_told_before_it_begins(tmp_path):
+    scenario = scenario_ending(tmp_path, ENDS)
     tmp_path.joinpath("flaky.yaml").write_text(FLAKY.replace("Now", "Then"))
 
     with pytest.raises(ScriptError, match=r"flaky.yaml: stage start: spec.steps\[1\].patch.template: line 2: function"):
-        plan_of(story, seed=1)
+        plan_of(scenario, seed=1)
 
 
 def test_a_wrong_stage_is_told_before_the_mesh_is_up(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_story, run_as_processes
+from services.scenarios.run import load_scenario, run_as_processes
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
     ],
 )  # fmt: skip
 def test_unbinding_as_processes_comes_true_as_in_simulation(name, tmp_path):
-    result = run_as_processes(load_story(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
+    result = run_as_processes(load_scenario(FOLDER / f"{name}.txt"), engine="memory", data_dir=tmp_path / "mesh")
 
     assert [] == [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert [] == [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations]

@@ -48,16 +48,16 @@ async def error_of(call):
 def test_a_path_of_any_length_is_served_and_dialled(tmp_path, folders):
     path = tmp_path.joinpath(*["a-rather-long-name"] * folders, "kubelet.sock")
 
-    async def story():
+    async def scenario():
         async with connected(path) as (connection, _):
             await connection.connect(5.0)
             return len(str(path)) > 107, await connection.call("/echo", b"hi", 5.0), path.is_socket()
 
-    assert asyncio.run(story()) == (folders == 12, b"hi!", True)
+    assert asyncio.run(scenario()) == (folders == 12, b"hi!", True)
 
 
 def test_refusals_and_ends_are_told_as_go_tells_them(tmp_path):
-    async def story():
+    async def scenario():
         async with connected(tmp_path / "a.sock") as (connection, _):
             seen = []
 
@@ -67,20 +67,20 @@ def test_refusals_and_ends_are_told_as_go_tells_them(tmp_path):
 
             return await error_of(connection.call("/refuse", b"", 5.0)), await error_of(follow()), seen
 
-    assert asyncio.run(story()) == (
+    assert asyncio.run(scenario()) == (
         "rpc error: code = Unknown desc = not today", "rpc error: code = Unavailable desc = enough", [b"1", b"2"]
     )  # fmt: skip
 
 
 def test_nobody_there_is_a_deadline_for_who_connects_and_unavailable_for_who_calls(tmp_path):
-    async def story():
+    async def scenario():
         connection = UnixSockets().dial(str(tmp_path / "nobody.sock"))
         try:
             return await error_of(connection.connect(0.3)), await error_of(connection.call("/echo", b"", 5.0))
         finally:
             await connection.close()
 
-    dialled, called = asyncio.run(story())
+    dialled, called = asyncio.run(scenario())
 
     assert dialled == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     assert called.startswith("rpc error: code = Unavailable desc = ")
@@ -89,7 +89,7 @@ def test_nobody_there_is_a_deadline_for_who_connects_and_unavailable_for_who_cal
 def test_a_server_that_closes_leaves_the_socket_of_whoever_took_its_place(tmp_path):
     path = str(tmp_path / "a.sock")
 
-    async def story():
+    async def scenario():
         sockets = UnixSockets()
         first = await sockets.serve(path, SERVICE)
         second = await sockets.serve(path, SERVICE)
@@ -100,14 +100,14 @@ def test_a_server_that_closes_leaves_the_socket_of_whoever_took_its_place(tmp_pa
         await second.close()
         return answer, sockets.exists(path)
 
-    assert asyncio.run(story()) == (b"still here!", False)
+    assert asyncio.run(scenario()) == (b"still here!", False)
 
 
 def test_clearing_a_directory_leaves_everything_but_sockets(tmp_path):
-    async def story():
+    async def scenario():
         async with connected(tmp_path / "a.sock"), connected(tmp_path / "plugins" / "b.sock"):
             (tmp_path / "note").write_text("keep")
             UnixSockets().clear(str(tmp_path))
             return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
 
-    assert asyncio.run(story()) == ["note", "plugins", "plugins/b.sock"]
+    assert asyncio.run(scenario()) == ["note", "plugins", "plugins/b.sock"]

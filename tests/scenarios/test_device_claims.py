@@ -1,26 +1,26 @@
-"""Devices for claims, told as stories, with what happened read from the event log (dra-core 12; kubelet-unbinding 13)."""
+"""Devices for claims, told as scenarios, with what happened read from the event log (dra-core 12; kubelet-unbinding 13)."""
 
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from scheduler.devices.ledger import ClaimLedger
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script import parse_story
-from services.scenarios.verbs import VERBS
+from scheduler.dra.ledger import ClaimLedger
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]
 
 
 class Told:
-    """One story told, and its lines."""
+    """One scenario told, and its lines."""
 
     def __init__(self, name, seed, overrides):
         self.lines = []
-        story = load_story(FOLDER / f"{name}.txt")
-        self.result = simulate(story, seed=seed, overrides=overrides, on_line=self.lines.append)
+        scenario = load_scenario(FOLDER / f"{name}.txt")
+        self.result = simulate(scenario, seed=seed, overrides=overrides, on_line=self.lines.append)
         self.unmet = [f"{j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
         self.broken = [f"{v.invariant}: {v.detail}" for v in self.result.violations]
 
@@ -44,64 +44,64 @@ def told(name, seed=1, /, **overrides):
 
 
 def came_true(name, seed=1, /, **overrides):
-    """Tell the story; everything it expects must come true, and no invariant may break."""
-    story = told(name, seed, **overrides)
-    assert (story.unmet, story.broken) == ([], [])
-    return story
+    """Run the scenario; everything it expects must come true, and no invariant may break."""
+    scenario = told(name, seed, **overrides)
+    assert (scenario.unmet, scenario.broken) == ([], [])
+    return scenario
 
 
 def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim():
-    story = came_true("claims/one-for-each")
+    scenario = came_true("claims/one-for-each")
 
-    writes = [(line.data["type"], line.data.get("subresource", "")) for line in story.claim_commits("b-")]
+    writes = [(line.data["type"], line.data.get("subresource", "")) for line in scenario.claim_commits("b-")]
     assert writes == CLAIM_WRITES[:3]  # made, finalizer, granted with who may use it
-    prepared = story.of("driver.prepare")
+    prepared = scenario.of("driver.prepare")
     assert len({line.data["devices"][0] for line in prepared[:4]}) == 4
     (of_a,) = (line for line in prepared if line.obj["name"] == "a")
     assert prepared[4].data["devices"] == of_a.data["devices"]
 
 
 def test_dra_core_15_a_promise_is_not_relied_upon_and_ten_pods_share_the_claim():
-    story = came_true("claims/in-flight")
+    scenario = came_true("claims/in-flight")
 
-    messages = [line.data.get("message", "") for line in story.of("sched.attempt")]
+    messages = [line.data.get("message", "") for line in scenario.of("sched.attempt")]
     assert any("is in the process of being allocated" in message for message in messages)
-    assert len(story.claim_commits("shared")[-1].data["consumers"]) == 10
+    assert len(scenario.claim_commits("shared")[-1].data["consumers"]) == 10
 
 
 @pytest.mark.parametrize(("guard", "running", "prepared"), [("none", 2, 2), ("driver", 1, 1), ("apiserver", 1, 1)])
 def test_dra_core_16_two_schedulers_give_one_device_twice_unless_somebody_guards(guard, running, prepared):
-    story = told("claims/two-schedulers", dra__double_allocation_guard=guard)
+    scenario = told("claims/two-schedulers", dra__double_allocation_guard=guard)
 
-    assert story.broken == []
-    assert len(story.of("kubelet.start")) == running
-    assert len(story.of("driver.prepare")) == prepared
-    granted = [line for line in story.claim_commits() if line.data.get("granted")]
+    assert scenario.broken == []
+    assert len(scenario.of("kubelet.start")) == running
+    assert len(scenario.of("driver.prepare")) == prepared
+    granted = [line for line in scenario.claim_commits() if line.data.get("granted")]
     assert len({line.obj["uid"] for line in granted}) == (1 if guard == "apiserver" else 2)
 
 
 def test_dra_core_17_three_failures_cost_time_and_nothing_else():
-    story = came_true("claims/slow-start")
+    scenario = came_true("claims/slow-start")
 
-    (start,), failed = story.of("kubelet.start"), story.of("kubelet.unbind_call")
+    (start,), failed = scenario.of("kubelet.start"), scenario.of("kubelet.unbind_call")
     assert start.mono_ns / 1e9 >= 30
     assert failed == []
 
 
 def test_dra_core_18_a_claim_that_two_pods_share_is_prepared_once_and_unprepared_after_the_last():
-    story = came_true("claims/shared")
+    scenario = came_true("claims/shared")
 
-    steps = [line.ev for line in story.of("driver.prepare", "driver.unprepare", "kubelet.start", "kubelet.stop")]
+    steps = [line.ev for line in scenario.of("driver.prepare", "driver.unprepare", "kubelet.start", "kubelet.stop")]
     assert steps == [
         "driver.prepare", "kubelet.start", "kubelet.start", "kubelet.stop", "kubelet.stop", "driver.unprepare",
     ]  # fmt: skip
 
 
 def test_dra_core_19_slices_outlive_a_driver_by_half_a_minute_and_come_back_with_it():
-    story = came_true("claims/driver-away")
+    scenario = came_true("claims/driver-away")
 
     gone = [
-        line.mono_ns / 1e9 for line in story.of("store.commit")
+        line.mono_ns / 1e9 for line in scenario.of("store.commit")
         if line.obj["kind"] == "ResourceSlice" and line.data["type"] == "DELETED"
     ]  # fmt: skip
     assert len(gone) == 1
@@ -115,28 +115,28 @@ def test_dra_core_20_whoever_is_killed_meanwhile_nothing_is_granted_twice_or_lef
 
 @pytest.mark.parametrize("release", ["scheduler", "postfilter", "rc"])
 def test_kubelet_unbinding_15_devices_that_do_not_come_up_are_left_for_others(release):
-    story = came_true("unbinding/devices", unbind__claim_release=release)
+    scenario = came_true("unbinding/devices", unbind__claim_release=release)
 
-    (call,) = story.of("kubelet.unbind_call")
+    (call,) = scenario.of("kubelet.unbind_call")
     assert call.mono_ns / 1e9 >= 120
-    (freed,) = story.of("driver.unprepare", node="n1")
-    assert story.lines.index(freed) < story.lines.index(call)
+    (freed,) = scenario.of("driver.unprepare", node="n1")
+    assert scenario.lines.index(freed) < scenario.lines.index(call)
     own = [
-        (line.identity, "granted" in line.data) for line in story.claim_commits("guest-") if line.data["subresource"]
+        (line.identity, "granted" in line.data) for line in scenario.claim_commits("guest-") if line.data["subresource"]
     ]
     who = {"rc": "system:controller:resourceclaim"}.get(release, "system:kube-scheduler")
     assert own == [("system:kube-scheduler", True), (who, False), ("system:kube-scheduler", True)]
-    failed = [line for line in story.of("sched.attempt") if line.data["outcome"] != "scheduled"]
+    failed = [line for line in scenario.of("sched.attempt") if line.data["outcome"] != "scheduled"]
     assert len([line for line in failed if "deallocation" in line.data["message"]]) == (release == "postfilter")
 
 
 def test_kubelet_unbinding_16_a_claim_that_somebody_else_uses_is_not_touched():
-    story = came_true("unbinding/devices-shared")
+    scenario = came_true("unbinding/devices-shared")
 
-    granted = {tuple(line.data["granted"]) for line in story.claim_commits("shared") if "granted" in line.data}
+    granted = {tuple(line.data["granted"]) for line in scenario.claim_commits("shared") if "granted" in line.data}
     assert granted == {("gpu.example.com/n1/gpu-0",)}
-    assert story.of("driver.unprepare") == []
-    last = story.claim_commits("shared")[-1]
+    assert scenario.of("driver.unprepare") == []
+    last = scenario.claim_commits("shared")[-1]
     assert len(last.data["consumers"]) == 1
 
 
@@ -156,8 +156,8 @@ def test_m13_an_allocator_that_ignores_what_is_in_flight_gives_a_device_twice(mo
     if is_mutant:
         monkeypatch.setattr(ClaimLedger, "promise", lambda self, claim, allocation: None)
         monkeypatch.setattr(ClaimLedger, "wrote", lambda self, claim: None)
-    story = parse_story(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
+    scenario = parse_scenario(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
 
-    result = simulate(story, seed=1)
+    result = simulate(scenario, seed=1)
 
     assert {violation.invariant for violation in result.violations} == broken

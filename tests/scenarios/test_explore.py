@@ -11,12 +11,12 @@ import pytest
 from services.api.wire import Request
 from services.cli.__main__ import run
 from services.client.client import Client, encode
-from services.explore.exploring import Task, explore
 from services.explore.moments import parse_event
 from services.explore.replay import read_replay, replay_of, replayed, write_replay
 from services.explore.schedules import Hold
+from services.explore.search import Task, explore
 from services.explore.trial import Trial, record
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
 FREED_ROOM = str(RACES / "freed-room.txt")
@@ -56,8 +56,8 @@ def plant_a_bind_of_whatever_has_the_name(monkeypatch):
     monkeypatch.setattr(Client, "bind", bind)
 
 
-def task(story, event="sched.bind_call,n=1", budget=BUDGET, **more):
-    return Task(story, parse_event(event), budget, workers=1, **more)
+def task(scenario, event="sched.bind_call,n=1", budget=BUDGET, **more):
+    return Task(scenario, parse_event(event), budget, workers=1, **more)
 
 
 def test_a_planted_race_is_found_shrunk_and_replayed_to_the_same_digest(same_name, monkeypatch, tmp_path):
@@ -128,11 +128,11 @@ def test_a_finished_pod_is_deleted_at_once_though_nothing_else_happens_on_its_no
     assert deleted_s - stopped_s < 0.01
 
 
-@pytest.mark.parametrize("story", ["preemption/basic", "crashes/power-cut", "several-schedulers/same-name"])
-def test_holding_nothing_back_changes_no_digest(story):
-    path = RACES.parent / f"{story}.txt"
+@pytest.mark.parametrize("scenario", ["preemption/basic", "crashes/power-cut", "several-schedulers/same-name"])
+def test_holding_nothing_back_changes_no_digest(scenario):
+    path = RACES.parent / f"{scenario}.txt"
 
-    assert record(Trial(str(path), 3, ())).result.digest == simulate(load_story(path), seed=3).digest
+    assert record(Trial(str(path), 3, ())).result.digest == simulate(load_scenario(path), seed=3).digest
 
 
 def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, capsys):

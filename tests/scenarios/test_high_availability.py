@@ -2,20 +2,20 @@
 
 from pathlib import Path
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "high-availability"
 
 
 def _told(name, seed):
-    """Tell a story; return its result and the event log."""
+    """Run a scenario; return its result and the event log."""
     lines = []
 
     async def listen(mesh, observer, told):
         mesh.on_line(lines.append)
         await told.wait()
 
-    return simulate(load_story(FOLDER / f"{name}.txt"), seed=seed, disturb=lambda auditor: listen), lines
+    return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, disturb=lambda auditor: listen), lines
 
 
 def test_fm_s2_the_late_binding_of_a_stopped_leader_is_refused_and_the_standby_led_in_time():

@@ -1,21 +1,21 @@
-"""Jobs told as stories, with the figures of the acceptance scenarios read from the event log."""
+"""Jobs told as scenarios, with the figures of the acceptance scenarios read from the event log."""
 
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
 def _told(name, seed=1, **overrides):
-    """Tell a story; return its result and the event log's lines."""
+    """Run a scenario; return its result and the event log's lines."""
     lines = []
     overrides = {switch.replace("__", "."): value for switch, value in overrides.items()}
-    story = load_story(FOLDER / f"{name}.txt")
-    return simulate(story, seed=seed, overrides=overrides, on_line=lines.append), lines
+    scenario = load_scenario(FOLDER / f"{name}.txt")
+    return simulate(scenario, seed=seed, overrides=overrides, on_line=lines.append), lines
 
 
 def _births(lines, prefix):
@@ -101,5 +101,5 @@ def test_kubelet_unbinding_18_with_todays_kubelet_it_has_failed():
     }
 
 
-def test_a_job_story_is_the_same_run_for_the_same_seed():
+def test_a_job_scenario_is_the_same_run_for_the_same_seed():
     assert _told("jobs/counted-once", 5)[0].digest == _told("jobs/counted-once", 5)[0].digest

@@ -9,9 +9,9 @@ from services.client.client import Client
 from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
 from services.scenarios.run import simulate
-from services.scenarios.script import parse_story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.verbs import VERBS
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.simulated_mesh import SimMesh
 
 PARTITION = """# A node is cut off for 400 s
 limit 900s
@@ -56,9 +56,9 @@ def test_kubelet_1_a_node_that_joined_is_ready_within_two_seconds_and_its_taint_
 
 def test_kubelet_18_pods_of_a_node_that_is_cut_off_run_on_and_end_when_it_is_back():
     lines = []
-    story = parse_story(PARTITION, "partition.txt", frozenset(VERBS))
+    scenario = parse_scenario(PARTITION, "partition.txt", frozenset(VERBS))
 
-    result = simulate(story, seed=1, on_line=lines.append)
+    result = simulate(scenario, seed=1, on_line=lines.append)
 
     assert [] == [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert (result.error, result.violations) == ("", [])

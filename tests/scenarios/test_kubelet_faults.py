@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 from services.telemetry.eventlog import Line
 
 
 class Log:
-    """What a story's event log showed."""
+    """What a scenario's event log showed."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -28,13 +28,13 @@ class Log:
 
 @pytest.fixture
 def tell(tmp_path):
-    """Tell a story, demand that it comes true, and return its log and its result."""
+    """Run a scenario, demand that it comes true, and return its log and its result."""
 
     def told(text, seed=1):
         path = Path(tmp_path) / f"story-{seed}.txt"
         path.write_text(f"# Story\nlimit 900s\n{text}")
         log = Log()
-        result = simulate(load_story(path), seed=seed, on_line=log.lines.append)
+        result = simulate(load_scenario(path), seed=seed, on_line=log.lines.append)
         wrong = [f"{j.line}: {j.text} ({j.seen}) at {j.at_s:.1f}" for j in result.expectations if not j.passed]
         wrong += [f"{v.invariant}: {v.detail}" for v in result.violations]
         assert [*wrong, *result.failures, result.error] == [""]

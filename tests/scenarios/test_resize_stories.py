@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "resize"
 
 
 def _told(name, seed=1):
-    return simulate(load_story(FOLDER / f"{name}.txt"), seed=seed)
+    return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed)
 
 
 def test_kep_1287_09_resizes_and_the_scheduler_take_turns_on_one_node():

@@ -10,7 +10,7 @@ from services.chaos.plan import KINDS, draw
 from services.chaos.seeds import Job, Outcome, digest_elsewhere, run_job, run_jobs
 from services.experiments.arms import parse_arms
 from services.experiments.compare import compare
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RUNAWAY = str(EXPERIMENTS / "runaway" / "runaway.txt")
@@ -24,10 +24,10 @@ def test_the_runaway_with_unbinding_survives_random_crashes(seed):
     assert outcome.problem == ""
 
 
-@pytest.mark.parametrize("story", ["crashes/killed-apiserver", "crashes/power-cut", "first-life/a-pods-first-life"])
+@pytest.mark.parametrize("scenario", ["crashes/killed-apiserver", "crashes/power-cut", "first-life/a-pods-first-life"])
 @pytest.mark.parametrize("seed", range(3))
-def test_other_stories_survive_random_crashes(story, seed):
-    outcome = run_job(Job(str(EXPERIMENTS / f"{story}.txt"), (), seed))
+def test_other_scenarios_survive_random_crashes(scenario, seed):
+    outcome = run_job(Job(str(EXPERIMENTS / f"{scenario}.txt"), (), seed))
 
     assert outcome.problem == ""
 
@@ -80,19 +80,19 @@ def test_one_seed_has_one_digest_in_five_interpreters_with_different_hash_seeds(
 
 
 def test_different_seeds_have_different_digests():
-    story = load_story(EXPERIMENTS / "first-life" / "a-pods-first-life.txt")
+    scenario = load_scenario(EXPERIMENTS / "first-life" / "a-pods-first-life.txt")
 
-    assert 10 == len({simulate(story, seed=seed).digest for seed in range(10)})
+    assert 10 == len({simulate(scenario, seed=seed).digest for seed in range(10)})
 
 
 def test_an_a_a_comparison_shows_exactly_no_difference():
-    story = load_story(EXPERIMENTS / "runaway" / "runaway-unbind.txt")
+    scenario = load_scenario(EXPERIMENTS / "runaway" / "runaway-unbind.txt")
     made = compare(
         "aa",
         "simulated",
         parse_arms(("a", "b")),
         range(2),
-        lambda arm, seed: simulate(story, seed=seed, overrides=arm.switches),
+        lambda arm, seed: simulate(scenario, seed=seed, overrides=arm.switches),
     )
     (_, first), (_, second) = made.arms
 

@@ -1,16 +1,16 @@
-"""StatefulSets told as stories, with what the event log says of names and containers."""
+"""StatefulSets told as scenarios, with what the event log says of names and containers."""
 
 from pathlib import Path
 
-from services.scenarios.run import load_story, simulate
+from services.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "stateful-sets"
 
 
 def _told(name, seed=1):
-    """Tell a story; return its result and the event log's lines."""
+    """Run a scenario; return its result and the event log's lines."""
     lines = []
-    return simulate(load_story(FOLDER / f"{name}.txt"), seed=seed, on_line=lines.append), lines
+    return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, on_line=lines.append), lines
 
 
 def _at(lines, event, name):

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from services.runtime import simloop
-from services.scenarios.run import load_story, plan_of
-from services.scenarios.script import parse_story
-from services.scenarios.simulated_mesh import SimMesh
-from services.scenarios.teller import tell
-from services.scenarios.verbs import VERBS
-from services.scenarios.waterfall import pods_in, waterfall
+from services.scenarios.run import load_scenario, plan_of
+from services.scenarios.runner import run_scenario
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.simulated_mesh import SimMesh
+from services.scenarios.traces.waterfall import pods_in, waterfall
 from services.telemetry import logs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -33,15 +33,15 @@ UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
 
 
 def a_traced_run(path, seed):
-    """Tell a story; return its spans and its event lines."""
-    story = parse_story(path, "refused.txt", frozenset(VERBS)) if isinstance(path, str) else load_story(path)
-    plan = plan_of(story, seed=seed, traced=True)
+    """Run a scenario; return its spans and its event lines."""
+    scenario = parse_scenario(path, "refused.txt", frozenset(VERBS)) if isinstance(path, str) else load_scenario(path)
+    plan = plan_of(scenario, seed=seed, traced=True)
     logs.set_up("simulation", "error")
     lines, meshes = [], []
 
     async def told():
         meshes.append(SimMesh(plan, on_line=lines.append))
-        return await tell(story, meshes[0])
+        return await run_scenario(scenario, meshes[0])
 
     assert simloop.run(told(), seed=seed).passed
     return meshes[0].spans.spans, lines

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of kubelet-unbinding told as stories, with their figures read from the event log.
+"""The acceptance scenarios of kubelet-unbinding told as scenarios, with their figures read from the event log.
 
 8, 9, 11, 12 and 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
 """
@@ -16,24 +16,24 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script import parse_story
-from services.scenarios.simulated import SimClock
-from services.scenarios.verbs import VERBS
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation.network import SimClock
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
 class Told:
-    """One story told: its result, its lines and what they show."""
+    """One scenario told: its result, its lines and what they show."""
 
     def __init__(self, name, seed, overrides, change):
         path = FOLDER / f"{name}.txt"
-        story = load_story(path)
+        scenario = load_scenario(path)
         if change:
-            story = parse_story(path.read_text().replace(*change), str(path), frozenset(VERBS))
+            scenario = parse_scenario(path.read_text().replace(*change), str(path), frozenset(VERBS))
         self.lines = []
-        self.result = simulate(story, seed=seed, overrides=overrides, on_line=self.lines.append)
+        self.result = simulate(scenario, seed=seed, overrides=overrides, on_line=self.lines.append)
         self.measures = self.result.measures
         self.failed_expectations = [f"{j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
 
@@ -156,8 +156,8 @@ def test_kubelet_unbinding_09_the_request_of_a_session_that_is_over_is_refused_w
 
 def test_kubelet_unbinding_09_without_the_fence_the_same_request_makes_the_pod_run_twice():
     lines = []
-    story = load_story(FOLDER / "unbinding" / "delayed.txt")
-    result = simulate(story, seed=1, overrides={"unbind.fence": "none"}, on_line=lines.append)
+    scenario = load_scenario(FOLDER / "unbinding" / "delayed.txt")
+    result = simulate(scenario, seed=1, overrides={"unbind.fence": "none"}, on_line=lines.append)
 
     assert {violation.invariant for violation in result.violations} == {"I1"}
     assert {line.node for line in lines if line.ev == "kubelet.start" and line.obj["name"] == "wide"} == {"n1", "n2"}
@@ -272,7 +272,7 @@ def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come
     assert oracle.measures["unbinds"] == oracle.measures["pods_failed"] == 0
 
 
-# --- sections 7.3, 8, 10 and 11 ---
+# --- kubelet-unbinding 7.3, 8, 10 and 11 ---
 
 
 @pytest.mark.parametrize(
@@ -287,14 +287,14 @@ def test_kubelet_unbinding_sections_7_to_11_others_take_an_unbind_as_specified(n
 
 
 def _metrics_after(name, **overrides):
-    """Return all metrics of all components as a story leaves them."""
+    """Return all metrics of all components as a scenario leaves them."""
     found = {}
 
     def look(mesh):
         for component in mesh.components():
             found.update(mesh.room(component).metrics())
 
-    simulate(load_story(FOLDER / f"unbinding/{name}.txt"), seed=1, overrides=overrides, afterwards=look)
+    simulate(load_scenario(FOLDER / f"unbinding/{name}.txt"), seed=1, overrides=overrides, afterwards=look)
     return found
 
 
@@ -348,12 +348,12 @@ def test_kubelet_unbinding_section_10_every_event_is_told_by_its_name_and_alike_
     chosen = f'reason={reason} type={kind} involvedObject.name={pod} message="{message}"'
     wanted = f"\nwait 30s\nexpect count events {chosen} == 1\nexpect each events {chosen} count == {times}\n"
 
-    seen = simulate(parse_story(text + wanted, name, frozenset(VERBS)), seed=1, overrides=overrides)
+    seen = simulate(parse_scenario(text + wanted, name, frozenset(VERBS)), seed=1, overrides=overrides)
 
     assert [(j.text, j.seen) for j in seen.expectations[-2:] if not j.passed] == []
 
 
-# --- section 12: what may go wrong meanwhile ---
+# --- kubelet-unbinding 12: what may go wrong meanwhile ---
 
 
 @pytest.mark.parametrize("name", ["deadline", "crash-points", "clocks", "rate-limited", "binding-delete"])
@@ -380,8 +380,8 @@ def test_kubelet_unbinding_section_12_a_scheduler_that_dies_with_the_event_on_it
         mesh.on_line(strikes(mesh))
         await told.wait()
 
-    story = load_story(FOLDER / "unbinding" / "binding-delete.txt")
-    result = simulate(story, seed=1, disturb=lambda auditor: disturb)
+    scenario = load_scenario(FOLDER / "unbinding" / "binding-delete.txt")
+    result = simulate(scenario, seed=1, disturb=lambda auditor: disturb)
 
     assert struck
     assert [j.text for j in result.expectations if not j.passed and "within" in j.text] == []
@@ -407,9 +407,9 @@ def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_
         mesh.on_line(heard)
         await told.wait()
 
-    story = load_story(FOLDER / "unbinding" / "late-scheduler.txt")
+    scenario = load_scenario(FOLDER / "unbinding" / "late-scheduler.txt")
     result = simulate(
-        story, seed=1, overrides={"unbind.fence": "resourceVersion"}, disturb=lambda auditor: disturb,
+        scenario, seed=1, overrides={"unbind.fence": "resourceVersion"}, disturb=lambda auditor: disturb,
         on_line=lines.append,
     )  # fmt: skip
     conflicts = [

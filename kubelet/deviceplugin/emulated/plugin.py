@@ -3,6 +3,7 @@
 It does what it is told: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin goes
 away for a while. What a container gets is an environment variable, an annotation and a device file for each device:
 names only, nothing is behind them.
+Source: kubelet 5.5.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A kubelet that starts clears the directory of all sockets; a plugin that misses its own begins anew. `tell` is served
 on a socket of its own below, in `plugins/`, which no kubelet clears.
+Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
 from __future__ import annotations

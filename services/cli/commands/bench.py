@@ -21,7 +21,7 @@ from services.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from services.experiments.bench.result import SchedulerBench
+    from benchmarks.result import SchedulerBench
 
 EPILOG = """\
 \b
@@ -50,9 +50,9 @@ def COMMAND() -> None:  # noqa: N802
 @output_option
 def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], output: str) -> int:
     """Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running."""
-    from services.experiments.bench.mesh import bench_mesh
+    from benchmarks.mesh import bench_mesh
 
-    switch_overrides(assignments)  # a wrong one is told before anything starts
+    switch_overrides(assignments)  # a wrong one is refused before anything starts
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -93,9 +93,9 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
 @output_option
 def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[str, ...], output: str) -> int:
     """One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods."""
-    from services.experiments.bench.kubelet_host import bench_kubelet_host
+    from benchmarks.kubelet_host import bench_kubelet_host
 
-    switch_overrides(assignments)  # a wrong one is told before anything starts
+    switch_overrides(assignments)  # a wrong one is refused before anything starts
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -154,11 +154,11 @@ def scheduler(
     output: str,
 ) -> int:
     """Schedule the pods of one of upstream's scheduler_perf workloads; all nodes are scored."""
-    from services.experiments.workloads import register
+    from benchmarks.workloads import register
 
     if is_list:
         return _list(output)
-    switch_overrides(assignments)  # a wrong one is told before anything starts
+    switch_overrides(assignments)  # a wrong one is refused before anything starts
     try:
         chosen = register.workload(workload)
     except register.UnknownWorkload as error:
@@ -167,11 +167,11 @@ def scheduler(
     with _Bar(is_quiet=output == "json") as bar:
         try:
             if form == "algorithm":
-                from services.experiments.bench.algorithm import bench_algorithm
+                from benchmarks.algorithm import bench_algorithm
 
                 result = bench_algorithm(chosen, size, assignments=assignments, progress=bar.show)
             else:
-                from services.experiments.bench.scheduler_mesh import bench_scheduler_mesh
+                from benchmarks.scheduler_mesh import bench_scheduler_mesh
 
                 result = bench_scheduler_mesh(chosen, size, assignments=assignments, progress=bar.show)
         except TimeoutError as error:
@@ -186,7 +186,7 @@ def scheduler(
 
 
 def _list(output: str) -> int:
-    from services.experiments.workloads.register import WORKLOADS
+    from benchmarks.workloads.register import WORKLOADS
 
     if output == "json":
         print_json([{"workload": each.name, "what": each.what} for each in WORKLOADS.values()])

@@ -11,8 +11,8 @@ from services.api.switches import SwitchError, Switches
 from services.chaos.seeds import Job, Outcome, digest_elsewhere, run_jobs
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json
-from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError
+from services.scenarios.run import load_scenario
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Tell FILE once a seed while components are killed and links break; judge invariants and rest."""
     try:
-        load_story(file)
+        load_scenario(file)
         Switches.parse(assignments)
     except (ScriptError, SwitchError) as error:
         fail(str(error))

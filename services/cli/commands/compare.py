@@ -1,4 +1,4 @@
-"""`keplab compare`: one story, several arms, the same seeds."""
+"""`keplab compare`: one scenario, several arms, the same seeds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from services.cli.output import EXIT_FAILED, fail, output_option, print_json, pr
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
-from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
-from services.scenarios.script import ScriptError
+from services.scenarios.run import RunResult, load_scenario, run_as_processes, simulate
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(
@@ -46,30 +46,30 @@ def command(
     """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
     shared = switch_overrides(assignments)
     try:
-        story, parsed = load_story(file), parse_arms(arms)
-        for arm in parsed if not story.own_switches else ():
-            remark(Switches.parse(story.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
+        scenario, parsed = load_scenario(file), parse_arms(arms)
+        for arm in parsed if not scenario.own_switches else ():
+            remark(Switches.parse(scenario.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
     except (ScriptError, SwitchError) as error:
         fail(str(error))
     quiet = output == "json"
 
     def run_one(arm: Arm, number: int) -> RunResult:
         overrides = {**shared, **arm.switches}
-        with PodsView(f"{story.name} · {arm.name} · seed {number}", quiet=quiet) as view:
+        with PodsView(f"{scenario.name} · {arm.name} · seed {number}", quiet=quiet) as view:
             if processes:
-                return run_as_processes(story, seed=number, overrides=overrides, progress=view.progress)
-            return simulate(story, seed=number, overrides=overrides, progress=view.progress)
+                return run_as_processes(scenario, seed=number, overrides=overrides, progress=view.progress)
+            return simulate(scenario, seed=number, overrides=overrides, progress=view.progress)
 
     try:
         made = compare(
-            story.name, "processes" if processes else "simulated", parsed, range(seed, seed + seeds), run_one
+            scenario.name, "processes" if processes else "simulated", parsed, range(seed, seed + seeds), run_one
         )
     except (ScriptError, SwitchError) as error:
         fail(str(error))
-    path = report or Path("runs") / f"{story.name}.html"
+    path = report or Path("runs") / f"{scenario.name}.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(made, story.title, story.about))
+        path.write_text(page(made, scenario.title, scenario.about))
     except OSError as error:
         fail(f"cannot write the report {path}: {error.strerror}")
     if quiet:

@@ -17,9 +17,9 @@ from kubelet.deviceplugin.emulated.wiring import build
 from kubelet.managers.device_calls import KUBELET_SOCKET
 from kubelet.managers.device_definition import DevicePlugin
 from services.cli.output import data_option, fail
+from services.runtime.components import plugin_name
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.process import run
-from services.runtime.rooms import plugin_name
 from services.runtime.unix_sockets import UnixSockets
 
 EPILOG = f"""\

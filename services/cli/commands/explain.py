@@ -13,9 +13,9 @@ import msgspec
 from services.api.meta import Key
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
 from services.runtime.mesh_directory import read_state
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script import ScriptError
-from services.scenarios.simulated_mesh import SimMesh
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.simulation.simulated_mesh import SimMesh
 
 TIMEOUT_S = 10.0
 BEST_NODES = 5
@@ -34,10 +34,10 @@ Examples:
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
 @data_option
-@click.option("--run", "story", type=click.Path(path_type=Path), help="simulate this scenario and ask at its end")
+@click.option("--run", "scenario", type=click.Path(path_type=Path), help="simulate this scenario and ask at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
-def COMMAND(target: str, namespace: str, data: Path, story: Path | None, seed: int, output: str) -> int:  # noqa: N802
+def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802
     """Say why a pod is where it is, or nowhere, and what is the smallest change that would help.
 
     The answer comes from the scheduler's record of its last decision, its queue, and from filtering again.
@@ -49,7 +49,7 @@ def COMMAND(target: str, namespace: str, data: Path, story: Path | None, seed: i
         path = f"/explain/{namespace}/{name}"
     else:
         fail(f"{target!r}: want pod/NAME or scheduler/queue")
-    found = _simulated(story, seed, path) if story is not None else _asked(data, path)
+    found = _simulated(scenario, seed, path) if scenario is not None else _asked(data, path)
     if found is None:
         fail(f"no scheduler knows pod {namespace}/{name}", EXIT_FAILED)
     if output == "json":
@@ -82,7 +82,7 @@ def _asked(data: Path, path: str) -> dict[str, Any] | None:
     return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)
 
 
-def _simulated(story: Path, seed: int, path: str) -> dict[str, Any] | None:
+def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
     found: list[dict[str, Any] | None] = []
 
     def ask(mesh: SimMesh) -> None:
@@ -95,7 +95,7 @@ def _simulated(story: Path, seed: int, path: str) -> dict[str, Any] | None:
             found.extend(explainer.pod(Key(namespace, name)) for explainer in explainers)
 
     try:
-        simulate(load_story(story), seed=seed, afterwards=ask)
+        simulate(load_scenario(scenario), seed=seed, afterwards=ask)
     except ScriptError as error:
         fail(str(error))
     answers = [answer for answer in found if answer is not None]

@@ -1,4 +1,4 @@
-"""`keplab explore`: a story under many orders of its messages."""
+"""`keplab explore`: a scenario under many orders of its messages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from services.cli.output import (
     set_option,
 )
 from services.explore.diagram import held, short, steps_of, text_diagram
-from services.explore.exploring import Found, Report, Task, explore
 from services.explore.moments import Event, EventError, nameable, parse_event
 from services.explore.picture import svg_diagram
 from services.explore.replay import ReplayError, overtaken_by, read_replay, replay_of, replayed, write_replay
+from services.explore.search import Found, Report, Task, explore
 from services.explore.trial import Trial, overrides_of, record
-from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError, parse_duration
+from services.scenarios.run import load_scenario
+from services.scenarios.script.scenario import ScriptError, parse_duration
 
 
 class _Duration(click.ParamType[float]):
@@ -96,7 +96,7 @@ def command(
     if file is None or around is None:
         fail("want a scenario FILE and --around EVENT (or --around list), or --replay FILE")
     try:
-        load_story(file)
+        load_scenario(file)
         if around == "list":
             _list(Trial(str(file), seed, assignments), output)
             return
@@ -124,7 +124,7 @@ def command(
 
 
 def _list(trial: Trial, output: str) -> None:
-    """Print what `--around` can name in this story."""
+    """Print what `--around` can name in this scenario."""
     found = nameable(record(trial).lines)
     if output == "json":
         print_json([msgspec.to_builtins(each) for each in found])
@@ -159,8 +159,8 @@ def _written(path: Path, text: str) -> None:
 
 def _picture(found: Found) -> str:
     holds = "; ".join(f"{short(hold.delivery)} held {held(hold.held_s)}" for hold in found.schedule)
-    story = load_story(found.run.trial.scenario)
-    title = f"{story.title or story.name}: {found.broke.broke or 'nothing'} breaks"
+    scenario = load_scenario(found.run.trial.scenario)
+    title = f"{scenario.title or scenario.name}: {found.broke.broke or 'nothing'} breaks"
     return svg_diagram(steps_of(found.run, found.broke), title, holds or "undisturbed")
 
 

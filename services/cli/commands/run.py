@@ -22,8 +22,8 @@ from services.cli.output import (
 from services.explore.recorder import Recorder
 from services.explore.replay import ReplayError, read_replay
 from services.explore.trial import Replay, overrides_of
-from services.scenarios.run import RunResult, load_story, run_as_processes, simulate
-from services.scenarios.script import ScriptError, Story
+from services.scenarios.run import RunResult, load_scenario, run_as_processes, simulate
+from services.scenarios.script.scenario import Scenario, ScriptError
 
 
 @click.command(
@@ -62,7 +62,7 @@ def command(
     schedule: Path | None,
     output: str,
 ) -> None:
-    """Tell each scenario FILE and judge its expectations and all invariants.
+    """Run each scenario FILE and judge its expectations and all invariants.
 
     The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
@@ -72,41 +72,41 @@ def command(
         saved = _scheduled(schedule, files, processes=processes)
         overrides = overrides_of(saved.switches) | overrides
     try:
-        stories = [load_story(path) for path in files]
+        scenarios = [load_scenario(path) for path in files]
     except ScriptError as error:
         fail(str(error))
     documents, code = [], EXIT_OK
-    for story in stories:
-        with PodsView(story.name, quiet=output == "json") as view:
+    for scenario in scenarios:
+        with PodsView(scenario.name, quiet=output == "json") as view:
             try:
-                _remark(story, overrides)
+                _remark(scenario, overrides)
                 if processes:
                     result = run_as_processes(
-                        story, seed=seed, overrides=overrides, progress=view.progress, engine=engine
+                        scenario, seed=seed, overrides=overrides, progress=view.progress, engine=engine
                     )
                 else:
                     traffic = Recorder(saved.schedule) if saved.schedule else None
                     result = simulate(
-                        story, seed=saved.seed, overrides=overrides, progress=view.progress, traffic=traffic
+                        scenario, seed=saved.seed, overrides=overrides, progress=view.progress, traffic=traffic
                     )
             except (ScriptError, SwitchError) as error:
                 fail(str(error))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())
         if output == "text":
-            _show(result, story.title)
+            _show(result, scenario.title)
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
     raise SystemExit(code)
 
 
-def _remark(story: Story, overrides: Mapping[str, Value]) -> None:
-    if not story.own_switches:  # else a component of the story may have the other switch
-        remark(Switches.parse(story.switches).replace(overrides), story.name)
+def _remark(scenario: Scenario, overrides: Mapping[str, Value]) -> None:
+    if not scenario.own_switches:  # else a component of the scenario may have the other switch
+        remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
 
 
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Replay:
-    """Return the saved schedule, which is one story's and needs virtual time."""
+    """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
         fail("--schedule is for one FILE, simulated")
     try:

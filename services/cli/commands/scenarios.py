@@ -1,4 +1,4 @@
-"""`keplab scenarios`: the stories shipped."""
+"""`keplab scenarios`: the scenarios shipped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from services.cli.output import fail, output_option, print_json, print_table
-from services.scenarios.run import load_story
-from services.scenarios.script import ScriptError
+from services.scenarios.run import load_scenario
+from services.scenarios.script.scenario import ScriptError
 
 
 @click.command(
@@ -25,15 +25,15 @@ def command(folder: Path, output: str) -> None:
     if not folder.is_dir():
         fail(f"there is no folder {folder}; run this where the repository's experiments/ is, or give --dir")
     try:
-        stories = [load_story(path) for path in sorted(folder.rglob("*.txt"))]
+        scenarios = [load_scenario(path) for path in sorted(folder.rglob("*.txt"))]
     except ScriptError as error:
         fail(str(error))
     if output == "json":
         print_json(
-            [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in stories]
+            [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in scenarios]
         )
         return
-    print_table(["file", "story"], [(s.path, s.title) for s in stories])
+    print_table(["file", "story"], [(s.path, s.title) for s in scenarios])
 
 
 COMMAND = command

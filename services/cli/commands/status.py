@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
+from services.runtime.components import component_of
 from services.runtime.mesh_directory import holder, read_state
-from services.runtime.rooms import room_of
 
 ELECTING = ("scheduler", "controllers")
 TIMEOUT_S = 1.0
@@ -48,7 +48,7 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
 
 def _leads(process: dict[str, Any]) -> bool | None:
     """Return whether a process that takes part in an election leads, by its own word; None for all others."""
-    if room_of(process["name"]) not in ELECTING or not process["ready"] or not process["port"]:
+    if component_of(process["name"]) not in ELECTING or not process["ready"] or not process["port"]:
         return None
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}/metrics", timeout=TIMEOUT_S) as reply:

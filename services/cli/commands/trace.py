@@ -11,9 +11,9 @@ from rich.text import Text
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table
 from services.experiments.waterfall_page import html_page, svg_picture
-from services.scenarios.run import load_story, simulate
-from services.scenarios.script import ScriptError
-from services.scenarios.waterfall import Row, Waterfall, bar, label, waterfall
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.traces.waterfall import Row, Waterfall, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
 
@@ -34,7 +34,7 @@ Examples:
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="", help="the pod's; without it any")
 @click.option("--data", type=click.Path(path_type=Path), default=Path(".keplab"), show_default=True, help="the mesh's")
-@click.option("--run", "story", type=click.Path(path_type=Path), help="simulate this scenario and trace its pod")
+@click.option("--run", "scenario", type=click.Path(path_type=Path), help="simulate this scenario and trace its pod")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--whole", is_flag=True, help="also what came after Running")
 @click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
@@ -44,7 +44,7 @@ def command(
     target: str,
     namespace: str,
     data: Path,
-    story: Path | None,
+    scenario: Path | None,
     seed: int,
     whole: bool,
     svg: Path | None,
@@ -58,10 +58,10 @@ def command(
     kind, _, name = target.rpartition("/")
     if kind not in ("pod", "pods", "po") or not name:
         fail(f"{target!r}: want pod/NAME")
-    spans = _simulated(story, seed) if story else spans_below(data / "spans")
+    spans = _simulated(scenario, seed) if scenario else spans_below(data / "spans")
     fall = waterfall(spans, name, namespace, whole=whole)
     if fall is None:
-        where = f"in {story}" if story else f"below {data / 'spans'}"
+        where = f"in {scenario}" if scenario else f"below {data / 'spans'}"
         fail(f"no span names pod {name} {where}", EXIT_FAILED)
     for path, draw in ((svg, svg_picture), (html, html_page)):
         if path is not None:
@@ -69,7 +69,7 @@ def command(
     if output == "json":
         print_json(document(fall))
     else:
-        _show(fall, is_simulated=story is not None)
+        _show(fall, is_simulated=scenario is not None)
 
 
 def spans_below(folder: Path) -> list[FinishedSpan]:
@@ -79,9 +79,9 @@ def spans_below(folder: Path) -> list[FinishedSpan]:
     return [span for path in sorted(folder.glob("*.jsonl")) for span in read_spans(path)]
 
 
-def _simulated(story: Path, seed: int) -> list[FinishedSpan]:
+def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
     try:
-        return simulate(load_story(story), seed=seed, traced=True).spans
+        return simulate(load_scenario(scenario), seed=seed, traced=True).spans
     except ScriptError as error:
         fail(str(error))
 

@@ -16,9 +16,9 @@ import msgspec
 
 from services.api.switches import Switches
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
+from services.runtime.components import Schedulers
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
-from services.runtime.rooms import Schedulers
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 
 DETACHED_READY_MAX_S = 120.0

@@ -10,6 +10,9 @@ from services.api.switches import Switches
 from services.scenarios.invariants.view import Commit, View
 from services.telemetry.eventlog import Line
 
+NO_CLAIMS = "there are no resource claims"
+NOTHING_PREPARED = "no device was prepared for a claim"
+
 Report = Callable[[Line, str], None]
 """Called with the line that broke the rule and a sentence with the two values that disagree."""
 
@@ -54,7 +57,8 @@ class Check:
     """One invariant. `events`: the lines it wants to see; none means all of them.
 
     `view.commit` is the commit of the `store.commit` line being looked at, already part of the view.
-    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
+    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was. An invariant with a
+    grace says by `unfinished` what the run ended too early for.
     """
 
     id = ""
@@ -71,6 +75,15 @@ class Check:
 
     def tick(self, line: Line, report: Report) -> None:
         """Look at the whole, about once a second of the log's time; `line` is the newest."""
+
+    def unfinished(self, now_s: float) -> str:
+        """Return what is wrong but within its grace when the log ends, so that nothing can be said of it; or ""."""
+        return ""
+
+    def within_grace(self, what: str, since_s: float, now_s: float, grace_s: float) -> str:
+        """Return the sentence of `unfinished`: what is wrong, for how long, and how long it may be."""
+        lasted_s = max(0.0, self.context.calm.lasted_s(since_s, now_s))
+        return f"the run ended within the grace: {what}, for {lasted_s:.1f} s without faults of {grace_s:g} s allowed"
 
 
 class Departed:

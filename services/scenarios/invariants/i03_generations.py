@@ -1,4 +1,4 @@
-"""I3: bindings are numbered, unbinds are counted, and the scheduler's story agrees with the store's."""
+"""I3: bindings are numbered, unbinds are counted, and the scheduler's record agrees with the store's."""
 
 from __future__ import annotations
 

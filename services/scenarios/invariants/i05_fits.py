@@ -73,5 +73,11 @@ class NodesFit(Check):
                 report(line, f"node {node} is over-committed since {since_s:.3f} s: {what}")
                 del self._over[node]
 
+    def unfinished(self, now_s: float) -> str:
+        """Return the first node that holds too much."""
+        for node, (since_s, what) in self._over.items():
+            return self.within_grace(f"node {node} is over-committed, {what}", since_s, now_s, GRACE_S)
+        return ""
+
 
 CHECK = NodesFit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
 from services.telemetry.eventlog import Line
 
 
@@ -17,6 +17,7 @@ class DevicesAreGrantedOnce(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.why_not = NO_CLAIMS
         self._holders: dict[str, dict[str, None]] = {}
         self._schedulers: dict[str, None] = {}
         self._is_guarded = self.switches.choice("dra.double_allocation_guard") == "apiserver"
@@ -31,6 +32,8 @@ class DevicesAreGrantedOnce(Check):
         commit = self.view.commit
         if commit is None or commit.kind != "ResourceClaim":
             return
+        if self.why_not == NO_CLAIMS:
+            self.why_not = ""
         uid = commit.content.uid
         before = commit.before.granted if commit.before is not None and commit.before.uid == uid else None
         after = commit.after.granted if commit.after is not None else None

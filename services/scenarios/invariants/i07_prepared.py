@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.check import NOTHING_PREPARED, Check, Context, Report
 from services.telemetry.eventlog import Line
 
 
@@ -17,6 +17,7 @@ class DevicesArePreparedOnce(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.why_not = NOTHING_PREPARED
         self._holders: dict[tuple[str, str], dict[str, None]] = {}
         self._schedulers: dict[str, None] = {}
         self._is_guarded = self.switches.choice("dra.double_allocation_guard") != "none"
@@ -34,6 +35,8 @@ class DevicesArePreparedOnce(Check):
                 self._driver(line, report)
 
     def _driver(self, line: Line, report: Report) -> None:
+        if self.why_not == NOTHING_PREPARED:
+            self.why_not = ""
         claim = str(line.data.get("claim", ""))
         for device in line.data.get("devices", ()):
             held = self._holders.setdefault((line.node, device), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.api.kinds.resourceclaim import CONSUMERS_MAX
-from services.scenarios.invariants.check import Check, Report, pod_commit
+from services.scenarios.invariants.check import NO_CLAIMS, Check, Report, pod_commit
 from services.telemetry.eventlog import Line
 
 
@@ -15,6 +15,7 @@ class ClaimsComeBeforeTheBind(Check):
 
     id = "I8"
     events = ("store.commit",)
+    why_not = NO_CLAIMS
 
     def take(self, line: Line, report: Report) -> None:
         """Look at every bind, and at every claim."""
@@ -25,6 +26,8 @@ class ClaimsComeBeforeTheBind(Check):
         if bound is None or bound.subresource != "binding":
             return
         pod = bound.content
+        if pod.claims:
+            self.why_not = ""
         for name in pod.claims:
             claim = self.view.get("ResourceClaim", pod.namespace, name)
             if claim is None or claim.granted is None:

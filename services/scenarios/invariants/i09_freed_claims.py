@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Departed, Report, uid_of
 from services.telemetry.eventlog import Line
 
 
@@ -13,6 +13,7 @@ class NobodyLosesDevices(Check):
     """
 
     id = "I9"
+    why_not = NO_CLAIMS
     events = ("store.commit", "kubelet.start", "kubelet.stop", "node.boot")
 
     def __init__(self, context: Context) -> None:
@@ -38,6 +39,8 @@ class NobodyLosesDevices(Check):
             return
         if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):
             self._forced.add(commit.content.uid)
+        if commit.kind == "ResourceClaim":
+            self.why_not = ""
         if commit.kind != "ResourceClaim" or commit.before is None or commit.before.granted is None:
             return
         if commit.after is not None and commit.after.granted is not None:

@@ -51,19 +51,33 @@ class Nominations(Check):
         elif pod.node or pod.is_over:
             report(line, f"nominated to {pod.nominated} while bound to {pod.node or 'nothing'}, phase {pod.phase}")
 
-    def tick(self, line: Line, report: Report) -> None:
-        """Report nominations that should have gone."""
-        now_s = line.mono_ns / 1e9
+    def _look(self, now_s: float) -> dict[str, str]:
+        """Return which nominations should go and why, by pod, and note since when."""
+        bad: dict[str, str] = {}
         for uid, (node, name) in self._nominated.items():
             is_missing = self.view.get("Node", "", node) is None
             if not is_missing and uid not in self._failed:
                 self._bad_since.pop(uid, None)
                 continue
-            since_s = self._bad_since.setdefault(uid, self._failed.get(uid, now_s))
+            self._bad_since.setdefault(uid, self._failed.get(uid, now_s))
+            why = f"node {node} is gone" if is_missing else "its cycle found no candidate"
+            bad[uid] = f"pod {name} is still nominated to {node}: {why}"
+        return bad
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Report nominations that should have gone."""
+        now_s = line.mono_ns / 1e9
+        for uid, what in self._look(now_s).items():
+            since_s = self._bad_since[uid]
             if self.context.calm.lasted_s(since_s, now_s) > GRACE_S:
-                why = f"node {node} is gone" if is_missing else "its cycle found no candidate"
-                report(line, f"pod {name} is still nominated to {node}: {why} since {since_s:.1f} s")
+                report(line, f"{what} since {since_s:.1f} s")
                 self._bad_since[uid] = now_s
+
+    def unfinished(self, now_s: float) -> str:
+        """Return the first nomination that should go."""
+        for uid, what in self._look(now_s).items():
+            return self.within_grace(what, self._bad_since[uid], now_s, GRACE_S)
+        return ""
 
 
 CHECK = Nominations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
 from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.policy import Call, is_allowed, may_change_node_name, settings_that_matter
 from services.scenarios.invariants.view import Commit, Stored
-from services.scenarios.policy import Call, is_allowed, may_change_node_name, settings_that_matter
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000

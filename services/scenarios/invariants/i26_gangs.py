@@ -68,5 +68,12 @@ class Gangs(Check):
                 report(line, f"pod group {name} has {len(bound)} bound members since {since_s:.1f} s, needs {wanted}")
                 self._since[group] = now_s
 
+    def unfinished(self, now_s: float) -> str:
+        """Return the first gang that is bound in part."""
+        for group, since_s in self._since.items():
+            what = f"pod group {'/'.join(group)} is bound in part"
+            return self.within_grace(what, since_s, now_s, self._grace_s)
+        return ""
+
 
 CHECK = Gangs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.check import NOTHING_PREPARED, Check, Context, Report
 from services.telemetry.eventlog import Line
 
 DRIVER_S = 45.0
@@ -17,6 +17,7 @@ class NoDeviceLeaks(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.why_not = NOTHING_PREPARED
         self._prepared: dict[tuple[str, str], tuple[str, float]] = {}
         self._grace_s = self.switches.number("kubelet.dra_reconcile_s") + DRIVER_S
 
@@ -25,29 +26,41 @@ class NoDeviceLeaks(Check):
         key = (line.node, str(line.data.get("claim", "")))
         match line.ev:
             case "driver.prepare":
+                self.why_not = ""
                 self._prepared[key] = (str(line.data.get("name", "")), float("inf"))
             case "driver.unprepare":
                 self._prepared.pop(key, None)
             case "node.boot":
                 self._prepared = {each: held for each, held in self._prepared.items() if each[0] != line.node}
 
-    def tick(self, line: Line, report: Report) -> None:
-        """Look for what nobody has a right to."""
+    def _look(self, now_s: float) -> list[tuple[tuple[str, str], str, float]]:
+        """Return what is prepared and reserved for nobody, with the claim's name and since when."""
         if not self._prepared:
-            return
-        now_s = line.mono_ns / 1e9
+            return []
         live = {claim.uid for claim in self.view.table("ResourceClaim").objects.values() if claim.consumers}
         for (node, uid), (name, since_s) in list(self._prepared.items()):
             if uid in live:
                 self._prepared[node, uid] = (name, float("inf"))
                 continue
-            since_s = min(since_s, now_s)
-            self._prepared[node, uid] = (name, since_s)
+            self._prepared[node, uid] = (name, min(since_s, now_s))
+        return [(key, name, since_s) for key, (name, since_s) in self._prepared.items() if key[1] not in live]
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Look for what nobody has a right to."""
+        now_s = line.mono_ns / 1e9
+        for (node, uid), name, since_s in self._look(now_s):
             if self.context.calm.lasted_s(since_s, now_s) > self._grace_s:
                 report(
                     line, f"claim {name} ({uid}) is prepared on {node} and reserved for nobody since {since_s:.1f} s"
                 )
                 self._prepared[node, uid] = (name, now_s)
+
+    def unfinished(self, now_s: float) -> str:
+        """Return the first claim that is prepared and reserved for nobody."""
+        for (node, _), name, since_s in self._look(now_s):
+            what = f"claim {name} is prepared on {node} and reserved for nobody"
+            return self.within_grace(what, since_s, now_s, self._grace_s)
+        return ""
 
 
 CHECK = NoDeviceLeaks

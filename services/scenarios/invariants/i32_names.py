@@ -1,4 +1,4 @@
-"""I32: what runs under a name has ended before its successor begins. Beyond guarantees 6, for StatefulSets."""
+"""I32: what runs under a name has ended before its successor begins. For StatefulSets."""
 
 from __future__ import annotations
 

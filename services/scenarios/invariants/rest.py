@@ -11,7 +11,7 @@ from services.api.podresources import amounts
 def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
     """Return what keeps a mesh from rest (I20): `(kind ns/name, the two numbers that disagree)` a workload.
 
-    `documents`: what is stored by resource. Only for stories whose workloads can be satisfied; that pods
+    `documents`: what is stored by resource. Only for scenarios whose workloads can be satisfied; that pods
     have settled and nothing moves any more is for who waits for rest to see (`services.chaos.run`).
     """
     found = []

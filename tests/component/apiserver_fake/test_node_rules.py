@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.node_authorization import NODE_TEXT
 from apiserver_fake.wiring import build
 from services.api.errors import ApiError
 from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver_fake.rest_server import RestSettings, serve
+from apiserver_fake.rest.server import RestSettings, serve
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
 from services.api.wire import Response, WatchEvent

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.event_expiry import EventExpiry
-from apiserver_fake.records import Change, Record
+from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
 from services.api.identity import ADMIN, ANONYMOUS, NODE_HOSTS_GROUP, Identity
 from services.api.seams import Seams

@@ -17,21 +17,21 @@ from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
 WALL_BASE_S = 1_800_000_000.0
 
 
-class House:
+class Cluster:
     """An API server in a network, and links to it. `crash` ends an incarnation, `start` begins the next."""
 
     def __init__(self, seed: int = 1):
         self.clock = SimClock(asyncio.get_running_loop(), WALL_BASE_S)
         self.network = Network(random.Random(f"network/{seed}"))
         self.events = MemoryEvents()
-        self.platter = Platter()
+        self.platter = DiskImage()
         self.incarnation = 0
         self.seed = seed
 
@@ -52,11 +52,11 @@ class House:
         self.incarnation += 1
         self.life = Lifetime("apiserver", self.incarnation)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, state_hash=True)
-        room = build(config, self.seams("apiserver", self.life))
-        self.network.open(room.server, self.life)
-        self.task = asyncio.create_task(room.run())
+        server_component = build(config, self.seams("apiserver", self.life))
+        self.network.open(server_component.server, self.life)
+        self.task = asyncio.create_task(server_component.run())
         self.life.adopt(self.task)
-        while not room.is_ready:
+        while not server_component.is_ready:
             assert not self.task.done(), self.task.exception()
             await asyncio.sleep(0.01)
 
@@ -80,9 +80,9 @@ class House:
 
 def play(act, seed: int = 1):
     async def main():
-        house = House(seed)
-        await house.start()
-        return await act(house)
+        cluster = Cluster(seed)
+        await cluster.start()
+        return await act(cluster)
 
     return simloop.run(main(), seed=seed)
 
@@ -110,8 +110,8 @@ def node(name: str) -> dict:
 
 
 def test_a_document_is_created_read_patched_updated_listed_and_deleted():
-    async def act(house):
-        client, key = house.client(), Key("default", "a")
+    async def act(cluster):
+        client, key = cluster.client(), Key("default", "a")
         created = await client.create("configmaps", settings_named("a", x="1"))
         patched = await client.patch("configmaps", key, {"data": {"y": "2"}})
         with pytest.raises(Conflict):
@@ -130,14 +130,14 @@ def test_a_document_is_created_read_patched_updated_listed_and_deleted():
 
 
 def test_a_bind_answers_with_the_version_the_informer_then_reaches():
-    async def act(house):
-        client = house.client()
+    async def act(cluster):
+        client = cluster.client()
         await client.create("nodes", node("n1"))
         uid = (await client.create("pods", pod("a")))["metadata"]["uid"]
-        informer = house.informer(Pod)
+        informer = cluster.informer(Pod)
         task = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
-        rv = await house.client("scheduler").bind(Key("default", "a"), uid, "n1")
+        rv = await cluster.client("scheduler").bind(Key("default", "a"), uid, "n1")
         await informer.wait_until_rv(rv)
         task.cancel()
         return rv, informer.lister
@@ -148,17 +148,17 @@ def test_a_bind_answers_with_the_version_the_informer_then_reaches():
 
 
 def test_w7_an_informer_of_one_nodes_pods_sees_a_bind_as_arrival():
-    async def act(house):
-        client = house.client()
+    async def act(cluster):
+        client = cluster.client()
         await client.create("nodes", node("n1"))
         uid = (await client.create("pods", pod("a")))["metadata"]["uid"]
-        informer = house.informer(Pod, field_selector="spec.nodeName=n1")
+        informer = cluster.informer(Pod, field_selector="spec.nodeName=n1")
         seen = []
         informer.on_change(lambda change: seen.append((change.old is None, change.new is None)))
         task = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
         before = len(informer.lister)
-        await house.client("scheduler").bind(Key("default", "a"), uid, "n1")
+        await cluster.client("scheduler").bind(Key("default", "a"), uid, "n1")
         await asyncio.sleep(1)
         task.cancel()
         return before, seen
@@ -168,26 +168,26 @@ def test_w7_an_informer_of_one_nodes_pods_sees_a_bind_as_arrival():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_c6_over_a_link_that_loses_and_repeats_every_write_takes_effect_exactly_once(seed):
-    async def act(house):
-        client, key = house.client("lossy", deadline_s=300.0), Key("default", "counter")
-        await house.client().create("configmaps", settings_named("counter", n="0"))
-        profile = house.network.profile("lossy")
+    async def act(cluster):
+        client, key = cluster.client("lossy", deadline_s=300.0), Key("default", "counter")
+        await cluster.client().create("configmaps", settings_named("counter", n="0"))
+        profile = cluster.network.profile("lossy")
         profile.loss, profile.duplicate = 0.2, 0.2
         for i in range(1, 16):
             document = await client.get("configmaps", key)
             assert document["data"]["n"] == str(i - 1)
             document["data"]["n"] = str(i)
             await client.update("configmaps", key, document)  # a repeat that ran twice would be a Conflict
-        return (await house.client("reader").get("configmaps", key))["data"]["n"]
+        return (await cluster.client("reader").get("configmaps", key))["data"]["n"]
 
     assert play(act, seed) == "15"
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_c2_c3_c4_an_informer_ends_equal_to_the_server_through_crashes_and_cuts(seed):
-    async def act(house):
+    async def act(cluster):
         chance = random.Random(seed)
-        informer = house.informer(AnyObject, resource=CONFIGMAPS.name)
+        informer = cluster.informer(AnyObject, resource=CONFIGMAPS.name)
         versions = {}
 
         def check(change):
@@ -197,7 +197,7 @@ def test_c2_c3_c4_an_informer_ends_equal_to_the_server_through_crashes_and_cuts(
 
         informer.on_change(check)
         following = asyncio.create_task(informer.run())
-        client = house.client()
+        client = cluster.client()
         names = [f"c{i}" for i in range(8)]
         for round_number in range(40):
             name = chance.choice(names)
@@ -210,12 +210,12 @@ def test_c2_c3_c4_an_informer_ends_equal_to_the_server_through_crashes_and_cuts(
             except NotFound:
                 await client.create("configmaps", settings_named(name))
             if round_number % 13 == 5:
-                house.crash()
+                cluster.crash()
                 await asyncio.sleep(chance.uniform(0.0, 3.0))
-                await house.start()
-            house.network.profile("informer").replies_cut = round_number % 10 >= 7
+                await cluster.start()
+            cluster.network.profile("informer").replies_cut = round_number % 10 >= 7
             await asyncio.sleep(chance.uniform(0.0, 2.0))
-        house.network.profile("informer").replies_cut = False
+        cluster.network.profile("informer").replies_cut = False
         _, rv = await client.list("configmaps")
         await informer.wait_until_rv(rv)
         items, _ = await client.list("configmaps")
@@ -230,10 +230,10 @@ def test_c2_c3_c4_an_informer_ends_equal_to_the_server_through_crashes_and_cuts(
 
 
 def test_the_caches_hash_is_that_of_the_servers_documents():
-    async def act(house):
-        client = house.client()
-        informer = house.informer(AnyObject, resource=CONFIGMAPS.name)
-        other = house.informer(AnyObject, resource=CONFIGMAPS.name)
+    async def act(cluster):
+        client = cluster.client()
+        informer = cluster.informer(AnyObject, resource=CONFIGMAPS.name)
+        other = cluster.informer(AnyObject, resource=CONFIGMAPS.name)
         following = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
         for i in range(5):
@@ -252,15 +252,15 @@ def test_the_caches_hash_is_that_of_the_servers_documents():
 
 
 def test_one_seed_gives_one_event_log():
-    async def act(house):
-        house.network.profile("lossy").loss = 0.1
-        informer = house.informer(AnyObject, "lossy", resource=CONFIGMAPS.name)
+    async def act(cluster):
+        cluster.network.profile("lossy").loss = 0.1
+        informer = cluster.informer(AnyObject, "lossy", resource=CONFIGMAPS.name)
         informer_task = asyncio.create_task(informer.run())
-        client = house.client("lossy", deadline_s=300.0)
+        client = cluster.client("lossy", deadline_s=300.0)
         for i in range(10):
             await client.create("configmaps", settings_named(f"c{i}"))
         informer_task.cancel()
-        return house.events.digest
+        return cluster.events.digest
 
     assert play(act, 3) == play(act, 3)
     assert play(act, 3) != play(act, 4)

@@ -118,7 +118,7 @@ def test_a_server_that_stays_unavailable_is_reported_as_such():
     assert len(api.requests) > 3
 
 
-def test_a_429_is_waited_out_as_told():
+def test_a_429_is_waited_out_as_the_server_asks():
     api = ScriptedApi(refused(TooManyRequests("slow down", retry_after_s=4)), ok())
 
     play(api, lambda client: client.create("pods", POD))

@@ -20,7 +20,7 @@ from services.api.errors import (
 from services.api.meta import Key
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, Executor, Verdict
+from services.client.executor import NOT_PERFORMED, Executor, Outcome
 from services.client.leases import Elector, LeadershipLost
 from services.client.recorder import QUEUE_MAX, Recorder
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent, Update
@@ -65,7 +65,7 @@ class RuledApi:
         raise NotImplementedError
 
 
-class Told:
+class Recorded:
     def __init__(self):
         self.reasons = []
 
@@ -82,39 +82,39 @@ def said(reason: str) -> RecordEvent:
 
 
 def perform(api, *actions):
-    """Perform with a fresh executor; return report, what was told, and what was reported failed."""
-    told, failed = Told(), []
+    """Perform with a fresh executor; return report, what was recorded, and what was reported failed."""
+    recorded, failed = Recorded(), []
 
     async def main():
-        executor = Executor(Client(api, LoopClock(), random.Random(1)), told, controller="replicaset")
+        executor = Executor(Client(api, LoopClock(), random.Random(1)), recorded, controller="replicaset")
         return await executor.perform(
             actions, key=KEY, failed=lambda action, reason: failed.append((action, reason)), traceparent="00-t"
         )
 
-    return simloop.run(main()), told.reasons, failed
+    return simloop.run(main()), recorded.reasons, failed
 
 
 REFUSALS = [
-    (Delete("pods", KEY), NotFound("gone"), Verdict.DONE),
-    (pod("web-0"), AlreadyExists("it is there"), Verdict.DONE),
-    (Create("pods", {"metadata": {"generateName": "w-"}}), AlreadyExists("five letters"), Verdict.BACK_OFF),
-    (Patch("pods", KEY, {}), Conflict("someone wrote first"), Verdict.REQUEUE_NOW),
-    (Delete("pods", KEY, uid="u"), Conflict("other uid"), Verdict.REQUEUE_NOW),
-    (Update("pods", KEY, {}), Expired("too old"), Verdict.REQUEUE_NOW),
-    (Patch("pods", KEY, {}), NotFound("gone"), Verdict.REQUEUE_NOW),
-    (Patch("pods", KEY, {}), TooManyRequests("later"), Verdict.WAIT),
-    (pod("web-0"), Forbidden("quota"), Verdict.BACK_OFF),
-    (pod("web-0"), Invalid("never"), Verdict.TERMINAL),
-    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Verdict.WAIT),
-    (Patch("pods", KEY, {}), Unavailable("read-only"), Verdict.WAIT),
+    (Delete("pods", KEY), NotFound("gone"), Outcome.DONE),
+    (pod("web-0"), AlreadyExists("it is there"), Outcome.DONE),
+    (Create("pods", {"metadata": {"generateName": "w-"}}), AlreadyExists("five letters"), Outcome.BACK_OFF),
+    (Patch("pods", KEY, {}), Conflict("someone wrote first"), Outcome.REQUEUE_NOW),
+    (Delete("pods", KEY, uid="u"), Conflict("other uid"), Outcome.REQUEUE_NOW),
+    (Update("pods", KEY, {}), Expired("too old"), Outcome.REQUEUE_NOW),
+    (Patch("pods", KEY, {}), NotFound("gone"), Outcome.REQUEUE_NOW),
+    (Patch("pods", KEY, {}), TooManyRequests("later"), Outcome.WAIT),
+    (pod("web-0"), Forbidden("quota"), Outcome.BACK_OFF),
+    (pod("web-0"), Invalid("never"), Outcome.TERMINAL),
+    (Patch("pods", KEY, {}), UnknownOutcome("lost"), Outcome.WAIT),
+    (Patch("pods", KEY, {}), Unavailable("read-only"), Outcome.WAIT),
 ]
 
 
-@pytest.mark.parametrize(("action", "error", "verdict"), REFUSALS, ids=lambda v: type(v).__name__)
-def test_each_refusal_has_one_consequence(action, error, verdict):
+@pytest.mark.parametrize(("action", "error", "outcome"), REFUSALS, ids=lambda v: type(v).__name__)
+def test_each_refusal_has_one_consequence(action, error, outcome):
     report, _, _ = perform(RuledApi(lambda request: error), action)
 
-    assert report.verdict is verdict
+    assert report.outcome is outcome
 
 
 def test_controllers_1_a_hundred_creations_against_a_quota_of_ten_stop_after_fifteen_calls():
@@ -132,7 +132,7 @@ def test_controllers_1_a_hundred_creations_against_a_quota_of_ten_stop_after_fif
     report, _, failed = perform(api, batch)
 
     assert (len(created), len(api.requests)) == (10, 15)
-    assert report.verdict is Verdict.BACK_OFF
+    assert report.outcome is Outcome.BACK_OFF
     assert len(failed) == 90
     assert sum(reason == NOT_PERFORMED for _, reason in failed) == 85
 
@@ -149,19 +149,19 @@ def test_a_failure_stops_the_actions_after_it_and_reports_them():
     api = RuledApi(lambda request: Invalid("never") if request.verb == "create" else None)
     later = Patch("pods", KEY, {})
 
-    _, told, failed = perform(api, said("Before"), pod("web-0"), said("Created"), later)
+    _, recorded, failed = perform(api, said("Before"), pod("web-0"), said("Created"), later)
 
-    assert told == ["Before"]
+    assert recorded == ["Before"]
     assert [reason for _, reason in failed] == ["Invalid: never", NOT_PERFORMED, NOT_PERFORMED]
     assert len(api.requests) == 1
 
 
-def test_in_a_batch_an_event_is_told_only_if_its_action_succeeded():
+def test_in_a_batch_an_event_is_recorded_only_if_its_action_succeeded():
     api = RuledApi(lambda request: Forbidden("quota") if request.name == "web-1" else None)
 
-    _, told, _ = perform(api, Batch((pod("web-0"), said("A"), pod("web-1"), said("B"), pod("web-2"), said("C"))))
+    _, recorded, _ = perform(api, Batch((pod("web-0"), said("A"), pod("web-1"), said("B"), pod("web-2"), said("C"))))
 
-    assert told == ["A", "C"]
+    assert recorded == ["A", "C"]
 
 
 def test_a_creation_whose_outcome_is_unknown_keeps_its_expectation():
@@ -173,7 +173,7 @@ def test_a_creation_whose_outcome_is_unknown_keeps_its_expectation():
 def test_a_name_that_is_taken_lowers_the_expectation_although_it_is_done():
     report, _, failed = perform(RuledApi(lambda request: AlreadyExists("it is there")), pod("web-0"))
 
-    assert report.verdict is Verdict.DONE
+    assert report.outcome is Outcome.DONE
     assert len(failed) == 1
 
 

@@ -89,7 +89,7 @@ START = [event("ADDED", "a", 3), event("ADDED", "b", 4), bookmark(10, ends_initi
 
 
 def follow(api, *, seconds: float, **settings):
-    """Run an informer for so many virtual seconds; return it and the changes it told."""
+    """Run an informer for so many virtual seconds; return it and the changes its handlers got."""
 
     async def main():
         informer = Informer(api, Pod, clock=LoopClock(), random=random.Random(1), **settings)
@@ -119,7 +119,7 @@ def test_c1_the_first_synchronisation_asks_for_no_version():
     assert [c.new.metadata.name for c in changes] == ["a", "b"]
 
 
-def test_nothing_is_told_before_the_initial_state_is_complete():
+def test_no_handler_is_called_before_the_initial_state_is_complete():
     informer, changes = follow(ScriptedApi([START[:2]]), seconds=1)
 
     assert not informer.has_synced
@@ -198,7 +198,7 @@ def test_w10_three_versions_from_the_future_in_a_row_make_it_take_the_state_agai
     assert names(informer) == []
 
 
-def test_v11_an_object_nobody_can_read_is_skipped_and_the_rest_goes_on():
+def test_an_object_that_cannot_be_decoded_is_skipped_and_the_rest_goes_on_v11():
     poison = WatchEvent(type="ADDED", namespace="default", name="p", rv=11, body=b'{"spec": []}')
     api = ScriptedApi([START, [poison, event("ADDED", "c", 12)]])
 

@@ -17,15 +17,15 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, Network, Platter, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
-SEAT = Key("kube-system", "seat")
+LEASE = Key("kube-system", "lease")
 LEASES = "leases.coordination.k8s.io"
 
 
-class House:
+class Cluster:
     """An API server, and candidates with links of their own."""
 
     def __init__(self):
@@ -38,15 +38,15 @@ class House:
         life = Lifetime("apiserver", 1)
         seams = Seams(
             component="apiserver", clock=self.clock, random=random.Random("apiserver"),
-            disk=SimDisk(Platter(), random.Random("disk"), life), transport=SimTransport(self.network, life),
+            disk=SimDisk(DiskImage(), random.Random("disk"), life), transport=SimTransport(self.network, life),
             events=MemoryEventLog("apiserver", self.clock, "1", self.events),
             tracer=Tracer("apiserver", clock=self.clock, random=random.Random("t"), sinks=()), switches=Switches(),
         )  # fmt: skip
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
-        room = build(config, seams)
-        self.network.open(room.server, life)
-        task = group.create_task(room.run())
-        await room.server.wait_until_ready()
+        server_component = build(config, seams)
+        self.network.open(server_component.server, life)
+        task = group.create_task(server_component.run())
+        await server_component.server.wait_until_ready()
         self.admin = self.client("admin", ADMIN)
         return task
 
@@ -61,23 +61,23 @@ class House:
     def candidate(self, name, life=1):
         events = MemoryEventLog(name, self.clock, str(life), self.events)
         chance = random.Random(f"{name}/{life}")
-        return Elector(self.api(name), self.clock, chance, lease=SEAT, holder=name, events=events)
+        return Elector(self.api(name), self.clock, chance, lease=LEASE, holder=name, events=events)
 
     async def lease(self):
-        return await self.admin.get(LEASES, SEAT)
+        return await self.admin.get(LEASES, LEASE)
 
 
-def play(story):
-    async def told():
-        house = House()
+def play(act):
+    async def main():
+        cluster = Cluster()
         async with asyncio.TaskGroup() as group:
-            server = await house.open(group)
+            server = await cluster.open(group)
             try:
-                return await story(house, group)
+                return await act(cluster, group)
             finally:
                 server.cancel()
 
-    return simloop.run(told(), seed=1)
+    return simloop.run(main(), seed=1)
 
 
 def configmap(name):
@@ -90,80 +90,80 @@ async def ended(task):
 
 
 def test_the_second_candidate_leads_once_the_silent_leaders_lease_ran_out_and_the_first_gave_up_before():
-    async def story(house, group):
-        first, second = house.candidate("a"), house.candidate("b")
+    async def act(cluster, group):
+        first, second = cluster.candidate("a"), cluster.candidate("b")
         await first.acquire()
         holding = asyncio.create_task(first.hold())
         waiting = asyncio.create_task(second.acquire())
         await asyncio.sleep(5.0)
-        profile = house.network.profile("a")
+        profile = cluster.network.profile("a")
         profile.requests_cut = profile.replies_cut = True
-        cut_at = house.clock.now()
+        cut_at = cluster.clock.now()
         lost = await ended(holding)
-        given_up = house.clock.now() - cut_at
+        given_up = cluster.clock.now() - cut_at
         epoch = await waiting
-        return lost, given_up, house.clock.now() - cut_at, epoch, first, second
+        return lost, given_up, cluster.clock.now() - cut_at, epoch, first, second
 
-    lost, given_up, taken, epoch, first, second = play(story)
+    lost, given_up, taken, epoch, first, second = play(act)
 
     assert isinstance(lost, LeadershipLost)
-    assert first.metrics() == {'leader_election_master_status{name="seat"}': 0.0}
-    assert second.metrics() == {'leader_election_master_status{name="seat"}': 1.0}
-    assert epoch == "kube-system/seat/1"
+    assert first.metrics() == {'leader_election_master_status{name="lease"}': 0.0}
+    assert second.metrics() == {'leader_election_master_status{name="lease"}': 1.0}
+    assert epoch == "kube-system/lease/1"
     assert 7.0 < given_up <= 10.1 < 12.0 < taken <= 15 + 2.4
 
 
 def test_a_leader_whose_lease_is_deleted_says_so_and_ends_at_once():
-    async def story(house, group):
-        first = house.candidate("a")
+    async def act(cluster, group):
+        first = cluster.candidate("a")
         await first.acquire()
         holding = asyncio.create_task(first.hold())
         await asyncio.sleep(5.0)
-        await house.admin.delete(LEASES, SEAT)
-        deleted_at = house.clock.now()
+        await cluster.admin.delete(LEASES, LEASE)
+        deleted_at = cluster.clock.now()
         lost = await ended(holding)
-        return lost, house.clock.now() - deleted_at
+        return lost, cluster.clock.now() - deleted_at
 
-    lost, took = play(story)
+    lost, took = play(act)
 
-    assert (type(lost), str(lost)) == (LeadershipLost, "lease kube-system/seat: it was deleted")
+    assert (type(lost), str(lost)) == (LeadershipLost, "lease kube-system/lease: it was deleted")
     assert took <= 2.5
 
 
 def test_who_makes_a_deleted_lease_anew_goes_on_counting_and_outranks_the_leader_before():
-    async def story(house, group):
-        first, second = house.candidate("a"), house.candidate("b")
+    async def act(cluster, group):
+        first, second = cluster.candidate("a"), cluster.candidate("b")
         await first.acquire()
         holding = asyncio.create_task(first.hold())
         waiting = asyncio.create_task(second.acquire())
         await asyncio.sleep(5.0)
         before = first.transitions
-        profile = house.network.profile("a")
+        profile = cluster.network.profile("a")
         profile.requests_cut = profile.replies_cut = True
-        await house.admin.delete(LEASES, SEAT)
+        await cluster.admin.delete(LEASES, LEASE)
         await waiting
         await ended(holding)
         return before, second.transitions
 
-    before, after = play(story)
+    before, after = play(act)
 
     assert after > before
 
 
 def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
-    async def story(house, group):
-        first, second = house.candidate("a"), house.candidate("b")
+    async def act(cluster, group):
+        first, second = cluster.candidate("a"), cluster.candidate("b")
         await first.acquire()
         holding = asyncio.create_task(first.hold())
         waiting = asyncio.create_task(second.acquire())
         await asyncio.sleep(5.0)
         holding.cancel()
         await ended(holding)
-        left_at, holder = house.clock.now(), (await house.lease())["spec"]["holderIdentity"]
+        left_at, holder = cluster.clock.now(), (await cluster.lease())["spec"]["holderIdentity"]
         await waiting
-        return holder, house.clock.now() - left_at, await house.lease()
+        return holder, cluster.clock.now() - left_at, await cluster.lease()
 
-    holder, took, lease = play(story)
+    holder, took, lease = play(act)
 
     assert holder == ""
     assert took <= 2.5
@@ -171,29 +171,29 @@ def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
 
 
 def test_a_write_made_under_an_older_epoch_is_refused_and_its_writer_stops_leading_at_once():
-    async def story(house, group):
-        first, second = house.candidate("a"), house.candidate("a", life=2)  # which need not wait for its own lease
-        old = house.client("old")
+    async def act(cluster, group):
+        first, second = cluster.candidate("a"), cluster.candidate("a", life=2)  # which need not wait for its own lease
+        old = cluster.client("old")
         old.lead(await first.acquire(), first.deposed)
         holding = asyncio.create_task(first.hold())
         await old.create("configmaps", configmap("before"))
         await second.acquire()
-        taken_at = house.clock.now()
+        taken_at = cluster.clock.now()
         with pytest.raises(Conflict) as refusal:
             await old.create("configmaps", configmap("after"))
         lost = await ended(holding)
-        return refusal.value, lost, house.clock.now() - taken_at, house.lines
+        return refusal.value, lost, cluster.clock.now() - taken_at, cluster.lines
 
-    refusal, lost, took, lines = play(story)
+    refusal, lost, took, lines = play(act)
 
     assert refusal.reason == "StaleLeaseEpoch"
     assert refusal.message == (
-        "lease kube-system/seat was taken again: it is at 1 transitions, this write was made at 0"
+        "lease kube-system/lease was taken again: it is at 1 transitions, this write was made at 0"
     )
     assert isinstance(lost, LeadershipLost)
     assert took < 0.1
     commits = [line.data for line in lines if line.ev == "store.commit" and line.obj["kind"] == "ConfigMap"]
-    assert [data["lease_epoch"] for data in commits] == ["kube-system/seat/0"]
+    assert [data["lease_epoch"] for data in commits] == ["kube-system/lease/0"]
     seats = [line.data["transitions"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Lease"]
     assert seats == [0, 1]
 
@@ -203,23 +203,23 @@ def test_a_write_made_under_an_older_epoch_is_refused_and_its_writer_stops_leadi
     [("create", 409), ("update", 200), ("patch", 200), ("delete", 200), ("deletecollection", 200), ("binding", 404)],
 )
 def test_every_kind_of_write_is_fenced_and_a_current_epoch_changes_nothing(verb, otherwise):
-    async def story(house, group):
-        api = house.api("old", SCHEDULER if verb == "binding" else ADMIN)
-        made = await house.admin.create("configmaps", configmap("c"))
-        lease = {"metadata": {"namespace": "kube-system", "name": "seat"}, "spec": {"leaseTransitions": 3}}
-        await house.admin.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+    async def act(cluster, group):
+        api = cluster.api("old", SCHEDULER if verb == "binding" else ADMIN)
+        made = await cluster.admin.create("configmaps", configmap("c"))
+        lease = {"metadata": {"namespace": "kube-system", "name": "lease"}, "spec": {"leaseTransitions": 3}}
+        await cluster.admin.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
         resource, sub = ("pods", "binding") if verb == "binding" else ("configmaps", "")
         request = Request(
             verb="create" if sub else verb, resource=resource, namespace="default", subresource=sub,
             name="" if verb in ("create", "deletecollection") else "c", patch_type="merge" if verb == "patch" else "",
             body=b"" if verb.startswith("delete") else msgspec.json.encode(configmap("c")),
         )  # fmt: skip
-        stale = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/seat/2"))
-        kept = await house.admin.get("configmaps", Key("default", "c")) == made
-        current = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/seat/3"))
+        stale = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/lease/2"))
+        kept = await cluster.admin.get("configmaps", Key("default", "c")) == made
+        current = await api.call(msgspec.structs.replace(request, lease_epoch="kube-system/lease/3"))
         return stale, kept, current
 
-    stale, kept, current = play(story)
+    stale, kept, current = play(act)
 
     assert (stale.code, stale.error().reason) == (409, "StaleLeaseEpoch")
     assert kept
@@ -227,16 +227,16 @@ def test_every_kind_of_write_is_fenced_and_a_current_epoch_changes_nothing(verb,
     assert current.code < 400 or current.error().reason != "StaleLeaseEpoch"
 
 
-def test_a_lease_that_is_not_stored_fences_nobody_and_a_malformed_epoch_is_a_mistake():
-    async def story(house, group):
-        client = house.client("c")
-        client.lease_epoch = "kube-system/nobody/7"
+def test_a_lease_that_is_not_stored_fences_no_write_and_a_malformed_epoch_is_a_mistake():
+    async def act(cluster, group):
+        client = cluster.client("c")
+        client.lease_epoch = "kube-system/unknown/7"
         await client.create("configmaps", configmap("c"))
-        client.lease_epoch = "kube-system/seat"
+        client.lease_epoch = "kube-system/lease"
         with pytest.raises(BadRequest, match="want NAMESPACE/NAME/TRANSITIONS"):
             await client.create("configmaps", configmap("d"))
 
-    play(story)
+    play(act)
 
 
 @pytest.mark.parametrize("terms", [{"lease_s": 10}, {"retry_s": 9.0}, {"retry_s": 0.0}])

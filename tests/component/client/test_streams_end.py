@@ -17,7 +17,7 @@ from services.runtime.real import RealClock, seeded_random
 
 
 class BreakingStream:
-    """A stream that is connected, takes every write, and breaks when told to."""
+    """A stream that is connected, takes every write, and breaks on demand."""
 
     def __init__(self, broken: asyncio.Event) -> None:
         self._broken = broken
@@ -40,7 +40,7 @@ class BreakingStream:
 @pytest.mark.parametrize("turns", range(5))
 @pytest.mark.parametrize("kind", [Calls, Watches])
 def test_a_stream_that_is_cancelled_while_it_breaks_ends(kind, turns):
-    async def story() -> bool:
+    async def act() -> bool:
         broken = asyncio.Event()
         link = Link("127.0.0.1:1", "", RealClock(), seeded_random(1))
         link.stub = SimpleNamespace(
@@ -62,7 +62,7 @@ def test_a_stream_that_is_cancelled_while_it_breaks_ends(kind, turns):
         await link.channel.close()
         return running.done()
 
-    assert asyncio.run(story())
+    assert asyncio.run(act())
 
 
 async def _use(streams: Any) -> None:

@@ -1,4 +1,4 @@
-"""A world of two rooms: the API server and the controller manager, and puppet kubelets, in virtual time."""
+"""A world of two components: the API server and the controller manager, and puppet kubelets, in virtual time."""
 
 import asyncio
 import random
@@ -7,17 +7,17 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
-from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
+from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
+from services.api.roles import controller_identities
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.times import format_micro_time, format_time
 from services.client.client import Client
 from services.controllers.config import ControllersConfig
-from services.controllers.wiring import IDENTITIES, MANAGER
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
+from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -48,7 +48,7 @@ class World:
         transport.identities = {identity.user: identity for identity in others}
         log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
         return Seams(
-            component=name, clock=self.clock, random=chance, disk=SimDisk(Platter(), random.Random(0), life),
+            component=name, clock=self.clock, random=chance, disk=SimDisk(DiskImage(), random.Random(0), life),
             transport=transport, events=LivingLog(log, life), switches=self.switches,
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
@@ -82,10 +82,12 @@ class World:
         self.incarnations += 1
         self.life = Lifetime("controllers", self.incarnations)
         config = ControllersConfig(name="controllers", controllers=self.controllers, health_port=-1)
-        self.room = build_controllers(config, self.seams("controllers", self.life, MANAGER, IDENTITIES))
-        self.task = asyncio.create_task(self.room.run())
+        self.manager = build_controllers(
+            config, self.seams("controllers", self.life, CONTROLLER_MANAGER, controller_identities())
+        )
+        self.task = asyncio.create_task(self.manager.run())
         self.life.adopt(self.task)
-        await self.until(lambda: self.room.is_ready)
+        await self.until(lambda: self.manager.is_ready)
 
     def kill(self):
         self.life.end()

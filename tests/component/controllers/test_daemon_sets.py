@@ -8,7 +8,7 @@ import pytest
 from services.api.errors import Invalid
 from services.api.identity import node_identity
 from services.api.meta import Key
-from services.api.unbinding import request_id
+from services.api.unbind import request_id
 
 AGENT = Key("default", "agent")
 KINDS = "daemonsets.apps"

@@ -32,25 +32,25 @@ async def is_used(world, wanted):
     return await used(world) == wanted
 
 
-def test_a_set_gets_as_many_pods_as_its_quota_has_room_for_and_more_when_some_go(world_of):
+def test_a_replica_set_gets_as_many_pods_as_its_quota_allows_and_more_when_some_go(world_of):
     async def act(world):
         await enforced(world, {"requests.cpu": "300m", "pods": "10"})
         await world.admin.create("replicasets.apps", a_set(5))
         await world.until(lambda: is_used(world, {"requests.cpu": "300m", "pods": "3"}))
         await asyncio.sleep(5)
         held = len(await world.pods())
-        told = await world.reasons()
+        reasons = await world.reasons()
         await world.admin.patch("resourcequotas", Key("default", "q"), {"spec": {"hard": {"requests.cpu": "1"}}})
         await world.until(lambda: is_used(world, {"requests.cpu": "500m", "pods": "5"}), 1200)
-        return held, told
+        return held, reasons
 
-    held, told = world_of(act, nodes=2)
+    held, reasons = world_of(act, nodes=2)
 
     assert held == 3
-    assert "FailedCreate" in told
+    assert "FailedCreate" in reasons
 
 
-def test_what_ends_or_goes_is_given_back(world_of):
+def test_quota_is_freed_by_pods_that_end_or_go(world_of):
     async def act(world):
         await enforced(world, {"pods": "2"})
         await world.admin.create("replicasets.apps", a_set(2))

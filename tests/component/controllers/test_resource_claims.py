@@ -1,10 +1,10 @@
-"""The claim controller: claims from templates, and claims that nobody uses any more (dra-core 4, guarantees 5.3)."""
+"""The claim controller: claims from templates, and claims that no pod uses any more (dra-core 4, guarantees 5.3)."""
 
 import pytest
 
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
-from services.controllers.resourceclaim import generate_name
+from services.controllers.resourceclaim.controller import generate_name
 from services.runtime import simloop
 from tests.component.controllers.conftest import World
 
@@ -17,10 +17,10 @@ TEMPLATE = {
 ALLOCATION = {"devices": {"results": [{"request": "r", "driver": "d.x", "pool": "n1", "device": "a"}]}}
 
 
-def run(story, **world):
+def run(act, **world):
     async def main():
         async with World(**world) as here:
-            await story(here)
+            await act(here)
 
     simloop.run(main())
 
@@ -57,7 +57,7 @@ async def grant(world, claim, *pods):
 
 
 def test_a_pods_claim_is_made_from_its_template_and_named_in_its_status():
-    async def story(world):
+    async def act(world):
         await world.admin.create("resourceclaimtemplates.resource.k8s.io", TEMPLATE)
         made = await pod(world)
 
@@ -73,11 +73,11 @@ def test_a_pods_claim_is_made_from_its_template_and_named_in_its_status():
         exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
         assert claim["spec"]["devices"]["requests"] == [{"name": "r", "exactly": exactly}]
 
-    run(story)
+    run(act)
 
 
 def test_a_template_that_comes_late_is_waited_for_and_missed_aloud():
-    async def story(world):
+    async def act(world):
         await pod(world)
 
         async def missed():
@@ -90,11 +90,11 @@ def test_a_template_that_comes_late_is_waited_for_and_missed_aloud():
         await world.admin.create("resourceclaimtemplates.resource.k8s.io", TEMPLATE)
         assert await generated(world)
 
-    run(story)
+    run(act)
 
 
 def test_guarantees_d1_a_controller_that_died_after_the_create_makes_no_second_claim():
-    async def story(world):
+    async def act(world):
         await world.admin.create("resourceclaimtemplates.resource.k8s.io", TEMPLATE)
         world.kill()
         made = await pod(world)
@@ -110,12 +110,12 @@ def test_guarantees_d1_a_controller_that_died_after_the_create_makes_no_second_c
         assert claim["metadata"]["name"] == "p-dev-early"
         assert len(await claims(world)) == 1
 
-    run(story)
+    run(act)
 
 
 @pytest.mark.parametrize("how", ["ended", "deleted"])
 def test_a_claim_is_freed_with_its_last_pod_and_then_goes(how):
-    async def story(world):
+    async def act(world):
         await world.admin.create("resourceclaimtemplates.resource.k8s.io", TEMPLATE)
         made = await pod(world)
         await grant(world, await generated(world), made)
@@ -141,11 +141,11 @@ def test_a_claim_is_freed_with_its_last_pod_and_then_goes(how):
         if how == "ended":
             assert commits[3:] == [("MODIFIED", "status"), ("MODIFIED", ""), ("DELETED", "")]
 
-    run(story)
+    run(act)
 
 
 def test_guarantees_d2_a_shared_claim_keeps_its_devices_until_the_last_one_left():
-    async def story(world):
+    async def act(world):
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": TEMPLATE["spec"]["spec"],
                  "metadata": {"name": "shared", "namespace": "default"}}  # fmt: skip
         stored = await world.admin.create(CLAIMS, claim)
@@ -169,11 +169,11 @@ def test_guarantees_d2_a_shared_claim_keeps_its_devices_until_the_last_one_left(
 
         await world.until(free)
 
-    run(story)
+    run(act)
 
 
 def test_guarantees_d4_a_claim_deleted_while_unused_gives_its_devices_back():
-    async def story(world):
+    async def act(world):
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": TEMPLATE["spec"]["spec"],
                  "metadata": {"name": "idle", "namespace": "default"}}  # fmt: skip
         await grant(world, await world.admin.create(CLAIMS, claim))
@@ -185,10 +185,10 @@ def test_guarantees_d4_a_claim_deleted_while_unused_gives_its_devices_back():
 
         await world.until(none)
 
-    run(story)
+    run(act)
 
 
-def test_generated_names_leave_room_for_what_the_server_adds():
+def test_generated_names_are_cut_so_that_the_suffix_of_the_server_fits():
     assert generate_name("p", "dev") == "p-dev-"
     long = generate_name("a" * 200, "b" * 63)
     assert len(long) <= 57

@@ -69,15 +69,15 @@ def test_a_manager_killed_while_creating_leaves_the_exact_count(world_of):
 
 def test_controllers_4_a_matching_orphan_is_adopted_and_counted(world_of):
     async def act(world):
-        for name in ("stray", "other"):
+        for name in ("orphan", "other"):
             await world.admin.create("pods", {
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "labels": {"app": {"stray": "web"}.get(name, name)}},
+                "metadata": {"name": name, "namespace": "default", "labels": {"app": {"orphan": "web"}.get(name, name)}},
                 "spec": TEMPLATE["spec"]})  # fmt: skip
         await world.admin.create("replicasets.apps", workload("ReplicaSet", 3))
         await asyncio.sleep(5.0)
         pods = {p["metadata"]["name"]: p["metadata"].get("ownerReferences", []) for p in await world.pods()}
-        return len(pods), [r["name"] for r in pods["stray"]], pods["other"]
+        return len(pods), [r["name"] for r in pods["orphan"]], pods["other"]
 
     assert world_of(act) == (4, ["web"], [])
 

@@ -18,8 +18,8 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, LivingLog, Network, Platter, SimClock, SimDisk
-from services.scenarios.simulated_sockets import SimSockets, SocketFloor
+from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
+from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -36,7 +36,7 @@ class World:
         self.events = MemoryEvents()
         self.network = Network(random.Random(f"net/{seed}"))
         self.seed = seed
-        self.platter = Platter()
+        self.platter = DiskImage()
         self.config = KubeletConfig(
             name="h0",
             definitions=tuple(NodeDefinition.parse(n) for n in nodes),
@@ -45,7 +45,7 @@ class World:
             seed=seed,
             **settings,
         )
-        self.floor = SocketFloor(random.Random(f"sockets/{seed}"))
+        self.floor = MachineSockets(random.Random(f"sockets/{seed}"))
         self.incarnations = 0
         self.life = None
         self.room = None
@@ -66,7 +66,7 @@ class World:
     async def __aenter__(self):
         self.api_life = Lifetime("apiserver", 1)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
-        seams = self.seams("apiserver", self.api_life, Platter(), Identity("system:apiserver"))
+        seams = self.seams("apiserver", self.api_life, DiskImage(), Identity("system:apiserver"))
         self.apiserver = build_apiserver(config, seams)
         self.network.open(self.apiserver.server, self.api_life)
         self.tasks.append(asyncio.create_task(self.apiserver.run()))

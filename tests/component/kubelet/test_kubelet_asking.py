@@ -6,7 +6,7 @@ import msgspec
 
 from services.api.identity import node_identity
 from services.api.meta import Key
-from services.api.unbinding import UNBINDER, request_id
+from services.api.unbind import UNBINDER, request_id
 
 ASK = ("kubelet.on_reject=unbind", "unbind.api=condition")
 SMALL = ({"name": "n1", "cpu": "1"}, {"name": "n2", "cpu": "4"})

@@ -13,9 +13,10 @@ from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
+from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
-from services.scenarios.simulated import Lifetime, Platter
-from services.scenarios.simulated_sockets import SimSockets
+from services.scenarios.simulation.network import DiskImage, Lifetime
+from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
 ONE = {GPU: "1"}
@@ -47,7 +48,7 @@ class Plugin:
         name = f"device-plugin/{self.node}"
         self.life = Lifetime(name, self.lives)
         config = PluginConfig(name=name, node=self.node, definition=msgspec.json.encode(self.definition).decode())
-        self.room = build_plugin(config, self.world.seams(name, self.life, Platter(), Identity("plugin")))
+        self.room = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
         task = asyncio.create_task(self.room.run())
         self.life.adopt(task)
         self.world.tasks.append(task)
@@ -107,7 +108,23 @@ def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate
     assert simulate(story, nodes=(NODE,)) < 2
 
 
-# --- acceptance scenario 13, part by part ---
+def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next(simulate):
+    async def story(w):
+        gpus = await plugin(w, devices=2)
+        w.kill_kubelet()
+        w.network.profile("kubelet/h0").set(LinkFaults(slow_s=1.0))
+        begun = w.clock.now()
+        await w.start_kubelet(wait=False)
+        await w.until(lambda: w.lines("kubelet.session") and not w.lines("kubelet.session")[-1].data["acked"])
+        await asyncio.sleep(0.5)
+        await gpus.tell("unhealthy", "dev-0")
+        await shows(w, 1, limit_s=10.0)
+        return w.clock.now() - begun
+
+    assert simulate(story, nodes=(NODE,)) < 10
+
+
+# --- kubelet, acceptance scenario 13, part by part ---
 
 
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):

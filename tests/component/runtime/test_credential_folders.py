@@ -1,4 +1,4 @@
-"""Credentials of a mesh in containers: every room gets its own and no other."""
+"""Credentials of a mesh in containers: every component gets its own and no other."""
 
 import json
 import stat
@@ -12,15 +12,15 @@ def make(out, port=7080):
     credentials.main(["--out", str(out), "--host", "containers", "--rest-url", f"http://127.0.0.1:{port}"])
 
 
-def test_every_room_finds_a_token_that_the_api_server_knows_and_only_its_own(tmp_path):
+def test_every_component_finds_a_token_that_the_api_server_knows_and_only_its_own(tmp_path):
     make(tmp_path)
     server = json.loads((tmp_path / "apiserver/server.json").read_text())
     users = {entry["token"]: entry["user"] for entry in server["tokens"]}
 
-    for room, first in (("scheduler", "system:kube-scheduler"), ("controllers", "system:kube-controller-manager"),
+    for component, first in (("scheduler", "system:kube-scheduler"), ("controllers", "system:kube-controller-manager"),
                         ("kubelet", "system:node-host:containers")):  # fmt: skip
-        assert ["token.json"] == [path.name for path in (tmp_path / room).iterdir()]
-        tokens = json.loads((tmp_path / room / "token.json").read_text())
+        assert ["token.json"] == [path.name for path in (tmp_path / component).iterdir()]
+        tokens = json.loads((tmp_path / component / "token.json").read_text())
         assert first == next(iter(tokens))
         assert tokens == {users[token]: token for token in tokens.values()}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

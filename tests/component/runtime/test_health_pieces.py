@@ -1,4 +1,4 @@
-"""An answer that comes in pieces: sent as they come, and not made any more when nobody listens."""
+"""An answer that comes in pieces: sent as they come, and not made any more when the client has gone."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ def test_pieces_are_sent_as_they_come_and_the_end_of_the_connection_is_their_end
     assert (first, rest) == (b"one\n", b"two\n")
 
 
-def test_nothing_is_made_any_more_for_somebody_who_has_gone():
+def test_a_streamed_answer_ends_when_its_client_has_gone():
     ended = asyncio.Event()
 
     async def pieces():

@@ -18,9 +18,9 @@ from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Qu
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
+from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 from services.runtime.election import ElectingConfig
 from services.runtime.manager import run_controllers
-from services.runtime.own_writes import GATE_MAX_S, OwnWriteGate
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")
@@ -113,7 +113,7 @@ class DictApi:
         return sum(r.verb == verb and r.resource == resource for r in self.requests)
 
     def put(self, resource: str, document: dict, traceparent: str = "") -> dict:
-        """Create as somebody else would."""
+        """Create as another client would."""
         metadata = document["metadata"]
         return self._apply(
             Request(verb="create", resource=resource, namespace=metadata.get("namespace", ""), name=metadata["name"],
@@ -121,7 +121,7 @@ class DictApi:
         )  # fmt: skip
 
     def touch(self, resource: str, key: Key, traceparent: str = "") -> dict:
-        """Modify as somebody else would."""
+        """Modify as another client would."""
         return self._apply(
             Request(verb="patch", resource=resource, namespace=key.namespace, name=key.name, body=b"{}",
                     traceparent=traceparent)
@@ -376,17 +376,17 @@ def test_a_failing_key_backs_off_and_does_not_stop_the_others():
     assert metrics['workqueue_retries_total{name="replicaset"}'] == len(times)
 
 
-def test_refused_actions_are_told_to_the_controller():
-    told = []
+def test_refused_actions_are_reported_to_the_controller():
+    refused = []
 
     def prepare(api):
         api.put("replicasets.apps", replica_set())
         api.refuse = lambda request: Forbidden("quota") if request.resource == "pods" else None
 
-    reconciling = controller(up_to_three(), failed=lambda key, action, reason: told.append((key, reason[:9])))
+    reconciling = controller(up_to_three(), failed=lambda key, action, reason: refused.append((key, reason[:9])))
     play([reconciling], for_a_second, prepare=prepare)
 
-    assert told[:3] == [(WEB, "Forbidden"), (WEB, "not perfo"), (WEB, "not perfo")]
+    assert refused[:3] == [(WEB, "Forbidden"), (WEB, "not perfo"), (WEB, "not perfo")]
 
 
 def test_an_invalid_write_waits_for_the_object_to_change():
@@ -501,7 +501,7 @@ def test_any_object_reads_all_kinds_as_one_and_names_them():
 
     collector = Controller(
         name="garbage-collector",
-        identity="system:controller:generic-garbage-collector",
+        identity="system:controller:gc",
         reconciles=AnyObject,
         reconcile=reconcile,
         owns=(),
@@ -567,7 +567,7 @@ def test_a_lost_connection_ends_nothing():
 
 
 def test_c9_nothing_is_deleted_on_the_word_of_caches_that_have_lost_touch():
-    told = []
+    refused = []
 
     def reconcile(key, listers, moment):
         if moment.now_s < 35.0:
@@ -594,15 +594,15 @@ def test_c9_nothing_is_deleted_on_the_word_of_caches_that_have_lost_touch():
         await asyncio.sleep(100)
         return during, api.count("delete", "pods")
 
-    reconciling = controller(reconcile, failed=lambda key, action, reason: told.append(reason))
+    reconciling = controller(reconcile, failed=lambda key, action, reason: refused.append(reason))
     _, _, (during, after) = play([reconciling], act, prepare=prepare)
 
     assert during == 0
     assert after >= 1
-    assert told[0].startswith("not performed")
+    assert refused[0].startswith("not performed")
 
 
-def test_i20_soon_after_a_long_outage_the_wish_is_fulfilled():
+def test_soon_after_a_long_outage_there_are_as_many_pods_as_desired_i20():
     def prepare(api):
         api.put("replicasets.apps", replica_set())
         api.refuse = lambda request: Unavailable("read-only") if asyncio.get_running_loop().time() < 600 else None

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.subresources.unbind import request_id
+from apiserver_fake.registry.subresources.unbind import request_id
 from apiserver_fake.wiring import build as build_apiserver
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
@@ -21,7 +21,7 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulated import Lifetime, Network, Platter, SimApi, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimApi, SimClock, SimDisk, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -87,7 +87,7 @@ class World:
             component=name,
             clock=self.clock,
             random=random.Random(name),
-            disk=SimDisk(Platter(), random.Random(f"disk/{name}"), life),
+            disk=SimDisk(DiskImage(), random.Random(f"disk/{name}"), life),
             transport=HookedTransport(transport, self) if name == "scheduler" else transport,
             events=MemoryEventLog(name, self.clock, "1", self.events),
             tracer=Tracer(name, clock=self.clock, random=random.Random(f"trace/{name}"), sinks=(self.spans,)),

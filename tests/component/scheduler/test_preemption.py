@@ -7,9 +7,9 @@ import contextlib
 
 import pytest
 
-from scheduler.framework.interface import SKIP, SUCCESS, Code, Status
+from scheduler.configuration.default_plugins import default_profile
 from scheduler.framework.runner import Enabled
-from scheduler.profiles import default_profile
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 from services.api.errors import AlreadyExists
 from services.api.identity import node_identity
 from services.api.meta import Key

@@ -1,4 +1,4 @@
-"""Who sets a switch that changes nothing is told why."""
+"""A switch that is set and changes nothing is remarked on with the reason."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_every_need_names_switches_and_values_that_exist():
 
 
 @pytest.mark.parametrize(
-    ("assignments", "told"),
+    ("assignments", "expected"),
     [
         (["resize.generation=G4"], [f"resize.generation=G4 changes nothing while {GATE}=false"]),
         (["resize.generation=G4", f"{GATE}=true"], []),
@@ -47,5 +47,5 @@ def test_every_need_names_switches_and_values_that_exist():
         ([], []),
     ],
 )  # fmt: skip
-def test_a_switch_that_changes_nothing_is_named_with_what_it_needs(assignments, told):
-    assert remarks(Switches.parse(assignments)) == told
+def test_a_switch_that_changes_nothing_is_named_with_what_it_needs(assignments, expected):
+    assert remarks(Switches.parse(assignments)) == expected

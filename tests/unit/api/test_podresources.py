@@ -100,7 +100,7 @@ def test_a_pod_that_is_as_it_asked_to_be_is_not_made_anew():
     assert as_allocated(pod) is pod
 
 
-def test_as_allocated_a_pod_asks_for_what_its_node_promised():
+def test_as_allocated_a_pod_asks_for_what_its_node_allocated():
     assert pod_requests(as_allocated(resized({"cpu": "2"}, {"cpu": "1"}, {"cpu": "500m"})))["cpu"] == 1000
 
 

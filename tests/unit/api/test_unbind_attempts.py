@@ -4,7 +4,7 @@ import pytest
 
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbinding import counted_unbinds, spelling
+from services.api.unbind import counted_unbinds, spelling
 
 DECAYS = Switches({"unbind.attempt_decay": True})
 
@@ -18,7 +18,7 @@ DECAYS = Switches({"unbind.attempt_decay": True})
         (2, [21, 22], 0),
         (2, [1, 12], 1),  # the first was forgiven before the second came
         (3, [1, 2, 25], 2),  # never more is forgiven than there was
-        (12, [1, 1, 1, 1, 1, 1, 1, 1], 8),  # what the history no longer tells is longer ago than anything
+        (12, [1, 1, 1, 1, 1, 1, 1, 1], 8),  # what the history no longer has is longer ago than anything
     ],
 )
 def test_kubelet_unbinding_9_one_attempt_is_forgiven_for_every_ten_minutes_without_another(count, minutes_ago, counted):

@@ -9,8 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization import admit, authorize
-from apiserver_fake.rules import Cause, ServerMemory, SubresourceResult, WriteContext, strategy_for, subresource
+from apiserver_fake.authorization.authorizer import admit, authorize
+from apiserver_fake.strategy import (
+    Cause,
+    ServerMemory,
+    SubresourceResult,
+    WriteContext,
+    strategy_for,
+    subresource,
+)
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources

@@ -7,7 +7,7 @@ import pytest
 from services.cli.__main__ import run
 from services.runtime.config import MeshError
 
-STORY = """\
+SCENARIO = """\
 limit 20s
 nodes n1..n2 cpu=4
 pod hello cpu=1
@@ -16,9 +16,9 @@ expect within 10s each pods name=hello phase == Running
 
 
 @pytest.fixture
-def story(tmp_path):
+def scenario(tmp_path):
     path = tmp_path / "hello.txt"
-    path.write_text("# A pod runs\n" + STORY)
+    path.write_text("# A pod runs\n" + SCENARIO)
     return path
 
 
@@ -39,27 +39,27 @@ def printed(capsys):
 RUN = {"scenario", "mode", "seed", "digest", "passed", "expectations", "violations", "virtual_s", "wall_s"}
 
 
-def test_run_prints_one_document_with_its_keys(printed, story):
-    code, document = printed("run", story, "--seed", "3")
+def test_run_prints_one_document_with_its_keys(printed, scenario):
+    code, document = printed("run", scenario, "--seed", "3")
 
     assert (code, document["passed"], document["mode"], document["seed"]) == (0, True, "simulated", 3)
     assert RUN <= document.keys()
     assert len(document["expectations"]) == 1
 
 
-def test_run_of_several_files_prints_a_list_and_fails_with_1(printed, story, tmp_path):
+def test_run_of_several_files_prints_a_list_and_fails_with_1(printed, scenario, tmp_path):
     wrong = tmp_path / "wrong.txt"
-    wrong.write_text("# Never\n" + STORY.replace("== Running", "== Failed").replace("10s", "2s"))
+    wrong.write_text("# Never\n" + SCENARIO.replace("== Running", "== Failed").replace("10s", "2s"))
 
-    code, documents = printed("run", story, wrong)
+    code, documents = printed("run", scenario, wrong)
 
     assert (code, [d["passed"] for d in documents]) == (1, [True, False])
 
 
-def test_compare_prints_arms_runs_measures_and_the_report(printed, story, tmp_path):
+def test_compare_prints_arms_runs_measures_and_the_report(printed, scenario, tmp_path):
     report = tmp_path / "report.html"
 
-    code, document = printed("compare", story, "--arm", "a", "--arm", "b", "--seeds", "2", "--report", report)
+    code, document = printed("compare", scenario, "--arm", "a", "--arm", "b", "--seeds", "2", "--report", report)
 
     assert code == 0
     assert {"arms", "differences", "report"} <= document.keys()
@@ -72,8 +72,8 @@ def test_compare_prints_arms_runs_measures_and_the_report(printed, story, tmp_pa
     assert report.read_text().lstrip().lower().startswith("<!doctype html>")
 
 
-def test_trace_prints_spans_and_the_critical_path(printed, story):
-    code, document = printed("trace", "pod/hello", "--run", story)
+def test_trace_prints_spans_and_the_critical_path(printed, scenario):
+    code, document = printed("trace", "pod/hello", "--run", scenario)
 
     assert code == 0
     assert {"trace_id", "spans", "critical_path", "total_ms"} <= document.keys()
@@ -100,9 +100,9 @@ def test_status_without_a_mesh_has_the_same_keys_and_fails_with_1(printed, tmp_p
         ("scenarios", "--dir", "/nowhere"),
     ],
 )
-def test_bad_input_is_one_line_beside_the_output_and_2(arguments, story, capsys):
+def test_bad_input_is_one_line_beside_the_output_and_2(arguments, scenario, capsys):
     try:
-        code = run([word.replace("{story}", str(story)) for word in arguments])
+        code = run([word.replace("{story}", str(scenario)) for word in arguments])
     except SystemExit as end:
         code = end.code
 
@@ -112,10 +112,10 @@ def test_bad_input_is_one_line_beside_the_output_and_2(arguments, story, capsys)
 
 
 @pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt(), 130), (MeshError("no"), 3)])
-def test_how_a_command_ends_is_its_exit_code(raised, code, monkeypatch, story):
+def test_how_a_command_ends_is_its_exit_code(raised, code, monkeypatch, scenario):
     def told(*_, **__):
         raise raised
 
     monkeypatch.setattr("services.cli.commands.run.simulate", told)
 
-    assert run(["run", str(story)]) == code
+    assert run(["run", str(scenario)]) == code

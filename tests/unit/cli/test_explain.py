@@ -6,7 +6,7 @@ import pytest
 
 from services.cli.__main__ import run
 
-STORY = """\
+SCENARIO = """\
 # Three pods: one runs, one is too big, one wants a label
 limit 20s
 nodes n1..n3 cpu=4 labels=disk:hdd
@@ -22,14 +22,14 @@ KEYS = {
 
 
 @pytest.fixture
-def story(tmp_path):
+def scenario(tmp_path):
     path = tmp_path / "three.txt"
-    path.write_text(STORY)
+    path.write_text(SCENARIO)
     return str(path)
 
 
 @pytest.fixture
-def printed(capsys, story):
+def printed(capsys, scenario):
     def go(*arguments):
         try:
             code = run([*arguments])
@@ -41,8 +41,8 @@ def printed(capsys, story):
     return go
 
 
-def test_a_pending_pod_is_explained_with_what_would_make_it_fit(printed, story):
-    code, out, _ = printed("explain", "pod/big", "--run", story, "-o", "json")
+def test_a_pending_pod_is_explained_with_what_would_make_it_fit(printed, scenario):
+    code, out, _ = printed("explain", "pod/big", "--run", scenario, "-o", "json")
     found = json.loads(out)
 
     assert (code, found["pool"], found["attempts"]) == (0, "unschedulable", 1)
@@ -52,8 +52,8 @@ def test_a_pending_pod_is_explained_with_what_would_make_it_fit(printed, story):
     assert "NodeResourcesFit: Node/ADD|UPDATE_NODE_ALLOCATABLE" in found["wakes_on"]
 
 
-def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, story):
-    code, out, _ = printed("explain", "pod/fine", "--run", story, "-o", "json")
+def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, scenario):
+    code, out, _ = printed("explain", "pod/fine", "--run", scenario, "-o", "json")
     found = json.loads(out)
 
     assert (code, found["phase"], found["would_fit_if"]) == (0, "Running", [])
@@ -63,9 +63,9 @@ def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, story)
 
 
 def test_a_gated_pod_is_explained_with_what_its_gate_says(printed, tmp_path):
-    story = tmp_path / "gated.txt"
-    story.write_text("# One that nobody tries\nlimit 20s\nnodes n1 cpu=4\npod p gates=example.com/g\nwait 2s\n")
-    _, out, _ = printed("explain", "pod/p", "--run", str(story))
+    scenario = tmp_path / "gated.txt"
+    scenario.write_text("# One that nobody tries\nlimit 20s\nnodes n1 cpu=4\npod p gates=example.com/g\nwait 2s\n")
+    _, out, _ = printed("explain", "pod/p", "--run", str(scenario))
 
     assert "never by time alone" in out
     assert "gated by: SchedulingGates" in out
@@ -73,16 +73,16 @@ def test_a_gated_pod_is_explained_with_what_its_gate_says(printed, tmp_path):
     assert "scheduling gates" in out
 
 
-def test_the_queue_is_listed_pool_by_pool(printed, story):
-    code, out, _ = printed("explain", "scheduler/queue", "--run", story, "-o", "json")
+def test_the_queue_is_listed_pool_by_pool(printed, scenario):
+    code, out, _ = printed("explain", "scheduler/queue", "--run", scenario, "-o", "json")
     found = json.loads(out)
 
     assert (code, found["counts"]["unschedulable"]) == (0, 2)
     assert [p["pod"] for p in found["pods"]] == ["default/big", "default/ssd"]
 
 
-def test_people_get_sentences_and_tables(printed, story):
-    code, out, _ = printed("explain", "pod/ssd", "--run", story)
+def test_people_get_sentences_and_tables(printed, scenario):
+    code, out, _ = printed("explain", "pod/ssd", "--run", scenario)
 
     assert code == 0
     assert "has no node: unschedulable" in out
@@ -104,7 +104,7 @@ def test_mistakes_are_named_and_end_with_their_code(printed, arguments, code, sa
     assert (found, says in err) == (code, True)
 
 
-def test_a_pod_nobody_knows_is_a_failure(printed, story):
-    code, _, err = printed("explain", "pod/none", "--run", story)
+def test_a_pod_nobody_knows_is_a_failure(printed, scenario):
+    code, _, err = printed("explain", "pod/none", "--run", scenario)
 
     assert (code, "no scheduler knows pod default/none" in err) == (1, True)

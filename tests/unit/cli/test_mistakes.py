@@ -6,7 +6,7 @@ from services.cli.__main__ import run
 
 
 @pytest.mark.parametrize(
-    ("story", "line", "message"),
+    ("scenario", "line", "message"),
     [
         ("nodes n1 cpu=1x\npod a\n", 1, "node n1: quantity '1x'"),
         ("nodes n1 topology=none\npod a\n", 1, "a node has no option 'topology'"),
@@ -21,9 +21,9 @@ from services.cli.__main__ import run
         ("latency bogus=constant:1\nnodes n1 cpu=1\npod a\n", 0, "with a stage of worker"),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(tmp_path, capsys, story, line, message):
+def test_a_mistake_is_told_before_anything_starts(tmp_path, capsys, scenario, line, message):
     path = tmp_path / "story.txt"
-    path.write_text(story)
+    path.write_text(scenario)
 
     with pytest.raises(SystemExit) as ended:
         run(["run", str(path)])

@@ -1,4 +1,4 @@
-from services.client.leases import Seat
+from services.client.leases import LeaseRecord
 
 
 def lease(holder: str, renewed: str, transitions: int = 3) -> dict:
@@ -7,30 +7,30 @@ def lease(holder: str, renewed: str, transitions: int = 3) -> dict:
 
 
 def test_another_holders_lease_is_taken_only_after_its_duration_without_change():
-    seat = Seat("b")
-    seat.observe(lease("a", "t1"), 100.0)
+    record = LeaseRecord("b")
+    record.observe(lease("a", "t1"), 100.0)
 
-    assert not seat.may_take(114.9)
-    assert seat.may_take(115.0)
+    assert not record.may_take(114.9)
+    assert record.may_take(115.0)
 
 
 def test_a_renewal_starts_the_wait_again():
-    seat = Seat("b")
-    seat.observe(lease("a", "t1"), 100.0)
-    seat.observe(lease("a", "t2"), 110.0)
+    record = LeaseRecord("b")
+    record.observe(lease("a", "t1"), 100.0)
+    record.observe(lease("a", "t2"), 110.0)
 
-    assert not seat.may_take(120.0)
+    assert not record.may_take(120.0)
 
 
 def test_times_written_in_the_lease_do_not_matter():
-    seat = Seat("b")
-    seat.observe(lease("a", "1970-01-01T00:00:00Z"), 100.0)
+    record = LeaseRecord("b")
+    record.observe(lease("a", "1970-01-01T00:00:00Z"), 100.0)
 
-    assert not seat.may_take(101.0)
+    assert not record.may_take(101.0)
 
 
 def test_an_empty_seat_and_ones_own_earlier_life_are_taken_at_once():
-    empty, own = Seat("b"), Seat("b")
+    empty, own = LeaseRecord("b"), LeaseRecord("b")
     empty.observe(lease("", "t1"), 100.0)
     own.observe(lease("b", "t1"), 100.0)
 

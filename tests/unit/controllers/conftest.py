@@ -49,15 +49,15 @@ class World:
         metadata["resourceVersion"] = str(self.version)
         body = msgspec.json.encode({**document, "metadata": metadata})
         key = Key(metadata["namespace"], metadata["name"])
-        return self._tell(resource, self.stores[resource.name].put(key, self.version, body))
+        return self._keys_of(resource, self.stores[resource.name].put(key, self.version, body))
 
     def drop(self, kind, name, namespace="default", api_version="v1"):
         self.version += 1
         resource = resource_of_kind(api_version, kind)
         key = Key(namespace if resource.namespaced else "", name)
-        return self._tell(resource, self.stores[resource.name].remove(key, self.version))
+        return self._keys_of(resource, self.stores[resource.name].remove(key, self.version))
 
-    def _tell(self, resource, change):
+    def _keys_of(self, resource, change):
         keys = []
         for watch in self.controller.watches:
             if watch.view is resource.view:

@@ -5,8 +5,9 @@ from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
-from services.controllers import ephemeral_volume, volume_protection
-from services.controllers.persistentvolume_binder import controller as binder
+from services.controllers.ephemeral_volume.controller import controller as ephemeral_volume
+from services.controllers.persistentvolume_binder.controller import controller as binder
+from services.controllers.volume_protection.controller import controller as volume_protection
 from services.reconcile.actions import Create, Delete, Patch, Query, RecordEvent
 
 ZONE = "topology.kubernetes.io/zone"
@@ -49,7 +50,7 @@ def written(result):
     return [(a.resource, a.key.name, a.subresource) for a in result.actions if isinstance(a, Patch)]
 
 
-def told(result):
+def events(result):
     return [a.reason for a in result.actions if isinstance(a, RecordEvent)]
 
 
@@ -88,7 +89,7 @@ def test_a_claim_that_waits_is_not_given_a_volume_until_the_scheduler_reserves_o
     world.put(a_volume())
     world.put(a_claim())
     first = world.reconcile("claim/data")
-    assert (written(first), told(first)) == ([], ["WaitForFirstConsumer"])
+    assert (written(first), events(first)) == ([], ["WaitForFirstConsumer"])
     assert world.reconcile("claim/data").actions == (), "said once"
 
     assert Key("default", "claim/data") in world.put(a_volume(claim="data"))
@@ -102,7 +103,7 @@ def test_a_volume_is_made_near_the_chosen_node_and_takes_its_time(world_of):
     world.put(a_claim(node="n1"))
 
     begun = world.reconcile("claim/data")
-    assert (begun.requeue_after_s, told(begun)) == (3.0, ["Provisioning"])
+    assert (begun.requeue_after_s, events(begun)) == (3.0, ["Provisioning"])
     assert world.reconcile("claim/data", after_s=1.0).requeue_after_s == 2.0
     made = next(a for a in world.reconcile("claim/data", after_s=2.0).actions if isinstance(a, Create)).document
 
@@ -151,7 +152,7 @@ def test_a_node_that_is_gone_is_taken_off_the_claim_after_a_live_look(world_of):
     result = world.reconcile("claim/data", live={query: None})
 
     assert result.actions[0].patch == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}}
-    assert told(result) == ["ProvisioningFailed"]
+    assert events(result) == ["ProvisioningFailed"]
 
 
 def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
@@ -164,10 +165,10 @@ def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
     assert world.reconcile("claim/data", live={query: PersistentVolume()}).actions == ()
     result = world.reconcile("claim/data", live={query: None})
 
-    assert (result.actions[0].patch, told(result)) == ({"status": {"phase": "Lost"}}, ["ClaimLost"])
+    assert (result.actions[0].patch, events(result)) == ({"status": {"phase": "Lost"}}, ["ClaimLost"])
 
 
-def test_a_volume_nobody_wants_becomes_available_and_one_a_person_reserved_stays_so(world_of):
+def test_a_volume_without_a_claim_becomes_available_and_so_does_a_reserved_one(world_of):
     world = world_of(binder)
     world.put(a_volume("free", phase="Pending"))
     world.put(a_volume("mine", claim="data", uid="", phase="Pending"))
@@ -190,7 +191,18 @@ def test_a_volume_whose_claim_is_gone_is_released_and_deleted_if_its_policy_says
         assert world.reconcile("volume/pv", namespace="", live={query: alive}).actions == ()
 
 
-def test_of_two_volumes_for_one_claim_the_other_is_given_back(world_of):
+def test_a_volume_deleted_before_its_claim_is_released_when_the_claim_is_gone_and_not_deleted_twice(world_of):
+    query = Query(PersistentVolumeClaim, Key("default", "data"))
+    for policy in ("Retain", "Delete", "Recycle"):
+        world = world_of(binder)
+        world.put(a_volume(claim="data", phase="Bound", policy=policy, deletionTimestamp="2026-01-01T00:00:00Z"))
+
+        (patch,) = world.reconcile("volume/pv", namespace="", live={query: None}).actions
+
+        assert (patch.subresource, patch.patch["status"]["phase"]) == ("status", "Released")
+
+
+def test_of_two_volumes_for_one_claim_the_other_is_unbound(world_of):
     world = world_of(binder)
     world.put(a_claim(volume="other", phase="Bound", annotations=DONE))
     world.put(a_volume("found", claim="data", annotations={"pv.kubernetes.io/bound-by-controller": "yes"}))
@@ -204,7 +216,7 @@ def test_of_two_volumes_for_one_claim_the_other_is_given_back(world_of):
 
 
 def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod):
-    world = world_of(volume_protection.controller)
+    world = world_of(volume_protection)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}
     spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     world.put(a_claim(**ending))
@@ -220,7 +232,7 @@ def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod)
 
 
 def test_a_volume_is_held_while_it_is_bound(world_of):
-    world = world_of(volume_protection.controller)
+    world = world_of(volume_protection)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pv-protection"]}
     world.put(a_volume(phase="Bound", claim="data", **ending))
     assert world.reconcile("volume/pv", namespace="").actions == ()
@@ -230,7 +242,7 @@ def test_a_volume_is_held_while_it_is_bound(world_of):
 
 
 def test_an_ephemeral_volume_gets_a_claim_of_its_pods_own_and_no_other(world_of, a_pod):
-    world = world_of(ephemeral_volume.controller)
+    world = world_of(ephemeral_volume)
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}}
     volumes = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}, {"name": "e", "emptyDir": {}}]
     assert world.put(a_pod("p", phase="Pending", spec={"volumes": volumes})) == [Key("default", "p")]
@@ -239,6 +251,6 @@ def test_an_ephemeral_volume_gets_a_claim_of_its_pods_own_and_no_other(world_of,
     assert (made.document["metadata"]["name"], made.document["spec"]) == ("p-tmp", template["spec"])
     assert made.document["metadata"]["ownerReferences"][0]["uid"] == "uid-p"
     world.put(a_claim("p-tmp"))
-    assert told(world.reconcile("p")) == ["FailedBinding"]
+    assert events(world.reconcile("p")) == ["FailedBinding"]
     world.put(made.document)
     assert world.reconcile("p").actions == ()

@@ -62,7 +62,7 @@ def test_a_batch_is_held_for_any_change_in_it():
     assert recorder.carry("scheduler", "watch", [change("ADDED"), change("DELETED", "q")], 1.0, 1.1) == 1.6
 
 
-def test_what_the_story_itself_does_is_never_held():
+def test_what_the_scenario_itself_does_is_never_held():
     recorder = Recorder((Hold("observer > create pods/default/p/binding #1", 0.5),))
 
     assert recorder.carry("observer", "request", BIND, 1.0, 1.0) == 1.0

@@ -1,14 +1,14 @@
 """Whoever cannot wait for the end of an exploration keeps what was found by then."""
 
-from services.explore.exploring import Task, explore
 from services.explore.moments import parse_event
+from services.explore.search import Task, explore
 
-STORY = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
+SCENARIO = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
 
 
 def test_an_interrupt_ends_the_trying_and_the_shrinking_and_loses_nothing(tmp_path):
     path = tmp_path / "story.txt"
-    path.write_text(STORY)
+    path.write_text(SCENARIO)
 
     def progress(done, total, found):
         if done == 3:

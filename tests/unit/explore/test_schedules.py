@@ -12,9 +12,9 @@ BIND = delivery("bind", 1.0)
 OTHERS = delivery("bind of another", 1.2, component="second", about="pods/default/q")
 TOLD = delivery("told", 1.3, way="watch")
 LEASE = delivery("lease", 1.01, component="second", about="leases.coordination.k8s.io/kube-system/x")
-STORY = delivery("story", 1.1, component="observer", about="pods/default/c")
+SCENARIO = delivery("story", 1.1, component="observer", about="pods/default/c")
 FAR = delivery("far", 9.0)
-ALL = [BIND, LEASE, STORY, OTHERS, TOLD, FAR]
+ALL = [BIND, LEASE, SCENARIO, OTHERS, TOLD, FAR]
 MOMENT = Moment(1.0, frozenset({"default/p"}), 0.5)
 
 
@@ -61,7 +61,7 @@ def test_the_same_seed_plans_the_same():
 
 
 def test_where_nothing_can_be_held_nothing_is_tried():
-    assert list(plan([FAR, STORY]).schedules(50)) == []
+    assert list(plan([FAR, SCENARIO]).schedules(50)) == []
 
 
 def test_a_budget_is_shared_evenly():

@@ -31,7 +31,7 @@ def test_a_deletion_seen_twice_counts_once():
 
 
 def test_controllers_3_a_lost_expectation_is_given_up_after_five_minutes():
-    expectations = Expectations(ttl_s=300.0)
+    expectations = Expectations()
     expectations.expect(KEY, creations=1, now_s=10.0)
 
     assert not expectations.are_satisfied(KEY, now_s=310.0)

@@ -41,7 +41,7 @@ def test_a_wall_clock_is_off_and_seconds_are_not(machine):
 def test_a_disk_refuses_to_write_and_still_reads(machine, name):
     made, say = machine
 
-    async def story():
+    async def act():
         disk = made.disk(MemoryDisk())
         await disk.append("log", b"a")
         say(disk_error=name)
@@ -51,7 +51,7 @@ def test_a_disk_refuses_to_write_and_still_reads(machine, name):
         await disk.append("log", b"c")
         return caught.value.errno, disk.read("log")
 
-    assert asyncio.run(story()) == (getattr(errno, name), b"ac")
+    assert asyncio.run(act()) == (getattr(errno, name), b"ac")
 
 
 def test_links_are_those_of_the_file_and_no_others(machine):

@@ -104,7 +104,7 @@ def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
 
 @pytest.fixture
 def _heard():
-    """Ctrl-C is what it is in a terminal, whoever runs the tests in the background."""
+    """Ctrl-C is what it is in a terminal, even when the tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -143,7 +143,7 @@ def test_who_interrupts_twice_does_not_wait():
 
 
 @pytest.mark.usefixtures("_heard")
-def test_an_interrupt_at_the_very_end_is_told():
+def test_an_interrupt_at_the_very_end_is_raised():
     async def last_words():
         signal.raise_signal(signal.SIGINT)
 

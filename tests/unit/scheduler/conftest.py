@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from scheduler.cache import Cache
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.configuration.default_plugins import default_profile
+from scheduler.cycle.profiles import Profile, Profiles
+from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
 from scheduler.event_handlers import EventHandlers
-from scheduler.exclusions import Exclusions
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
-from scheduler.node_info import PodInfo
-from scheduler.nominator import Nominator
-from scheduler.profiles import default_profile
-from scheduler.queue import SchedulingQueue
-from scheduler.runners import Profile, Profiles
-from scheduler.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
-from scheduler.world import FixedWorld
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
 from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
 from services.api.meta import ObjectMeta, View

@@ -26,7 +26,7 @@ def say(at_s, sentence, *arguments):
     logging.getLogger().handlers[0].emit(record)
 
 
-def test_a_library_that_repeats_itself_is_heard_once_a_minute_and_told_how_often_it_was_not(lines):
+def test_a_library_that_repeats_itself_is_logged_once_a_minute_with_how_often_it_was_not(lines):
     for second in range(61):
         say(1000.0 + second, "no answer from %s, attempt %d", "jaeger", second)
 
@@ -36,7 +36,7 @@ def test_a_library_that_repeats_itself_is_heard_once_a_minute_and_told_how_often
     assert [None, 59] == [line.get("kept_back") for line in lines()]
 
 
-def test_another_sentence_of_the_same_library_is_heard_at_once(lines):
+def test_another_sentence_of_the_same_library_is_logged_at_once(lines):
     say(1000.0, "no answer")
     say(1000.1, "refused")
 

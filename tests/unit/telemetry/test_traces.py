@@ -1,4 +1,4 @@
-"""Spans tell one story over process borders, and cost nothing when nobody listens."""
+"""Spans are one trace over process borders, and cost nothing without a sink."""
 
 import random
 
@@ -46,7 +46,7 @@ def test_a_child_carries_its_parents_trace_over_the_wire():
     assert [parent.traceparent] == spans[0].links
 
 
-def test_a_span_that_ended_twice_is_told_once_and_keeps_its_error():
+def test_a_span_that_ended_twice_is_exported_once_and_keeps_its_error():
     tracer, spans = a_tracer()
     span = tracer.start("reconcile replicaset")
 
@@ -178,7 +178,7 @@ def test_a_traceparent_survives_and_a_broken_one_is_none():
     assert parse(f"01-{'a' * 32}-{'b' * 16}-01-more") is not None
 
 
-def test_a_span_file_gives_back_what_was_put_in_and_forgives_a_torn_end(tmp_path):
+def test_a_span_file_returns_what_was_put_in_and_forgives_a_torn_end(tmp_path):
     sink = FileSpans(tmp_path / "spans" / "scheduler.jsonl")
     tracer, _ = a_tracer(sinks=[sink])
     tracer.start("a", node="n1").end()

@@ -234,6 +234,17 @@ def test_kubelet_15_a_restarted_kubelet_adopts_containers_without_starting_them_
     assert after.status["phase"] == "Failed"
 
 
+def test_a_condition_that_was_written_without_a_transition_time_is_kept_without_one(a_pod):
+    before = Life(a_pod()).run(30)
+    foreign = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    pod = a_pod(status=before.status | {"conditions": [*before.status["conditions"], foreign]})
+
+    after = Life(pod, adopt=before.record, now=50)
+
+    kept = next(c for c in after.status["conditions"] if c["type"] == "PodResizePending")
+    assert "lastTransitionTime" not in kept
+
+
 def test_a_container_that_ended_while_nobody_looked_ended_when_it_ended(a_pod):
     before = Life(a_pod(run="exit 0 after 10s", spec={"restartPolicy": "Never"})).run(5)
 

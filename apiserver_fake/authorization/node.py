@@ -1,0 +1,336 @@
+"""What a node may do: it depends on which pods are bound to it.
+
+Whatever it may not do gets one constant answer, so that it cannot learn what exists. Ownership is asked
+before the body is read and once more inside the commit, because a bind or unbind may have come between
+(X-NR17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from apiserver_fake.authorization.field_masks import changes
+from apiserver_fake.authorization.rules import (
+    EVENTS_BURST,
+    EVENTS_PER_S,
+    LABELS_AT_REGISTRATION,
+    LABELS_OF_NODES,
+)
+from apiserver_fake.strategy import Lookup, WriteContext, delete_options
+from services.api.errors import Conflict, Forbidden, TooManyRequests
+from services.api.kinds.pod import MIRROR_ANNOTATION
+from services.api.meta import Document
+from services.api.wire import Request
+
+NODE_TEXT = "node may only act on objects it owns"
+NODE_LEASES = "kube-node-lease"
+Listing = Callable[[str, str], Iterable[Document]]
+
+
+def not_yours() -> Forbidden:
+    """Return the one answer a node gets for what it does not own, whether it exists or not."""
+    return Forbidden(NODE_TEXT)
+
+
+def is_bound_to(pod: Document | None, node: str) -> bool:
+    """Whether the pod is bound to that node."""
+    return pod is not None and (pod.get("spec") or {}).get("nodeName") == node
+
+
+def authorize_node(node: str, request: Request, lookup: Lookup, listing: Listing | None) -> None:
+    """Return when the node may try that, whatever the body says. Raises: Forbidden with one constant text."""
+    if not _may_node(node, request, lookup, listing):
+        raise not_yours()
+
+
+def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing | None) -> bool:
+    verb, sub, name = request.verb, request.subresource, request.name
+    match request.resource:
+        case "pods":
+            return _may_node_pods(node, request, lookup)
+        case "nodes":
+            if sub == "":
+                return (verb in ("get", "update", "patch") and name == node) or (
+                    verb == "create" and name in ("", node)
+                )
+            return sub == "status" and verb in ("get", "update", "patch") and name == node
+        case "leases.coordination.k8s.io":
+            if sub or request.namespace != NODE_LEASES:
+                return False
+            return (verb in ("get", "update", "patch", "delete") and name == node) or (
+                verb == "create" and name in ("", node)
+            )
+        case "events":
+            return sub == "" and verb in ("create", "patch")
+        case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
+            return sub == "" and (
+                (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
+            )
+        case "secrets" | "configmaps" | "persistentvolumeclaims":
+            return sub == "" and _may_node_content(node, request, listing)
+        case "resourceclaims.resource.k8s.io":
+            return sub == "" and verb == "get" and _uses_devices(node, request, listing)
+        case "resourceslices.resource.k8s.io":
+            return sub == "" and _may_node_slices(node, request, lookup)
+    return False
+
+
+def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
+    """Slices of its own devices: a driver on the node acts as the node (dra-core 1.1)."""
+    match request.verb:
+        case "list" | "watch" | "deletecollection":
+            return request.field_selector == f"spec.nodeName={node}"
+        case "create":
+            return True  # whose it is, the body says
+        case "get" | "update" | "patch" | "delete":
+            return is_bound_to(lookup(request.resource, "", request.name), node)
+    return False
+
+
+def _uses_devices(node: str, request: Request, listing: Listing | None) -> bool:
+    """X-NR12: a claim that a pod bound to the node uses."""
+    if not request.name or not request.namespace or listing is None:
+        return False
+    pods = listing("pods", request.namespace)
+    return any(is_bound_to(pod, node) and request.name in device_claims(pod) for pod in pods)
+
+
+def device_claims(pod: Document) -> list[str]:
+    """Return the names of the claims for devices that the pod uses, generated ones included."""
+    named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
+    made = [each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
+    return [str(name) for name in (*named, *made) if name]
+
+
+def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:
+    verb, sub = request.verb, request.subresource
+    if sub == "unbind":
+        # Who owns the pod, or asks again about an unbind of its own, is decided inside the commit (X-UB2, X-UB3).
+        return verb == "create"
+    if sub == "" and verb in ("list", "watch"):
+        return request.field_selector == f"spec.nodeName={node}"
+    if sub == "" and verb == "create":
+        return True
+    allowed = {"": ("get", "delete"), "status": ("get", "update", "patch"), "eviction": ("create",)}
+    if verb not in allowed.get(sub, ()):
+        return False
+    return is_bound_to(lookup("pods", request.namespace, request.name), node)
+
+
+def _may_node_content(node: str, request: Request, listing: Listing | None) -> bool:
+    name = request.name
+    if request.verb == "watch" and not name and request.field_selector.startswith("metadata.name="):
+        name = request.field_selector.removeprefix("metadata.name=")
+    if request.verb not in ("get", "watch") or not name or "," in name or not request.namespace or listing is None:
+        return False
+    kind = {"secrets": "secret", "configmaps": "configmap"}.get(request.resource, "claim")
+    return any(is_bound_to(pod, node) and (kind, name) in references(pod) for pod in listing("pods", request.namespace))
+
+
+def references(pod: Document) -> list[tuple[str, str]]:
+    """Return `(kind, name)` of every secret, configmap, claim and token source that the pod names, in order."""
+    spec = pod.get("spec") or {}
+    found = [("secret", str(each.get("name"))) for each in spec.get("imagePullSecrets") or ()]
+    for volume in spec.get("volumes") or ():
+        found += _volume_references(volume)
+        if volume.get("ephemeral"):
+            found.append(("claim", f"{pod['metadata'].get('name', '')}-{volume.get('name', '')}"))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            found += _volume_references(source)
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(kind) or ():
+            for each in container.get("envFrom") or ():
+                found += [
+                    ("secret", str((each.get("secretRef") or {}).get("name") or "")),
+                    ("configmap", str((each.get("configMapRef") or {}).get("name") or "")),
+                ]
+            for variable in container.get("env") or ():
+                source = variable.get("valueFrom") or {}
+                found += [
+                    ("secret", str((source.get("secretKeyRef") or {}).get("name") or "")),
+                    ("configmap", str((source.get("configMapKeyRef") or {}).get("name") or "")),
+                ]
+    return [each for each in found if each[1]]
+
+
+def _volume_references(volume: Document) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    secret, configmap = volume.get("secret") or {}, volume.get("configMap") or {}
+    if secret:
+        found.append(("secret", str(secret.get("secretName") or secret.get("name") or "")))
+    if configmap:
+        found.append(("configmap", str(configmap.get("name") or "")))
+    if claim := volume.get("persistentVolumeClaim"):
+        found.append(("claim", str(claim.get("claimName") or "")))
+    for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate", "ephemeral", "csi"):
+        if volume.get(name):
+            found.append((name, name))
+    return found
+
+
+def admit_node(node: str, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
+    """Return when the node may make exactly this change; `old` None: a create, `new` None: a delete.
+
+    Raises: Forbidden with one constant text; Conflict `StaleBinding` for a status of an earlier binding.
+    """
+    if request.subresource == "unbind":
+        return  # its own fourteen checks decided
+    match request.resource:
+        case "pods":
+            is_allowed = _admit_node_pods(node, request, old, new, ctx)
+        case "nodes":
+            is_allowed = new is not None and _admit_own_node(node, old, new)
+        case "leases.coordination.k8s.io":
+            is_allowed = new is None or _admit_own_object(node, new, ctx)
+        case "events":
+            is_allowed = new is not None and _admit_event(node, old, new, ctx)
+        case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
+            is_allowed = new is not None and _admit_own_object(node, new, ctx)
+        case "resourceslices.resource.k8s.io":
+            is_allowed = all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
+                new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
+            )
+        case _:
+            is_allowed = False
+    if not is_allowed:
+        raise not_yours()
+
+
+def _admit_own_node(node: str, old: Document | None, new: Document) -> bool:
+    meta = new["metadata"]
+    before = old["metadata"] if old else {}
+    if meta.get("name") != node:
+        return False
+    if any((meta.get(name) or []) != (before.get(name) or []) for name in ("ownerReferences", "finalizers")):
+        return False
+    if old is not None:
+        taints = [(each.get("spec") or {}).get("taints") or [] for each in (old, new)]
+        if taints[0] != taints[1]:
+            return False
+    labels, labelled = meta.get("labels") or {}, before.get("labels") or {}
+    changed = [key for key in dict.fromkeys([*labels, *labelled]) if labels.get(key) != labelled.get(key)]
+    return all(_may_label(key, is_new=old is None) for key in changed)
+
+
+def _may_label(key: str, *, is_new: bool) -> bool:
+    if key in LABELS_OF_NODES:
+        return True
+    domain = key.rpartition("/")[0]
+    if domain == "kubelet.kubernetes.io" or domain.endswith(".kubelet.kubernetes.io"):
+        return True
+    if not is_new:
+        return False
+    if key in LABELS_AT_REGISTRATION:
+        return True
+    # What a node is configured with besides, it may say once; names of Kubernetes' own domains it may not.
+    return not any(domain == own or domain.endswith(f".{own}") for own in ("kubernetes.io", "k8s.io"))
+
+
+def _admit_own_object(node: str, new: Document, ctx: WriteContext) -> bool:
+    meta = new["metadata"]
+    if meta.get("name") != node:
+        return False
+    return all(_is_own_node(each, node, ctx) for each in meta.get("ownerReferences") or ())
+
+
+def _is_own_node(owner: Document, node: str, ctx: WriteContext) -> bool:
+    stored = ctx.lookup("nodes", "", node)
+    return (
+        stored is not None
+        and (owner.get("kind"), owner.get("apiVersion"), owner.get("name")) == ("Node", "v1", node)
+        and owner.get("uid") == stored["metadata"].get("uid")
+    )
+
+
+def _admit_event(node: str, old: Document | None, new: Document, ctx: WriteContext) -> bool:
+    for event in (old, new):
+        host = ((event or {}).get("source") or {}).get("host")
+        if event is not None and host != node and event.get("reportingInstance") != node:
+            return False
+    bucket = ctx.memory.bucket(f"events/{node}", EVENTS_BURST, ctx.now_s)
+    wait_s = bucket.wait_s(EVENTS_PER_S, EVENTS_BURST, ctx.now_s)
+    if wait_s > 0:
+        raise TooManyRequests(f"node {node} writes more than {EVENTS_PER_S:g} events a second", retry_after_s=1)
+    if not ctx.request.dry_run:
+        bucket.level -= 1
+    return True
+
+
+def _admit_node_pods(
+    node: str, request: Request, old: Document | None, new: Document | None, ctx: WriteContext
+) -> bool:
+    if old is None:
+        return request.subresource == "" and new is not None and _is_own_mirror(node, new, ctx)
+    if not is_bound_to(old, node):
+        return False
+    if new is None:
+        return _may_delete(request, old)
+    if request.subresource == "status":
+        return admit_status(node, old, new)
+    return request.subresource == "eviction"
+
+
+def _is_own_mirror(node: str, pod: Document, ctx: WriteContext) -> bool:
+    """X-NR7: a mirror pod of this node that reaches for nothing."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    owners = meta.get("ownerReferences") or []
+    return (
+        MIRROR_ANNOTATION in (meta.get("annotations") or {})
+        and spec.get("nodeName") == node
+        and len(owners) == 1
+        and _is_own_node(owners[0], node, ctx)
+        and not spec.get("resourceClaims")
+        and not spec.get("serviceAccountName")
+        and not references(pod)
+        and not _extended_claims(spec)
+    )
+
+
+def _extended_claims(spec: Document) -> bool:
+    return any(
+        (container.get("resources") or {}).get("claims")
+        for kind in ("initContainers", "containers", "ephemeralContainers")
+        for container in spec.get(kind) or ()
+    )
+
+
+def _may_delete(request: Request, pod: Document) -> bool:
+    # X-NR8: a running pod is not cut short by its node; it is first asked to end.
+    if delete_options(request).grace_period_s != 0:
+        return True
+    meta = pod["metadata"]
+    return bool(meta.get("deletionTimestamp")) or MIRROR_ANNOTATION in (meta.get("annotations") or {})
+
+
+_NOT_OF_NODES = (
+    "nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus", "bindingGeneration", "unbindCount",
+    "unbindHistory", "bindingAdditions",
+)  # fmt: skip
+_RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
+
+
+def admit_status(node: str, old: Document, new: Document) -> bool:
+    """Whether this node may change the pod's status so; `new` is what was asked for.
+
+    Raises: Conflict `StaleBinding` when the status is of an earlier binding (kubelet-unbinding 4.3).
+    """
+    if not is_bound_to(old, node):
+        return False
+    before, after = old.get("status") or {}, new.get("status") or {}
+    generation, seen = before.get("bindingGeneration") or 0, after.get("observedGeneration") or 0
+    if seen < generation:
+        raise Conflict(
+            f'the status of pod "{old["metadata"]["name"]}" is of generation {seen}, '
+            f"the pod was bound at generation {generation}",
+            reason="StaleBinding",
+        )
+    if any(old.get(name) != new.get(name) for name in (*old, *new) if name != "status"):
+        # Not the same document; but versions may differ, and an empty list is no list.
+        before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
+        if next(changes(before_rest, rest), None) is not None:
+            return False
+    if any(after.get(name) != before.get(name) for name in _NOT_OF_NODES if name in after):
+        return False
+    was, phase = before.get("phase") or "", after.get("phase") or ""
+    is_forward = _RANK.get(phase, 0) >= _RANK.get(was, 0) and (_RANK.get(was, 0) < 2 or phase == was)
+    return is_forward or not phase

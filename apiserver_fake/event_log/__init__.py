@@ -1,0 +1,1 @@
+"""The server's lines in the event log."""

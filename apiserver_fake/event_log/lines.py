@@ -1,0 +1,166 @@
+"""The server's lines in the event log: what was asked and answered, committed, and given to watchers.
+
+Each is written before its effect is disclosed. Source: guarantees 1.2 for names and fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from apiserver_fake.event_log.change_fields import facts_of
+from apiserver_fake.registry.errors import find_resource
+from apiserver_fake.storage.journal import Recovered
+from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_hub import Watcher
+from apiserver_fake.storage.writer import BATCH_CHANGES
+from services.api.identity import Identity
+from services.api.meta import Document
+from services.api.resources import resources
+from services.api.seams import EventLog, Span
+from services.api.wire import Request, Response, WatchEvent, WatchRequest
+
+MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection"))
+
+
+class EventLines:
+    """The server's way to the event log. With a state hash, each commit's line carries the hash after it."""
+
+    def __init__(self, events: EventLog, store: Store) -> None:
+        self._events, self._store = events, store
+        self._hash = 0
+
+    def recovered(self, recovered: Recovered) -> None:
+        """Write what the store held after the start, and the commits whose lines may be missing."""
+        store = self._store
+        self._hash = store.state_hash
+        data: Document = {
+            "durable_rv": store.rv,
+            "replayed": len(recovered.entries),
+            "bytes_cut": recovered.bytes_cut,
+        }
+        if store.hashing:
+            data["state_hash"] = f"{store.state_hash:064x}"
+        self._events.write("store.recovered", rv=store.rv, data=data)
+        # At most the last batch can have become durable without its lines having been written.
+        for entry in recovered.entries[-BATCH_CHANGES:]:
+            self._replayed(entry)
+
+    def _replayed(self, entry: Entry) -> None:
+        data = {
+            "type": entry.type,
+            "group_end": entry.group_end,
+            "content_sha256": hashlib.sha256(entry.body).hexdigest(),
+            "prev_rv": entry.previous_rv,
+            "replayed": True,
+            **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
+        }
+        kind = find_resource(entry.resource).kind
+        self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
+
+    def request(self, identity: Identity, request: Request, span: Span) -> None:
+        """Write that a call that may change something has arrived."""
+        data: Document = {"verb": request.verb, "path": _path(request)}
+        if request.uid:
+            data["uid"] = request.uid
+        if request.resource_version:
+            data["resourceVersion"] = request.resource_version
+        self._events.write(
+            "api.request", req_id=request.request_id, identity=identity.user, trace_id=span.trace_id, data=data
+        )
+
+    def response(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
+        """Write what a call was answered; before the answer leaves."""
+        data: Document = {"verb": request.verb, "path": _path(request), "code": response.code}
+        if response.code >= 400:
+            data["reason"] = response.error().reason
+        data["definite"] = response.code != 504 or request.verb not in MUTATING
+        self._events.write(
+            "api.response",
+            rv=response.rv or None,
+            req_id=request.request_id,
+            identity=identity.user,
+            trace_id=span.trace_id,
+            data=data,
+        )
+
+    def commits(self, changes: Sequence[Change]) -> None:
+        """Write a line for each change, in the order of versions; before anybody sees them."""
+        known = resources()
+        for change in changes:
+            record, previous = change.record, change.previous
+            data: Document = {
+                "type": change.type,
+                "group_end": change.group_end,
+                "content_sha256": hashlib.sha256(record.body).hexdigest(),
+                "prev_rv": previous.rv if previous is not None else 0,
+                **_cause(change.cause),
+                **facts_of(record.resource, record.body, is_new=change.type == ADDED),
+            }
+            if self._store.hashing:
+                added = 0 if change.type == DELETED else record.digest
+                removed = previous.digest if previous is not None else 0
+                self._hash = (self._hash + added - removed) % (1 << 256)
+                data["state_hash"] = f"{self._hash:064x}"
+            kind = known[record.resource].kind
+            trace_id = change.traceparent[3:35] if change.traceparent.endswith("01") else ""
+            self._events.write(
+                "store.commit",
+                obj=(kind, record.namespace, record.name, record.uid),
+                rv=change.rv,
+                identity=change.cause.identity if change.cause else "",
+                req_id=change.cause.request_id if change.cause else "",
+                trace_id=trace_id,
+                data=data,
+            )
+
+    def watch_opened(self, watcher: Watcher, request: WatchRequest) -> None:
+        """Write that a watch begins, and from where."""
+        data = {
+            "watch": watcher.number,
+            "resource": watcher.resource.name,
+            "start_rv": watcher.start_rv,
+            **_selector(request),
+        }
+        self._events.write("watch.open", identity=watcher.identity.user, data=data)
+
+    def watch_events(self, watcher: Watcher, events: list[WatchEvent]) -> None:
+        """Write what a watcher is about to be given."""
+        for event in events:
+            data: Document = {"watch": watcher.number, "resource": watcher.resource.name}
+            if event.type == "BOOKMARK":
+                data["initial_events_end"] = event.initial_events_end
+                self._events.write("watch.bookmark", rv=event.rv, identity=watcher.identity.user, data=data)
+                continue
+            data |= {"type": event.type, "content_sha256": hashlib.sha256(event.body).hexdigest()}
+            obj = (watcher.resource.kind, event.namespace, event.name, event.uid)
+            self._events.write("watch.event", obj=obj, rv=event.rv, identity=watcher.identity.user, data=data)
+
+    def watch_closed(self, watcher: Watcher) -> None:
+        """Write why a watch ended."""
+        data = {
+            "watch": watcher.number,
+            "resource": watcher.resource.name,
+            "reason": watcher.end_reason,
+            "last_rv": watcher.last_rv,
+            "queued": watcher.queued,
+        }
+        self._events.write("watch.close", identity=watcher.identity.user, data=data)
+
+
+def _cause(cause: Cause | None) -> Document:
+    if cause is None:
+        return {}
+    data: Document = {"verb": cause.verb, "subresource": cause.subresource}
+    return data | {"lease_epoch": cause.lease_epoch} if cause.lease_epoch else data
+
+
+def _path(request: Request) -> str:
+    parts = (request.resource, request.namespace, request.name, request.subresource)
+    return "/".join(parts).rstrip("/")
+
+
+def _selector(request: WatchRequest) -> dict[str, str]:
+    found = {"namespace": request.namespace, "labels": request.label_selector, "fields": request.field_selector}
+    return {name: text for name, text in found.items() if text}

@@ -1,0 +1,1 @@
+"""The mesh's own server: multiplexed calls and watches over gRPC."""

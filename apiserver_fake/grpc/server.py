@@ -1,0 +1,479 @@
+"""The mesh's own door: multiplexed calls and multiplexed watches over gRPC.
+
+A stream carries one connection's calls (or watches) of any number of identities. What is ready together is
+sent together: an idle stream sends at once, one that has just sent lingers up to 2 ms, because draining what
+happens to be queued does not batch a fast pipeline. Messages map one to one to `services.api.wire`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
+from apiserver_fake.server import ApiServer
+from apiserver_fake.storage.watch_hub import Watcher
+from apiserver_fake.storage.writer import refusal
+from protos.mesh.v1 import apiserver_pb2 as pb
+from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer
+from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, Unauthorized
+from services.api.identity import Identity
+from services.api.seams import Clock
+from services.api.wire import Request, Response, WatchRequest
+from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
+from services.runtime.config import EXIT_CONFIG, StartError
+
+LINGER_S = 0.002
+LINGER_DEPTH = 4
+FRAME_BYTES = 1 << 20
+FRAME_EVENTS = 1_000
+HEARTBEAT_S = 10.0
+BLOCKED_SEND_S = 10.0
+OUTBOX_BYTES_MAX = 16 << 20
+WATCHES_PER_STREAM = 20_000
+STOP_S = 0.5
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+_HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
+
+
+def to_request(message: pb.Request) -> Request:
+    """Return the wire value of a request message."""
+    return Request(
+        verb=message.verb,
+        resource=message.resource,
+        namespace=message.namespace,
+        name=message.name,
+        subresource=message.subresource,
+        body=message.body,
+        patch_type=message.patch_type,
+        uid=message.uid,
+        resource_version=message.resource_version,
+        resource_version_match=message.resource_version_match,
+        label_selector=message.label_selector,
+        field_selector=message.field_selector,
+        limit=message.limit,
+        continue_token=message.continue_token,
+        field_manager=message.field_manager,
+        field_validation=message.field_validation,
+        dry_run=message.dry_run,
+        request_id=message.request_id,
+        traceparent=message.traceparent,
+        lease_epoch=message.lease_epoch,
+        deadline_s=message.deadline_s,
+    )
+
+
+def to_watch_request(message: pb.WatchRequest) -> WatchRequest:
+    """Return the wire value of a watch request message."""
+    return WatchRequest(
+        resource=message.resource,
+        namespace=message.namespace,
+        label_selector=message.label_selector,
+        field_selector=message.field_selector,
+        resource_version=message.resource_version,
+        resource_version_match=message.resource_version_match,
+        allow_bookmarks=message.allow_bookmarks,
+        send_initial_events=message.send_initial_events,
+        timeout_s=message.timeout_s,
+    )
+
+
+def responses_of(number: int, response: Response) -> list[bytes]:
+    """Return the answer as encoded messages of at most 1 MiB of body each."""
+    body = response.body
+    if len(body) <= FRAME_BYTES:
+        return [response_bytes(number, response, body)]
+    starts = range(0, len(body), FRAME_BYTES)
+    return [
+        response_bytes(number, response, body[start : start + FRAME_BYTES], more=start + FRAME_BYTES < len(body))
+        for start in starts
+    ]
+
+
+class _Wake:
+    """Lets one task sleep until there is work; setting it is cheap."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Return when set since the last wait, or after `timeout_s`."""
+        if not self._is_set:
+            loop = asyncio.get_running_loop()
+            future = self._future = loop.create_future()
+            timer = loop.call_later(timeout_s, self._expire, future) if timeout_s is not None else None
+            try:
+                await future
+            finally:
+                self._future = None
+                if timer is not None:
+                    timer.cancel()
+        self._is_set = False
+
+    @staticmethod
+    def _expire(future: asyncio.Future[None]) -> None:
+        if not future.done():
+            future.set_result(None)
+
+
+class _Pace:
+    """Keeps frames 2 ms apart once they come close together."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sent_s = -1.0
+
+    async def linger(self, depth: int = LINGER_DEPTH) -> None:
+        """Wait until 2 ms after the last frame; not at all when that is long ago, or fewer than 4 are waited for."""
+        if depth < LINGER_DEPTH:
+            return
+        wait_s = self._sent_s + LINGER_S - self._clock.now()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    async def send(self, context: Any, message: Any) -> None:
+        """Send one message. Raises: TimeoutError when the peer takes nothing for 10 s (L-WS)."""
+        async with asyncio.timeout(BLOCKED_SEND_S):
+            await context.write(message)
+        self._sent_s = self._clock.now()
+
+
+class _Callers:
+    """Whose request it is: the stream's own identity, or that of the token it names."""
+
+    def __init__(self, server: ApiServer, identity: Identity) -> None:
+        self._server, self._own = server, identity
+
+    def of(self, token: str) -> Identity:
+        """Return the caller. Raises: Unauthorized."""
+        return self._server.authenticate(token) if token else self._own
+
+
+class _CallStream:
+    """One `Mutate` stream."""
+
+    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock) -> None:
+        self._server, self._context = server, context
+        self._callers = _Callers(server, identity)
+        self._pace = _Pace(clock)
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._unanswered = 0
+        self._wake, self._room = _Wake(), _Wake()
+        self._is_closing = False
+
+    async def run(self) -> None:
+        """Answer until the client has closed its side and everything is answered."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._receive(group))
+                group.create_task(self._send())
+        except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
+            pass  # the connection is gone; what was handed to the writer goes on (P1)
+
+    async def _receive(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            batch = await self._context.read()
+            if batch is grpc.aio.EOF:
+                self._is_closing = True
+                self._wake.set()
+                return
+            for message in batch.requests:
+                self._begin(message, group)
+            while self._outbox_bytes > OUTBOX_BYTES_MAX:
+                await self._room.wait()
+
+    def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
+        number = message.id
+        try:
+            begun = self._server.start(self._callers.of(message.token), to_request(message))
+        except ApiError as error:
+            begun = refusal(error)
+        if isinstance(begun, Response):
+            self._put(number, begun)
+            return
+        self._unanswered += 1
+        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
+        future.add_done_callback(lambda done: self._answered(number, done))
+
+    def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
+        self._unanswered -= 1
+        if not done.cancelled() and done.exception() is None:
+            self._put(number, done.result())
+
+    def _put(self, number: int, response: Response) -> None:
+        for part in responses_of(number, response):
+            self._outbox.append(part)
+            self._outbox_bytes += len(part)
+        self._wake.set()
+
+    async def _send(self) -> None:
+        outbox = self._outbox
+        while True:
+            if not outbox:
+                if self._is_closing and not self._unanswered:
+                    return
+                await self._wake.wait()
+                continue
+            # What is still being worked on will want to travel along.
+            await self._pace.linger(self._unanswered + len(outbox))
+            parts: list[bytes] = []
+            size = 0
+            while outbox and (not parts or size + len(outbox[0]) <= FRAME_BYTES):
+                part = outbox.popleft()
+                size += len(part)
+                parts.append(part)
+            self._outbox_bytes -= size
+            self._room.set()
+            await self._pace.send(self._context, b"".join(parts))
+
+
+async def _awaited(begun: Awaitable[Response]) -> Response:
+    return await begun
+
+
+class _WatchStream:
+    """One `Watch` stream: any number of watchers, one sender."""
+
+    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock, encoded: EventBytes) -> None:
+        self._server, self._context, self._encoded = server, context, encoded
+        self._callers = _Callers(server, identity)
+        self._pace = _Pace(clock)
+        self._wake = _Wake()
+        self._watchers: dict[int, Watcher] = {}
+        self._numbers: dict[int, int] = {}
+        self._ready: dict[int, Watcher] = {}
+        self._ends: list[pb.WatchEnd] = []
+
+    async def run(self) -> None:
+        """Serve watches until the client closes the stream or takes nothing for 10 s."""
+        try:
+            await self._pace.send(self._context, _HEARTBEAT)
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(self._send())
+                await self._receive()
+                sender.cancel()
+        except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
+            pass  # the connection is gone
+        except* TimeoutError:
+            for watcher in self._watchers.values():
+                watcher.close("SlowWatcher")
+        finally:
+            for watcher in list(self._watchers.values()):
+                watcher.notify = None
+                watcher.close()
+
+    async def _receive(self) -> None:
+        while True:
+            control = await self._context.read()
+            if control is grpc.aio.EOF:
+                return
+            for number in control.close:
+                self._close(number)
+            for message in control.open:
+                self._open(message)
+
+    def _open(self, message: pb.WatchRequest) -> None:
+        try:
+            if message.id in self._watchers:
+                raise BadRequest(f"watch id {message.id} is in use on this stream")
+            if len(self._watchers) >= WATCHES_PER_STREAM:
+                raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
+            identity = self._callers.of(message.token)
+            watcher = self._server.open_watch(identity, to_watch_request(message), self._notify)
+        except ApiError as error:
+            self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
+            self._wake.set()
+            return
+        self._watchers[message.id] = watcher
+        self._numbers[watcher.number] = message.id
+        if watcher.has_events or watcher.end_reason:
+            self._notify(watcher)
+
+    def _close(self, number: int) -> None:
+        watcher = self._watchers.pop(number, None)
+        if watcher is not None:
+            watcher.notify = None
+            self._numbers.pop(watcher.number, None)
+            self._ready.pop(watcher.number, None)
+            watcher.close()
+
+    def _notify(self, watcher: Watcher) -> None:
+        self._ready[watcher.number] = watcher
+        self._wake.set()
+
+    async def _send(self) -> None:
+        while True:
+            if not self._ready and not self._ends:
+                await self._wake.wait(HEARTBEAT_S)
+                if not self._ready and not self._ends:
+                    await self._pace.send(self._context, _HEARTBEAT)
+                    continue
+            if not any(watcher.is_filling for watcher in self._ready.values()):
+                await self._pace.linger()
+            frame = self._frame()
+            if frame:
+                await self._pace.send(self._context, frame)
+
+    def _frame(self) -> bytes:
+        """Take what is ready, up to 1 MiB, each watcher in turn; who has more waits at the end of the line."""
+        frame: list[bytes] = []
+        encoded = self._encoded.of
+        events_left, bytes_left = FRAME_EVENTS, FRAME_BYTES
+        for watcher in list(self._ready.values()):
+            if events_left <= 0 or bytes_left <= 0:
+                break
+            del self._ready[watcher.number]
+            number = self._numbers.get(watcher.number)
+            if number is None:
+                continue
+            events = watcher.take(events_left, bytes_left)
+            if events:
+                events_left -= len(events)
+                batch = batch_bytes(number, [encoded(event) for event in events])
+                bytes_left -= len(batch)
+                frame.append(batch)
+            if watcher.has_events:
+                self._ready[watcher.number] = watcher
+            elif watcher.end_reason:
+                self._ends.append(pb.WatchEnd(id=number, reason=watcher.end_reason))
+                del self._watchers[number]
+                del self._numbers[watcher.number]
+        if self._ends:
+            frame.append(pb.WatchFrame(ends=self._ends).SerializeToString())
+            self._ends.clear()
+        return b"".join(frame)
+
+
+def _is_free(host: str, port: int) -> bool:
+    """Whether the port can be bound; asked first because gRPC tells a taken one in lines of its own."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return True
+    except OSError as error:
+        return error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+
+
+class GrpcDoor(ApiServerServicer):
+    """The servicer and the listening server around it."""
+
+    def __init__(self, server: ApiServer, clock: Clock) -> None:
+        self._server, self._clock = server, clock
+        self._listener: grpc.aio.Server | None = None
+        self._encoded = EventBytes()
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen and return the port. Raises: StartError when the address cannot be had."""
+        if port and not _is_free(host, port):
+            raise StartError(f"cannot listen on {host}:{port}: the port is taken", EXIT_CONFIG)
+        listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
+        listener.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            bound = listener.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise StartError(f"cannot listen on {host}:{port}: is it an address of this machine?", EXIT_CONFIG)
+        await listener.start()
+        return bound
+
+    def _handlers(self) -> Any:
+        """Return the service; like the generated one, except that what the streams send is encoded already."""
+        return grpc.method_handlers_generic_handler(
+            "mesh.v1.ApiServer",
+            {
+                "Call": grpc.unary_unary_rpc_method_handler(
+                    self.Call, pb.Request.FromString, pb.Response.SerializeToString
+                ),
+                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, pb.RequestBatch.FromString, bytes),
+                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, pb.WatchControl.FromString, bytes),
+            },
+        )
+
+    async def close(self) -> None:
+        """Stop listening and end what is open."""
+        if self._listener is not None:
+            await self._listener.stop(STOP_S)
+
+    async def _identity(self, context: Any) -> Identity:
+        """Return the stream's identity, or refuse the stream."""
+        bearer = ""
+        try:
+            for key, value in context.invocation_metadata() or ():
+                if key == "authorization":
+                    scheme, _, bearer = str(value).partition(" ")
+                    if scheme.lower() != "bearer" or not bearer:
+                        raise Unauthorized("Unauthorized")
+            return self._server.authenticate(bearer)
+        except ApiError as error:
+            status = msgspec.json.encode(error.status())
+            code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+            await context.abort(code, error.message, (("mesh-status-bin", status),))
+            raise AssertionError("abort raises") from None
+
+    async def _admit(self, context: Any) -> Identity:
+        """Return the identity of a stream and tell its client that it is taken, or refuse it.
+
+        A client that writes into a refusal loses the reason, so it writes nothing before this word.
+        """
+        identity = await self._identity(context)
+        await context.send_initial_metadata(STREAM_TAKEN)
+        return identity
+
+    async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
+        """Answer one call."""
+        own = await self._identity(context)
+        try:
+            identity = _Callers(self._server, own).of(request.token)
+            response = await self._server.door(identity).call(to_request(request))
+        except ApiError as error:
+            response = refusal(error)
+        if len(response.body) > FRAME_BYTES * 3:
+            text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
+            response = refusal(RequestEntityTooLarge(text))
+        return pb.Response(
+            id=request.id, code=response.code, rv=response.rv, body=response.body, warnings=response.warnings or None
+        )
+
+    # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
+    async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+        """Answer many calls at once."""
+        identity = await self._admit(context)
+        await _CallStream(self._server, identity, context, self._clock).run()
+
+    async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+        """Serve many watches at once."""
+        identity = await self._admit(context)
+        await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
+
+
+async def serve(server: ApiServer, host: str, port: int, *, clock: Clock) -> tuple[GrpcDoor, int]:
+    """Listen on `host:port` (0: any free one) and return the door and its port.
+
+    Raises: StartError when the address cannot be had.
+    """
+    door = GrpcDoor(server, clock)
+    return door, await door.open(host, port)

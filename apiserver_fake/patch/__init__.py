@@ -1,0 +1,1 @@
+"""The kinds of patch, and server-side apply."""

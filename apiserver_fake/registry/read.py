@@ -1,0 +1,153 @@
+"""Any kind's way out: one object, a read form of it, a list, a page of a list.
+
+Source: guarantees table 2.1 for versions, kubectl-requests 5 and 7 for the answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.registry.errors import check_scope, find_resource, not_found
+from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.resource_versions import parse_rv
+from apiserver_fake.storage.selection import Page, Selection
+from apiserver_fake.storage.store import Store
+from apiserver_fake.strategy import subresource
+from services.api.errors import BadRequest, Expired, MethodNotAllowed, NotFound
+from services.api.meta import Document
+from services.api.resources import Resource
+from services.api.seams import Clock
+from services.api.wire import Request, Response
+
+LIST_PAGE_OBJECTS = 10_000
+LIST_PAGE_BYTES = 4 << 20
+
+
+class NotYet(Exception):
+    """A read asks for a version that is not visible yet; wait for `rv` and ask again (S12)."""
+
+    def __init__(self, rv: int) -> None:
+        super().__init__(f"version {rv} is not visible yet")
+        self.rv = rv
+
+
+class Reads:
+    """The read path of every kind."""
+
+    def __init__(self, store: Store, *, clock: Clock, cursors: Cursors) -> None:
+        self._store, self._clock, self._cursors = store, clock, cursors
+
+    def get(self, request: Request) -> Response:
+        """Return the object, or the read form of a subresource.
+
+        Raises: NotFound, NotYet.
+        """
+        resource = find_resource(request.resource)
+        check_scope(resource, request)
+        self._reach(parse_rv(request.resource_version))
+        record = self._store.get(resource.name, request.namespace, request.name)
+        if record is None:
+            raise not_found(resource, request.name)
+        if not request.subresource:
+            return Response(code=200, rv=record.rv, body=record.body)
+        found = subresource(resource.name, request.subresource)
+        if found is None or request.subresource not in resource.subresources:
+            raise NotFound("the server could not find the requested resource")
+        if "get" not in found.verbs:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        stored = msgspec.json.decode(record.body)
+        form = found.read(stored)
+        body = record.body if form is stored else msgspec.json.encode(form)
+        return Response(code=200, rv=record.rv, body=body)
+
+    def list(self, request: Request) -> Response:
+        """Return a snapshot of the selected objects, or a page of one (table 2.1).
+
+        Raises: BadRequest, Expired, NotYet.
+        """
+        resource = find_resource(request.resource)
+        check_scope(resource, request)
+        selection = self.selection(resource, request)
+        limit = min(request.limit, LIST_PAGE_OBJECTS) if request.limit > 0 else 0
+        bytes_max = LIST_PAGE_BYTES if limit else 0
+        fingerprint = Cursors.fingerprint(request)
+        if request.continue_token:
+            if request.resource_version or request.resource_version_match:
+                raise BadRequest("specifying resourceVersion or resourceVersionMatch is not allowed with continue")
+            cursor = self._cursors.read(request.continue_token, fingerprint)
+            rv, after = cursor.rv or self._store.rv, cursor.after
+            is_expired = cursor.expires_at_s < self._clock.now() and bool(cursor.rv)
+        else:
+            rv, after, is_expired = self._version_of(request, limit), None, False
+        try:
+            if is_expired:
+                raise Expired("")
+            page = self._store.select(resource.name, selection, at=rv, after=after, limit=limit, bytes_max=bytes_max)
+        except Expired:
+            raise self._expired(after, fingerprint) from None
+        token = ""
+        if page.next_after is not None:
+            token = self._cursors.token(rv, page.next_after, fingerprint, self._clock.now())
+        return Response(code=200, rv=rv, body=list_body(resource, page, rv, token))
+
+    def selection(self, resource: Resource, request: Request) -> Selection:
+        """Return what the request selects. Raises: BadRequest."""
+        field_selector = request.field_selector
+        if request.name:
+            name = f"metadata.name={request.name}"
+            field_selector = f"{field_selector},{name}" if field_selector else name
+        return Selection.parse(resource, request.namespace, request.label_selector, field_selector)
+
+    def _version_of(self, request: Request, limit: int) -> int:
+        wanted, match = parse_rv(request.resource_version), request.resource_version_match
+        if match not in ("", "Exact", "NotOlderThan"):
+            raise BadRequest(f'resourceVersionMatch: Unsupported value: "{match}": supported: Exact, NotOlderThan')
+        if match and not request.resource_version:
+            raise BadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if match == "Exact" and wanted == 0:
+            raise BadRequest('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        self._reach(wanted)
+        is_exact = match == "Exact" or (not match and bool(limit) and wanted > 0)
+        return wanted if is_exact else self._store.rv
+
+    def _reach(self, wanted: int) -> None:
+        if wanted > self._store.rv:
+            raise NotYet(wanted)
+
+    def _expired(self, after: Any, fingerprint: bytes) -> Expired:
+        if after is None:
+            return Expired("The resourceVersion for the provided list is too old.")
+        # Whoever can live with an inconsistent list may go on at the newest state.
+        token = self._cursors.token(0, after, fingerprint, self._clock.now())
+        error = ExpiredPage(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new "
+            "list without the continue parameter, or use the continue token in this response to retrieve the "
+            "remainder of the results."
+        )
+        error.continue_token = token
+        return error
+
+
+class ExpiredPage(Expired):
+    """410 for a page, with a token for the rest of the list at the newest version."""
+
+    continue_token = ""
+
+    def status(self) -> dict[str, Any]:
+        """Return the Status with the token in its metadata."""
+        return {**super().status(), "metadata": {"continue": self.continue_token}}
+
+
+def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
+    """Return the list document, its items being the stored bytes."""
+    metadata: Document = {"resourceVersion": str(rv)}
+    if token:
+        metadata["continue"] = token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    head = msgspec.json.encode(
+        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+    )
+    return b"".join((head[:-1], b',"items":[', b",".join([record.body for record in page.records]), b"]}"))

@@ -1,0 +1,150 @@
+"""Any kind's way in: who may, which kind, which verb; and the write that will run inside the commit.
+
+Writes come in two halves. `prepare` runs when the request arrives: authorization and decoding, everything
+that needs no state. What it returns is a `write.Write`, which runs inside the commit against the newest
+state and stages the change. Reads are in `reads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.authorization.authorizer import authorize
+from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.registry.creation import Limits
+from apiserver_fake.registry.decode import decode, decode_object
+from apiserver_fake.registry.errors import check_scope, find_resource
+from apiserver_fake.registry.lease_fence import fenced
+from apiserver_fake.registry.read import Reads
+from apiserver_fake.registry.write import Write
+from apiserver_fake.registry.write_context import Surroundings
+from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.store import Staged, Store
+from apiserver_fake.strategy import DeleteOptions, subresource
+from services.api.errors import MethodNotAllowed, NotFound
+from services.api.identity import Identity
+from services.api.meta import Document
+from services.api.seams import Clock, Random
+from services.api.selectors import Term
+from services.api.switches import Switches
+from services.api.wire import Request, Response, WatchRequest
+
+Plan = Callable[[Staged], Response]
+
+
+class Registry:
+    """Every kind, as requests reach it; `reads` answers those that change nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        random: Random,
+        switches: Switches,
+        cursors: Cursors,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._surroundings = Surroundings(clock=clock, random=random, switches=switches, limits=limits)
+        self.reads = Reads(store, clock=clock, cursors=cursors)
+
+    def authorize(self, identity: Identity, request: Request) -> None:
+        """Refuse what this identity may not do; looks at names, identity and stored objects only.
+
+        Raises: Forbidden.
+        """
+        authorize(identity, request, self._lookup, self._listing(identity))
+
+    def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:
+        """Refuse a watch this identity may not have. Raises: Forbidden."""
+        as_request = Request(
+            verb="watch",
+            resource=request.resource,
+            namespace=request.namespace,
+            label_selector=request.label_selector,
+            field_selector=request.field_selector,
+        )
+        authorize(identity, as_request, self._lookup, self._listing(identity))
+
+    def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
+        """Return how authorization lists objects; to a node only its own pods matter, and those are indexed."""
+        own = (Term("spec.nodeName", "in", (identity.node,)),) if identity.node else ()
+
+        def documents(resource: str, namespace: str) -> Iterable[Document]:
+            selection = Selection(namespace, fields=own if resource == "pods" else ())
+            for record in self._store.select(resource, selection).records:
+                yield msgspec.json.decode(record.body)
+
+        return documents
+
+    def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
+        """Return what authorization may ask of an object: who it is, its labels, and a pod's node."""
+        record = self._store.get(resource, namespace, name)
+        if record is None:
+            return None
+        metadata = {"name": name, "namespace": namespace, "labels": record.labels}
+        return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
+
+    def prepare(self, identity: Identity, request: Request, traceparent: str) -> Plan:
+        """Return the write as it will run inside the commit, fenced when its writer leads (C11).
+
+        Raises: ApiError for what can be refused without looking at the object.
+        """
+        plan = self._plan(identity, request, traceparent)
+        return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
+
+    def _plan(self, identity: Identity, request: Request, traceparent: str) -> Plan:
+        resource = find_resource(request.resource)
+        check_scope(resource, request)
+        write = Write(self._surroundings, resource, identity, request, traceparent)
+        if request.subresource:
+            return self._prepare_subresource(write)
+        match request.verb:
+            case "create":
+                body = decode_object(request.body, f"a {resource.kind}")
+                return lambda staged: write.create(staged, body)
+            case "update":
+                body = decode_object(request.body, f"a {resource.kind}")
+                return lambda staged: write.update(staged, lambda old: body, is_patch=False)
+            case "patch":
+                patch = decode(request.body)
+                return lambda staged: write.update(
+                    staged,
+                    lambda old: apply_patch(old, patch, request.patch_type, resource.api_version, resource.kind),
+                    is_patch=True,
+                )
+            case "delete":
+                options = _delete_options(request)
+                return lambda staged: write.delete(staged, options)
+        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+
+    def _prepare_subresource(self, write: Write) -> Plan:
+        request, resource = write.request, write.resource
+        found = subresource(resource.name, request.subresource)
+        if found is None or request.subresource not in resource.subresources:
+            raise NotFound("the server could not find the requested resource")
+        if request.verb not in found.verbs:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        body: Any
+        if request.verb == "patch":
+            body = decode(request.body)
+        else:
+            body = decode_object(request.body, f"a {request.subresource}") if request.body else {}
+        return lambda staged: write.subresource(staged, found, body)
+
+
+def _delete_options(request: Request) -> DeleteOptions:
+    """Return the options of a delete, preconditions of the call included. Raises: BadRequest."""
+    body = decode_object(request.body, "DeleteOptions") if request.body else {}
+    options = DeleteOptions.from_document(body)
+    return replace(
+        options,
+        uid=options.uid or request.uid,
+        resource_version=options.resource_version or request.resource_version,
+    )

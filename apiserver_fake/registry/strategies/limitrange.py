@@ -1,0 +1,149 @@
+"""Limit ranges: one item a type, whose bounds agree with each other; containers' defaults follow from the bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
+from apiserver_fake.strategy import Cause, Strategy, WriteContext
+from apiserver_fake.validation.formats import (
+    duplicate,
+    forbidden,
+    invalid,
+    metadata,
+    qualified_name,
+    quantity,
+    required,
+)
+from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
+from services.api.meta import Document
+from services.api.quantity import milli
+
+_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_NO_DEFAULTS = ("default", "defaultRequest")
+_CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
+_STANDARD = _CONTAINERS | {"storage", "pods"}
+
+
+def _prepare(new: Document) -> None:
+    spec = new.get("spec") or {}
+    new["spec"] = {**spec, "limits": [_with_defaults(item) for item in spec.get("limits") or []]}
+
+
+def _with_defaults(item: Document) -> Document:
+    """Return a container's item with limits by default from its maximum, requests from those, or from its minimum."""
+    if item.get("type") != CONTAINER:
+        return item
+    limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+    requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+    parts: Document = {"default": limits, "defaultRequest": requests}
+    return {**item, **{name: values for name, values in parts.items() if values}}
+
+
+def _prepare_create(new: Document, ctx: WriteContext) -> None:
+    _prepare(new)
+
+
+def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    if new.get("spec") is not old.get("spec"):
+        _prepare(new)
+
+
+def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    causes, seen = metadata(new), set()
+    for index, item in enumerate(new["spec"].get("limits") or []):
+        at, kind = f"spec.limits[{index}]", item.get("type") or ""
+        causes += _check_type(kind, f"{at}.type")
+        if kind in seen:
+            causes.append(duplicate(f"{at}.type", kind))
+        seen.add(kind)
+        wrong = _check_parts(item, kind, at)
+        causes += wrong or _check_order(item, at)
+    return causes
+
+
+def _check_type(kind: str, at: str) -> list[Cause]:
+    causes = qualified_name(at, kind)
+    if not causes and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
+        causes.append(invalid(at, kind, "must be a standard limit type or fully qualified"))
+    return causes
+
+
+def _check_parts(item: Document, kind: str, at: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for part in _PARTS:
+        values = item.get(part) or {}
+        if kind == POD and part in _NO_DEFAULTS:
+            if values:
+                causes.append(forbidden(f"{at}.{part}", "may not be specified when `type` is 'Pod'"))
+            continue
+        for name, text in values.items():
+            here = f"{at}.{part}[{name}]"
+            causes += _check_name(name, kind, here)
+            causes += quantity(here, "cpu" if part == "maxLimitRequestRatio" else name, text)
+    if kind == CLAIM and "storage" not in {**(item.get("min") or {}), **(item.get("max") or {})}:
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{at}.limits", text))
+    return causes
+
+
+def _check_name(name: str, kind: str, at: str) -> list[Cause]:
+    causes = qualified_name(at, name)
+    if causes or "/" in name or name.startswith("hugepages-"):
+        return causes
+    if kind in (CONTAINER, POD):
+        return [] if name in _CONTAINERS else [invalid(at, name, "must be a standard resource for containers")]
+    return [] if name in _STANDARD else [invalid(at, name, "must be a standard resource type or fully qualified")]
+
+
+_ORDER = (
+    # the smaller, the larger, which of the two is wrong, and what is said of it
+    ("min", "max", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}"),
+    ("defaultRequest", "default", "defaultRequest", "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "default value {} is greater than max value {}"),
+)
+
+
+def _check_order(item: Document, at: str) -> list[Cause]:
+    causes: list[Cause] = []
+    values = {part: item.get(part) or {} for part in _PARTS}
+    for name in sorted({name for amounts in values.values() for name in amounts}):
+        has = {part: amounts[name] for part, amounts in values.items() if name in amounts}
+        for small, large, wrong, text in _ORDER:
+            if small in has and large in has and milli(has[small]) > milli(has[large]):
+                causes.append(invalid(f"{at}.{wrong}[{name}]", has[wrong], text.format(has[small], has[large])))
+        causes += _check_ratio(has, f"{at}.maxLimitRequestRatio[{name}]")
+        causes += _check_overcommit(name, has, f"{at}.defaultRequest[{name}]")
+    return causes
+
+
+def _check_overcommit(name: str, has: dict[str, Any], at: str) -> list[Cause]:
+    """What cannot be promised twice (hugepages, devices) has one default for both."""
+    if name in _STANDARD or "default" not in has or "defaultRequest" not in has:
+        return []
+    limit, request = has["default"], has["defaultRequest"]
+    if milli(limit) == milli(request):
+        return []
+    return [invalid(at, request, f"default value {limit} must equal to defaultRequest value {request} in {name}")]
+
+
+def _check_ratio(has: dict[str, Any], at: str) -> list[Cause]:
+    ratio = has.get("maxLimitRequestRatio")
+    if ratio is None:
+        return []
+    if milli(ratio) < 1000:
+        return [invalid(at, ratio, f"ratio {ratio} is less than 1")]
+    least = milli(has["min"]) if "min" in has else 0
+    if least and "max" in has:
+        widest = milli(has["max"]) / least
+        if milli(ratio) / 1000 > widest:
+            return [invalid(at, ratio, f"ratio {ratio} is greater than max/min = {widest:f}")]
+    return []
+
+
+STRATEGIES = {
+    LIMIT_RANGES: Strategy(prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate)
+}

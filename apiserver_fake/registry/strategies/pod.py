@@ -1,0 +1,296 @@
+"""Pods: admission defaults, what may change after creation, who writes the status, graceful deletion.
+
+The three binding fields of the status, and `spec.nodeName` after creation, are written by the
+`binding` and `unbind` subresources alone; here every other writer's change to them is undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from apiserver_fake.admission import limit_ranger
+from apiserver_fake.strategy import (
+    Cause,
+    DeleteOptions,
+    Strategy,
+    WriteContext,
+    delete_now_or_mark,
+    keep_all_but_status,
+)
+from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, too_many, unsupported
+from apiserver_fake.validation.pod import defaults as pod_defaults
+from apiserver_fake.validation.pod import label_keys, pod_level
+from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.validation.pod import update as pod_update_rules
+from apiserver_fake.validation.pod.container_restarts import without_own_policies
+from services.api.errors import Forbidden
+from services.api.kinds.pod import MIRROR_ANNOTATION
+from services.api.meta import Document
+from services.api.times import format_time
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+BINDING_FIELDS = ("bindingGeneration", "unbindCount", "unbindHistory", "bindingAdditions")
+"""Written in bind and unbind transactions only. `bindingAdditions` (ours, beyond kubelet-unbinding 4.1) lists the
+label and annotation keys that the last Binding added, so that the unbind can take exactly those away."""
+PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+_RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
+
+
+def _prepare_create(new: Document, ctx: WriteContext) -> None:
+    spec = pod_defaults.with_defaults(new.get("spec") or {})
+    spec = pod_defaults.requests_from_limits(spec)
+    spec = pod_level.with_requests(pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
+    spec = label_keys.merged(
+        spec,
+        new["metadata"].get("labels") or {},
+        spreads=ctx.switches.flag("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+    )
+    spec.setdefault("enableServiceLinks", True)
+    if not _is_mirror(new):
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+        spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+    if not ctx.switches.flag("GenericWorkload"):
+        spec.pop("schedulingGroup", None)
+    if not ctx.switches.flag("ContainerRestartRules"):
+        spec = without_own_policies(spec)
+    _set_priority(new, spec, ctx)
+    new["spec"] = spec
+    status: Document = {"phase": "Pending"}
+    with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
+        status["qosClass"] = pod_defaults.qos_class(spec)
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": format_time(ctx.wall_s),
+            }
+        ]
+    new["status"] = status
+
+
+def _with_default_limits(new: Document, spec: Document, ctx: WriteContext) -> Document:
+    """Return the spec with what the namespace's limit ranges give; the pod is annotated with what that was."""
+    ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
+    if not ranges:
+        return spec
+    spec, note = limit_ranger.with_default_limits(spec, ranges)
+    if note:
+        annotations = {**(new["metadata"].get("annotations") or {}), limit_ranger.ANNOTATION: note}
+        new["metadata"] = {**new["metadata"], "annotations": annotations}
+    return spec
+
+
+def _is_mirror(pod: Document) -> bool:
+    return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
+
+
+def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
+    """Resolve the priority class into a number (admission plugin Priority)."""
+    value, policy = resolve_priority(spec, ctx, lambda why: _refused(new, why), "pod spec")
+    wanted = spec.get("preemptionPolicy")
+    if wanted is not None and wanted != policy:
+        raise _refused(
+            new,
+            f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name",
+        )
+    spec["priority"], spec["preemptionPolicy"] = value, policy
+
+
+def resolve_priority(
+    spec: Document, ctx: WriteContext, refused: Callable[[str], Forbidden], where: str
+) -> tuple[int, str]:
+    """Return the value and preemption policy of the spec's class, and name the class when it is the default one.
+
+    Raises: what `refused` makes of the reason, for an unknown class and for a number that is not the class's.
+    """
+    name, policy = spec.get("priorityClassName") or "", ""
+    if name:
+        found = ctx.lookup(PRIORITY_CLASSES, "", name)
+        if found is None and name not in SYSTEM_CLASSES:
+            raise refused(f"no PriorityClass with name {name} was found")
+        value = int(found.get("value") or 0) if found else SYSTEM_CLASSES[name]
+        policy = (found or {}).get("preemptionPolicy") or ""
+    else:
+        value = 0
+        default = _default_class(ctx)
+        if default is not None:
+            name, value = default["metadata"]["name"], int(default.get("value") or 0)
+            policy = default.get("preemptionPolicy") or ""
+            spec["priorityClassName"] = name
+    asked = spec.get("priority")
+    if asked is not None and asked != value:
+        raise refused(
+            f"the integer value of priority ({asked}) must not be provided in {where}; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+    return value, policy or "PreemptLowerPriority"
+
+
+def _default_class(ctx: WriteContext) -> Document | None:
+    # Of several defaults the lowest wins, as upstream picks it.
+    defaults = [each for each in ctx.list(PRIORITY_CLASSES, "") if each.get("globalDefault")]
+    return min(defaults, key=lambda each: (int(each.get("value") or 0), each["metadata"]["name"]), default=None)
+
+
+def _refused(pod: Document, why: str) -> Forbidden:
+    name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
+    return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
+
+
+_ADMITTED = ("priority", "preemptionPolicy", "priorityClassName", "serviceAccountName", "serviceAccount")
+
+
+def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    new["status"] = old.get("status") or {}
+    before = old.get("spec") or {}
+    if new.get("spec") is not before:
+        spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(new.get("spec") or {}))
+        spec = pod_level.with_requests(pod_defaults.with_resize_policies(spec))
+        for name in (*_ADMITTED, "enableServiceLinks"):
+            if name not in spec and name in before:
+                spec[name] = before[name]
+        if not _is_mirror(old):
+            spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+        new["spec"] = spec
+
+
+def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    causes = metadata(new)
+    spec = new.get("spec") or {}
+    if old is not None and spec is old.get("spec"):
+        return causes + _annotations(old, new)
+    causes += pod_rules.check(spec, "spec", comparing=ctx.switches.flag("TaintTolerationComparisonOperators"))
+    if old is None:
+        if spec.get("ephemeralContainers"):
+            causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        if _is_mirror(new) and not spec.get("nodeName"):
+            value = new["metadata"]["annotations"][MIRROR_ANNOTATION]
+            causes.append(
+                invalid(
+                    f"metadata.annotations[{MIRROR_ANNOTATION}]",
+                    value,
+                    "must set spec.nodeName if mirror pod annotation is set",
+                )
+            )
+        return causes
+    return causes + pod_update_rules.check_update(old.get("spec") or {}, spec) + _annotations(old, new)
+
+
+def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    # A plain update changes no size; `resize` asks for itself.
+    if old is None:
+        limit_ranger.check_pod(None, new, ctx)
+
+
+def _annotations(old: Document, new: Document) -> list[Cause]:
+    before = (old["metadata"].get("annotations") or {}).get(MIRROR_ANNOTATION)
+    after = (new["metadata"].get("annotations") or {}).get(MIRROR_ANNOTATION)
+    if before == after:
+        return []
+    verb = "add" if before is None else "remove or update"
+    return [forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {verb} mirror pod annotation")]
+
+
+def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Keep all but the status, and in it what only the server writes; the quality of service never changes."""
+    before, status = old.get("status") or {}, dict(new.get("status") or {})
+    for name in (*BINDING_FIELDS, "qosClass"):
+        if name in before:
+            status[name] = before[name]
+        else:
+            status.pop(name, None)
+    if node := (old.get("spec") or {}).get("nodeName"):
+        # Nobody nominates a node for a pod that has one (I17), but where that tells of its resize (kep-5836 13.5).
+        nominated = status.pop("nominatedNodeName", None)
+        if nominated == node and ctx.switches.choice("resize.double_preemption") == "nnn":
+            status["nominatedNodeName"] = node
+        elif before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+            status["nominatedNodeName"] = before["nominatedNodeName"]
+    new["status"] = status
+    keep_all_but_status(old, new, ctx)
+
+
+def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    before, status = (old or {}).get("status") or {}, new.get("status") or {}
+    causes: list[Cause] = []
+    was, phase = before.get("phase") or "", status.get("phase") or ""
+    if phase and phase not in PHASES:
+        causes.append(unsupported("status.phase", phase, PHASES))
+    elif phase != was and _RANK.get(phase, 0) < _RANK.get(was, 0):
+        causes.append(invalid("status.phase", phase, f"the phase may not go back from {was}"))
+    elif phase != was and _RANK.get(was, 0) == 2:
+        causes.append(invalid("status.phase", phase, f"the phase {was} is final"))
+    conditions = status.get("conditions") or []
+    causes += too_many("status.conditions", len(conditions), 64)
+    for index, condition in enumerate(conditions[:64]):
+        causes += _check_condition(condition, f"status.conditions[{index}]")
+    for name in ("reason", "message"):
+        if status.get(name):
+            causes += plain_text(f"status.{name}", status[name])
+    return causes
+
+
+def _check_condition(condition: Document, at: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if condition.get("status") not in ("True", "False", "Unknown"):
+        causes.append(unsupported(f"{at}.status", condition.get("status") or "", ("True", "False", "Unknown")))
+    for name in ("reason", "message"):
+        if condition.get(name):
+            causes += plain_text(f"{at}.{name}", condition[name])
+    return causes
+
+
+def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:
+    """Give the pod its time to end, or let it go at once (core/v1 pod strategy `CheckGracefulDelete`).
+
+    A pod without node, one that has ended, and any pod deleted with grace 0 goes at once; a second
+    delete may only shorten the time.
+    """
+    spec, status, meta = old.get("spec") or {}, old.get("status") or {}, old["metadata"]
+    grace = options.grace_period_s
+    if grace is None:
+        grace = spec.get("terminationGracePeriodSeconds")
+        if meta.get("deletionTimestamp"):
+            grace = meta.get("deletionGracePeriodSeconds", 0)
+    grace = 30 if grace is None else max(1 if grace < 0 else 0, grace)
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        grace = 0
+    return delete_now_or_mark(old, ctx, options, grace)
+
+
+def transition(conditions: list[Document], condition: Document, wall_s: float) -> list[Document]:
+    """Return the conditions with one set; the transition time moves only when its status changes."""
+    result: list[Document] = []
+    before: Any = None
+    for each in conditions:
+        if each.get("type") == condition["type"]:
+            before = each
+        else:
+            result.append(each)
+    moved = format_time(wall_s)
+    if before is not None and before.get("status") == condition["status"]:
+        moved = before.get("lastTransitionTime") or moved
+    return [*result, {**condition, "lastTransitionTime": moved}]
+
+
+STRATEGIES = {
+    "pods": Strategy(
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        validate=_validate,
+        check_bounds=_check_bounds,
+        before_delete=_before_delete,
+        prepare_status=_prepare_status,
+        validate_status=_validate_status,
+    )
+}

@@ -1,0 +1,134 @@
+"""Resource quotas: names that something counts, scopes that go together; what is used is told by the server alone."""
+
+from __future__ import annotations
+
+from apiserver_fake.strategy import Cause, Strategy, WriteContext, keep_status
+from apiserver_fake.validation.formats import invalid, metadata, qualified_name, quantity, required
+from services.api import quotas
+from services.api.meta import Document
+
+_COMPUTE_OF_PODS = frozenset(
+    ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory", quotas.PODS)
+)
+_BY_SCOPE = {
+    "BestEffort": frozenset((quotas.PODS,)),
+    "CrossNamespacePodAffinity": _COMPUTE_OF_PODS,
+    "NotBestEffort": _COMPUTE_OF_PODS,
+    "NotTerminating": _COMPUTE_OF_PODS,
+    "PriorityClass": _COMPUTE_OF_PODS,
+    "Terminating": _COMPUTE_OF_PODS,
+}
+"""Standard names that a quota of that scope may have."""
+_OPPOSITE = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_ONLY_EXISTS = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def _prepare_create(new: Document, ctx: WriteContext) -> None:
+    new["spec"] = new.get("spec") or {}
+    new["status"] = {}
+
+
+def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_status(old, new, ctx)
+    new["spec"] = new.get("spec") or {}
+
+
+def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    spec = new["spec"]
+    causes = metadata(new) + _amounts(spec.get("hard") or {}, "spec.hard") + _scopes(spec) + _selector(spec)
+    if old is not None:
+        scopes = spec.get("scopes") or []
+        if sorted(scopes) != sorted((old.get("spec") or {}).get("scopes") or []):
+            causes.append(invalid("spec.scopes", scopes, "field is immutable"))
+    return causes
+
+
+def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    status = new.get("status") or {}
+    return [cause for part in ("hard", "used") for cause in _amounts(status.get(part) or {}, f"status.{part}")]
+
+
+def _amounts(amounts: Document, at: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, text in amounts.items():
+        here = f"{at}[{name}]"
+        causes += qualified_name(here, name)
+        if "/" not in name and name not in quotas.STANDARD and quotas.resource_of(name) != quotas.PODS:
+            causes.append(invalid(here, name, "must be a standard resource for quota"))
+        causes += quantity(here, _measured_as(name), text)
+    return causes
+
+
+def _measured_as(name: str) -> str:
+    """Return a resource whose quantities obey the same rules: bytes and cpu are divisible, counts are not."""
+    what = name.rpartition(".")[2]
+    if name.endswith("/requests.storage") or what == "storage":
+        return "memory"
+    return what if what in quotas.COMPUTE else name
+
+
+def _scopes(spec: Document) -> list[Cause]:
+    scopes = spec.get("scopes") or []
+    causes = [invalid("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _BY_SCOPE]
+    for scope in scopes:
+        causes += [
+            invalid("spec.scopes", scopes, "unsupported scope applied to resource") for _ in _misplaced(spec, scope)
+        ]
+    return causes + _conflicts(scopes, "spec.scopes", scopes)
+
+
+def _selector(spec: Document) -> list[Cause]:
+    selector = spec.get("scopeSelector")
+    if selector is None:
+        return []
+    at, causes = "spec.scopeSelector.matchExpressions", []
+    terms = selector.get("matchExpressions") or []
+    for term in terms:
+        scope = term.get("scopeName") or ""
+        if scope not in _BY_SCOPE:
+            causes.append(invalid(f"{at}.scopeName", scope, "unsupported scope"))
+        causes += [invalid(at, selector, "unsupported scope applied to resource") for _ in _misplaced(spec, scope)]
+        causes += _operator(term, scope, at)
+    return causes + _conflicts([term.get("scopeName") or "" for term in terms], at, spec.get("scopes") or [])
+
+
+def _operator(term: Document, scope: str, at: str) -> list[Cause]:
+    operator, values, causes = term.get("operator") or "", term.get("values") or [], []
+    if scope in _BY_SCOPE and scope != "PriorityClass" and operator != "Exists":
+        causes.append(invalid(f"{at}.operator", operator, _ONLY_EXISTS))
+    if operator in ("In", "NotIn"):
+        if not values:
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            causes.append(required(f"{at}.values", text))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            causes.append(invalid(f"{at}.values", values, text))
+    else:
+        causes.append(invalid(f"{at}.operator", operator, "not a valid selector operator"))
+    return causes
+
+
+def _misplaced(spec: Document, scope: str) -> list[str]:
+    """Return the standard names that a quota of this scope may not have."""
+    allowed = _BY_SCOPE.get(scope)
+    if allowed is None:
+        return []
+    return [name for name in sorted(spec.get("hard") or {}) if name in quotas.STANDARD and name not in allowed]
+
+
+def _conflicts(scopes: list[str], at: str, shown: list[str]) -> list[Cause]:
+    return [invalid(at, shown, "conflicting scopes") for one, other in _OPPOSITE if one in scopes and other in scopes]
+
+
+STRATEGIES = {
+    quotas.RESOURCE: Strategy(
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        validate=_validate,
+        validate_status=_validate_status,
+    )
+}

@@ -1,0 +1,142 @@
+"""`pods/binding`: give a pod its node, once, and remember what came with it.
+
+The conditions stand in the order in which a reader needs them explained: first that this is the pod
+meant, then that it may still be bound. What the Binding adds besides the node is remembered by key in
+`status.bindingAdditions`, so that an unbind takes exactly that away.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.registry.strategies.pod import transition
+from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
+from apiserver_fake.validation.formats import required, subdomain, unsupported
+from services.api.errors import BadRequest, Conflict, NotFound, invalid
+from services.api.meta import Document
+from services.api.times import parse_time
+
+TOPOLOGY_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+"""Copied from the node onto the pod since 1.35 (kubelet-unbinding 3, constraint 7)."""
+SUCCESS: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _bind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+    name = ctx.request.name
+    if stored is None:
+        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+    meta, node = _read(body, name)
+    _check_preconditions(stored, meta, body, ctx)
+    _check_state(stored, name)
+    if ctx.switches.flag("apiserver.enforce_exclusion"):
+        _check_exclusion(stored, node, name, ctx)
+    return SubresourceResult(document=_bound(stored, meta, node, ctx), response=SUCCESS, code=201)
+
+
+def _read(body: Document, name: str) -> tuple[Document, str]:
+    """Return the Binding's metadata and its node. Raises: BadRequest, Invalid."""
+    meta, target = body.get("metadata") or {}, body.get("target") or {}
+    if not isinstance(meta, dict) or not isinstance(target, dict):
+        raise BadRequest("a Binding's metadata and target must be objects")
+    for field in ("labels", "annotations"):
+        values = meta.get(field) or {}
+        if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
+            raise BadRequest(f"a Binding's metadata.{field} must be a map of texts")
+    if (meta.get("name") or name) != name:
+        raise BadRequest(f"the name of the Binding ({meta['name']}) does not match the name on the URL ({name})")
+    causes: list[Cause] = []
+    kind, node = target.get("kind") or "Node", target.get("name") or ""
+    if kind != "Node":
+        causes.append(unsupported("target.kind", str(kind), ("Node", "<empty>")))
+    if not node or not isinstance(node, str):
+        causes.append(required("target.name"))
+    else:
+        causes += subdomain("target.name", node)
+    if causes:
+        raise invalid("Binding", name, [*causes])
+    return meta, str(node)
+
+
+def _check_preconditions(stored: Document, meta: Document, body: Document, ctx: WriteContext) -> None:
+    name, now = stored["metadata"]["name"], stored["metadata"]
+    uid = ctx.request.uid or str(meta.get("uid") or "")
+    if uid and uid != now["uid"]:
+        raise conflict(
+            name,
+            f"the UID in the precondition ({uid}) does not match the UID in record ({now['uid']}). "
+            "The object might have been deleted and then recreated",
+            reason="UIDMismatch",
+        )
+    version = ctx.request.resource_version or str(meta.get("resourceVersion") or "")
+    if version and version != now["resourceVersion"]:
+        raise conflict(
+            name, "the object has been modified; please apply your changes to the latest version and try again"
+        )
+    expected = body.get("expectedUnbindCount")
+    if expected is not None and ctx.switches.choice("bind.precondition") == "uid+unbindCount":
+        count = (stored.get("status") or {}).get("unbindCount") or 0
+        if expected != count:
+            raise conflict(name, f"pod was unbound since: expected unbindCount {expected}, it is {count}")
+
+
+def _check_state(stored: Document, name: str) -> None:
+    if stored["metadata"].get("deletionTimestamp"):
+        raise conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    spec = stored.get("spec") or {}
+    if bound := spec.get("nodeName"):
+        raise conflict(name, f'pod {name} is already assigned to node "{bound}"')
+    if spec.get("schedulingGates"):
+        raise conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _check_exclusion(stored: Document, node: str, name: str, ctx: WriteContext) -> None:
+    # Both times are this server's: the entry's, and now. A restart must not forget an exclusion, so no
+    # monotonic clock can carry it.
+    for entry in (stored.get("status") or {}).get("unbindHistory") or ():
+        if entry.get("nodeName") == node and entry.get("time"):
+            left_s = parse_time(entry["time"]) + (entry.get("excludeSeconds") or 0) - ctx.wall_s
+            if left_s > 0:
+                raise conflict(name, f"node {node} rejected pod {name} earlier ({entry.get('reason')})")
+
+
+def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) -> Document:
+    meta, status = dict(stored["metadata"]), dict(stored.get("status") or {})
+    generation = int(meta.get("generation") or 0) + 1
+    meta["generation"] = generation
+    additions: dict[str, list[str]] = {}
+    topology = ctx.labels("nodes", "", node) or {}
+    offered = {key: topology[key] for key in TOPOLOGY_LABELS if key in topology}
+    for field, values in (
+        ("labels", {**offered, **(binding.get("labels") or {})}),
+        ("annotations", binding.get("annotations") or {}),
+    ):
+        before = meta.get(field) or {}
+        added = [key for key in values if key not in before]
+        if field == "annotations" and values:
+            meta[field] = {**before, **values}
+        elif added:
+            # What the owner said stays: a label is only added (upstream `copyLabelsWithoutOverwriting`).
+            meta[field] = {**values, **before}
+        if added:
+            additions[field] = added
+    if ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+        status.pop("nominatedNodeName", None)
+    status.pop("bindingAdditions", None)
+    status["bindingGeneration"] = generation
+    if additions:
+        status["bindingAdditions"] = additions
+    scheduled = {"type": "PodScheduled", "status": "True", "observedGeneration": generation}
+    status["conditions"] = transition(status.get("conditions") or [], scheduled, ctx.wall_s)
+    return {**stored, "metadata": meta, "spec": {**stored["spec"], "nodeName": node}, "status": status}
+
+
+def conflict(name: str, why: str, *, subresource: str = "binding", reason: str = "") -> Conflict:
+    """Return a 409 in the words that schedulers and kubectl know (kubectl-requests 7)."""
+    kind = f"pods/{subresource}"
+    return Conflict(
+        f'Operation cannot be fulfilled on {kind} "{name}": {why}', reason=reason, details={"name": name, "kind": kind}
+    )
+
+
+SUBRESOURCES = (Subresource("pods", "binding", ("create",), _bind),)

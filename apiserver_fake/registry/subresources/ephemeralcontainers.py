@@ -1,0 +1,58 @@
+"""`pods/ephemeralcontainers`: join a pod that runs with containers for looking into it (KEP-277, `kubectl debug`).
+
+It is read and written as the whole pod; only `spec.ephemeralContainers` is taken, and only additions to it.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
+from apiserver_fake.validation.formats import forbidden
+from apiserver_fake.validation.pod import defaults as pod_defaults
+from apiserver_fake.validation.pod import spec as pod_rules
+from services.api.errors import NotFound, invalid
+from services.api.kinds.pod import MIRROR_ANNOTATION
+from services.api.meta import Document
+
+_AT = "spec.ephemeralContainers"
+_NEVER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy")
+"""What an ephemeral container cannot have: it is no part of what the pod promises or was promised."""
+
+
+def _join(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+    name = ctx.request.name
+    if stored is None:
+        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+    before = stored.get("spec") or {}
+    wanted = (body.get("spec") or {}).get("ephemeralContainers") or []
+    spec = pod_defaults.with_defaults({**before, "ephemeralContainers": wanted})
+    spec = {**before, "ephemeralContainers": spec.get("ephemeralContainers") or []}
+    if causes := _check(stored, before, spec):
+        raise invalid("Pod", name, [*causes])
+    if spec["ephemeralContainers"] == (before.get("ephemeralContainers") or []):
+        return SubresourceResult()
+    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
+    return SubresourceResult(document={**stored, "metadata": meta, "spec": spec})
+
+
+def _check(stored: Document, before: Document, spec: Document) -> list[Cause]:
+    if MIRROR_ANNOTATION in (stored["metadata"].get("annotations") or {}):
+        return [forbidden("", "static pods do not support ephemeral containers")]
+    causes = pod_rules.check(spec, "spec")
+    named = [c.get("name") for kind in ("initContainers", "containers") for c in spec.get(kind) or ()]
+    after = {c.get("name"): c for c in spec["ephemeralContainers"]}
+    for old in before.get("ephemeralContainers") or ():
+        if old["name"] not in after:
+            causes.append(forbidden(_AT, f'existing ephemeral containers "{old["name"]}" may not be removed\n'))
+        elif after[old["name"]] != old:
+            causes.append(forbidden(_AT, f'existing ephemeral containers "{old["name"]}" may not be changed\n'))
+    for index, container in enumerate(spec["ephemeralContainers"]):
+        for field in _NEVER:
+            if container.get(field):
+                causes.append(forbidden(f"{_AT}[{index}].{field}", "cannot be set for an Ephemeral Container"))
+        target = container.get("targetContainerName")
+        if target and target not in named:
+            causes.append(Cause(f"{_AT}[{index}].targetContainerName", "FieldValueNotFound", f'Not found: "{target}"'))
+    return causes
+
+
+SUBRESOURCES = (Subresource("pods", "ephemeralcontainers", ("get", "update", "patch"), _join),)

@@ -1,0 +1,27 @@
+"""`namespaces/finalize`: take the namespace controller's finalizer off; the last one gone ends the namespace.
+
+Source: controllers 11.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.registry.strategies.namespace import is_done
+from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
+from services.api.errors import BadRequest, NotFound
+from services.api.meta import Document
+
+
+def _finalize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+    name = ctx.request.name
+    if stored is None:
+        raise NotFound(f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"})
+    spec = body.get("spec") or {}
+    finalizers = (spec.get("finalizers") or []) if isinstance(spec, dict) else None
+    if not isinstance(finalizers, list) or not all(isinstance(each, str) for each in finalizers):
+        raise BadRequest("spec.finalizers must be a list of names")
+    changed = {**stored, "spec": {**(stored.get("spec") or {}), "finalizers": finalizers}}
+    is_over = bool(stored["metadata"].get("deletionTimestamp")) and is_done(changed)
+    return SubresourceResult(document=changed, delete=DeleteOptions() if is_over else None)
+
+
+SUBRESOURCES = (Subresource("namespaces", "finalize", ("update",), _finalize),)

@@ -1,0 +1,60 @@
+"""`scale` of workloads: the number of replicas as an autoscaling/v1 Scale, for `kubectl scale` and autoscalers.
+
+Source: kubectl-requests 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from services.api.errors import BadRequest, NotFound, invalid
+from services.api.meta import Document
+
+
+def _read(stored: Document) -> Document:
+    meta, spec, status = stored["metadata"], stored.get("spec") or {}, stored.get("status") or {}
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in names if name in meta},
+        "spec": {"replicas": spec.get("replicas", 1)},
+        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector") or {})},
+    }
+
+
+def selector_text(selector: Mapping[str, object]) -> str:
+    """Return a LabelSelector in the form of a query (`app=web,tier in (a,b)`)."""
+    labels, terms = selector.get("matchLabels"), selector.get("matchExpressions")
+    parts = [f"{key}={value}" for key, value in sorted((labels if isinstance(labels, dict) else {}).items())]
+    for term in terms if isinstance(terms, list) else ():
+        key, values = term.get("key", ""), ",".join(sorted(term.get("values") or ()))
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        parts.append(forms.get(term.get("operator", ""), f"!{key}"))
+    return ",".join(parts)
+
+
+def _write(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+    plural, name = ctx.request.resource, ctx.request.name
+    if stored is None:
+        raise NotFound(f'{plural} "{name}" not found', details={"name": name, "kind": plural.partition(".")[0]})
+    spec = body.get("spec")
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise BadRequest(
+            f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
+        )
+    if not 0 <= replicas <= 2**31 - 1:
+        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid("Scale", name, [("spec.replicas", "FieldValueInvalid", text)])
+    if stored["spec"].get("replicas") == replicas:
+        return SubresourceResult()
+    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
+    return SubresourceResult(document={**stored, "metadata": meta, "spec": {**stored["spec"], "replicas": replicas}})
+
+
+SUBRESOURCES = tuple(
+    Subresource(resource, "scale", ("get", "update", "patch"), _write, _read)
+    for resource in ("deployments.apps", "replicasets.apps", "statefulsets.apps")
+)

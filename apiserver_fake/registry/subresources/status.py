@@ -1,0 +1,28 @@
+"""`status` of every kind: what is so, apart from what is wanted (S21).
+
+Ownership and the fence against a status of an earlier binding are decided on what was *asked for*,
+before the other fields are put back: a node that tries to change a label is refused, not ignored.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, strategy_for
+from services.api.errors import NotFound, invalid
+from services.api.meta import Document
+
+
+def _write(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+    if stored is None:
+        plural = ctx.request.resource
+        raise NotFound(f'{plural} "{ctx.request.name}" not found', details={"name": ctx.request.name, "kind": plural})
+    admit(ctx.identity, ctx.request, stored, body, ctx)
+    strategy = strategy_for(ctx.request.resource)
+    new = dict(body)
+    strategy.prepare_status(stored, new, ctx)
+    if causes := strategy.validate_status(stored, new, ctx):
+        raise invalid(stored.get("kind", ""), ctx.request.name, [*causes])
+    return SubresourceResult(document=new)
+
+
+SUBRESOURCES = (Subresource("*", "status", ("get", "update", "patch"), _write, admits=True),)

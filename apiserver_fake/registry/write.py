@@ -1,0 +1,383 @@
+"""One write as it runs inside the commit: preconditions, defaults, admission, validation, what is staged.
+
+Kinds differ by their `Strategy`, verbs by their `Subresource`; preconditions are checked here, against the
+newest state (S7). Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
+from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.registry.creation import check_room, choose_name, new_uid
+from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
+from apiserver_fake.registry.write_context import Surroundings, document_of
+from apiserver_fake.schema.types import check_fields, conform
+from apiserver_fake.storage.records import Record
+from apiserver_fake.storage.resource_versions import parse_rv
+from apiserver_fake.storage.store import Staged
+from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
+from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid
+from services.api.identity import Identity
+from services.api.meta import Document, ObjectMeta
+from services.api.resources import Resource
+from services.api.times import format_time
+from services.api.wire import Request, Response
+
+NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
+VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
+"""Kinds whose PUT must name a resourceVersion (S6)."""
+
+
+class Write:
+    """One write being evaluated inside the commit."""
+
+    def __init__(
+        self, surroundings: Surroundings, resource: Resource, identity: Identity, request: Request, traceparent: str
+    ) -> None:
+        self.surroundings = surroundings
+        self.resource = resource
+        self.identity = identity
+        self.request = request
+        self.traceparent = traceparent
+        self.strategy: Strategy = strategy_for(resource.name)
+
+    # -- create
+
+    def create(self, staged: Staged, body: Document) -> Response:
+        """Stage a new object and return it. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        ctx = self.surroundings.context(self.identity, request, staged)
+        new = self._own(body)
+        meta = new["metadata"]
+        self._place(meta)
+        name = meta.get("name") or ""
+        if request.name and name and name != request.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+        namespace = request.namespace
+        if resource.namespaced:
+            self._check_namespace(staged, namespace, name)
+        if not name and meta.get("generateName"):
+            name = choose_name(ctx.random, staged, resource, namespace, meta["generateName"])
+            meta["name"] = name
+        if not name:
+            raise self._invalid(
+                name, [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
+            )
+        if staged.get(resource.name, namespace, name) is not None:
+            raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
+        check_room(self.surroundings.limits, staged, resource, namespace, name)
+        ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation))
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
+            meta.pop(field, None)
+        meta["uid"] = new_uid(ctx.random)
+        meta["creationTimestamp"] = format_time(ctx.wall_s)
+        if resource.has_spec:
+            meta["generation"] = 1
+        self.strategy.prepare_create(new, ctx)
+        admit(self.identity, request, None, new, ctx)
+        self._validate(self.strategy.validate(None, new, ctx), name)
+        self.strategy.check_bounds(None, new, ctx)
+        charged = charges(resource, None, new, ctx)
+        if request.dry_run:
+            return self._answer(msgspec.json.encode(new), staged.rv, ctx, 201)
+        record = staged.put(resource, new, self.traceparent)
+        self._charge(staged, charged)
+        return self._answer(record.body, record.rv, ctx, 201)
+
+    def _charge(self, staged: Staged, charged: list[Document]) -> None:
+        """Stage what quotas are used now: after the object, which the commit is named by."""
+        for quota in charged:
+            staged.put(find_resource(QUOTAS), quota, self.traceparent)
+
+    def _own(self, body: Document) -> Document:
+        """Return the document with right apiVersion and kind in front, and a metadata of its own.
+
+        Raises: BadRequest when it is of another kind or its fields have wrong types.
+        """
+        resource = self.resource
+        kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
+        if (version, kind) != (resource.api_version, resource.kind):
+            raise BadRequest(
+                f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
+            )
+        meta = body.get("metadata")
+        if meta is not None and not isinstance(meta, dict):
+            raise BadRequest(f"metadata must be an object, got {type(meta).__name__}")
+        new: Document = {"apiVersion": version, "kind": kind, "metadata": {}}
+        new.update(body)
+        new["apiVersion"], new["kind"] = version, kind
+        new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
+        return self._typed(new, None)
+
+    def _typed(self, new: Document, old: Document | None) -> Document:
+        typed = conform(self.resource.api_version, self.resource.kind, new, old)
+        try:
+            msgspec.convert(typed["metadata"], ObjectMeta)
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"metadata cannot be read: {error}") from None
+        return typed
+
+    def _place(self, meta: Document) -> None:
+        request, resource = self.request, self.resource
+        if not resource.namespaced:
+            meta.pop("namespace", None)
+            return
+        if meta.get("namespace") and meta["namespace"] != request.namespace:
+            raise BadRequest(
+                f"the namespace of the provided object does not match the namespace sent on the request: "
+                f"{meta['namespace']} and {request.namespace}"
+            )
+        meta["namespace"] = request.namespace
+
+    def _check_namespace(self, staged: Staged, namespace: str, name: str) -> None:
+        found = staged.get(NAMESPACES, "", namespace)
+        if found is None:
+            raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": NAMESPACES})
+        if found.is_deleting:
+            raise Forbidden(
+                f'{self.resource.name} "{name}" is forbidden: unable to create new content in namespace {namespace} '
+                "because it is being terminated",
+                details={
+                    **details_of(self.resource, name),
+                    "causes": [
+                        {
+                            "reason": "NamespaceTerminating",
+                            "message": f"namespace {namespace} is being terminated",
+                            "field": "metadata.namespace",
+                        }
+                    ],
+                },
+            )
+
+    def _invalid(self, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
+        return invalid(self.resource.kind, name, causes)
+
+    def _validate(self, causes: Any, name: str) -> None:
+        if causes:
+            raise self._invalid(name, [(cause[0], cause[1], cause[2]) for cause in causes])
+
+    # -- update and patch
+
+    def update(self, staged: Staged, change: Callable[[Document], Document], *, is_patch: bool) -> Response:
+        """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        stored = self._stored(staged)
+        old: Document = msgspec.json.decode(stored.body)
+        self._check_preconditions(stored, request.uid, request.resource_version)
+        changed = change(old)
+        if changed is old:
+            return Response(code=200, rv=stored.rv, body=stored.body)
+        new = self._inherit(changed, old, stored, is_patch=is_patch)
+        ctx = self.surroundings.context(self.identity, request, staged)
+        ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation, old))
+        if "status" in resource.subresources:
+            if "status" in old:
+                new["status"] = old["status"]
+            else:
+                new.pop("status", None)
+        self.strategy.prepare_update(old, new, ctx)
+        admit(self.identity, request, old, new, ctx)
+        self._validate([*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)], request.name)
+        self.strategy.check_bounds(old, new, ctx)
+        charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
+        if resource.has_spec and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+        return self._store(staged, stored, old, new, charged, ctx)
+
+    def _stored(self, staged: Staged) -> Record:
+        stored = staged.get(self.resource.name, self.request.namespace, self.request.name)
+        if stored is None:
+            raise not_found(self.resource, self.request.name)
+        return stored
+
+    def _check_preconditions(self, stored: Record, uid: str, version: str) -> None:
+        name = stored.name
+        if uid and uid != stored.uid:
+            raise conflict(
+                self.resource,
+                name,
+                f"the UID in the precondition ({uid}) does not match the UID in record ({stored.uid}). "
+                "The object might have been deleted and then recreated",
+            )
+        if version and parse_rv(version) != stored.rv and version != "0":
+            raise conflict(self.resource, name, MODIFIED_TEXT)
+
+    def _inherit(self, changed: Document, old: Document, stored: Record, *, is_patch: bool) -> Document:
+        """Return the new document with what only the server may set taken from the old one (S19, S22).
+
+        What the caller put there instead counts as a precondition: uid and resourceVersion.
+        """
+        new = self._own(changed) if not is_patch else self._own_patched(changed, old)
+        meta, before = new["metadata"], old["metadata"]
+        if meta.get("name", before["name"]) != before["name"]:
+            raise BadRequest(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({before['name']})"
+            )
+        self._place(meta)
+        meta["name"] = before["name"]
+        version = str(meta.get("resourceVersion") or "")
+        self._check_preconditions(stored, str(meta.get("uid") or ""), version)
+        is_named = is_patch or version or self.request.resource_version
+        if not is_named and self.resource.name in VERSION_REQUIRED:
+            text = "Invalid value: 0x0: must be specified for an update"
+            raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
+        for field in (
+            "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+            "generation", "generateName", "selfLink",
+        ):  # fmt: skip
+            if field in before:
+                meta[field] = before[field]
+            else:
+                meta.pop(field, None)
+        return new
+
+    def _own_patched(self, changed: Document, old: Document) -> Document:
+        for field in ("apiVersion", "kind"):
+            if changed.get(field) != old.get(field):
+                raise BadRequest(f"a patch cannot change {field} from {old.get(field)!r} to {changed.get(field)!r}")
+        meta = changed.get("metadata")
+        if not isinstance(meta, dict):
+            raise BadRequest("a patch cannot replace metadata by something that is not an object")
+        new = self._typed({**changed}, old)
+        return {**new, "metadata": dict(new["metadata"])}
+
+    def _new_finalizers(self, old: Document, new: Document) -> list[tuple[str, str, str]]:
+        if not old["metadata"].get("deletionTimestamp"):
+            return []
+        before = old["metadata"].get("finalizers") or []
+        added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
+        if not added:
+            return []
+        text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        return [("metadata.finalizers", "FieldValueForbidden", text)]
+
+    def _store(
+        self, staged: Staged, stored: Record, old: Document, new: Document, charged: list[Document], ctx: WriteContext
+    ) -> Response:
+        """Stage the new document: nothing when it says nothing new, a removal when nothing holds it any more."""
+        if new == old:
+            return self._answer(stored.body, stored.rv, ctx, 200)
+        if self.request.dry_run:
+            return self._answer(msgspec.json.encode(new), stored.rv, ctx, 200)
+        if _is_released(new):
+            record = staged.remove(self.resource, new, self.traceparent)
+        else:
+            record = staged.put(self.resource, new, self.traceparent)
+            self._charge(staged, charged)
+        return self._answer(record.body, record.rv, ctx, 200)
+
+    def _answer(self, body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
+        return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings))
+
+    # -- subresources
+
+    def subresource(self, staged: Staged, sub: Subresource, body: Any) -> Response:
+        """Stage what the subresource makes of the object and return its answer. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        stored = staged.get(resource.name, request.namespace, request.name)
+        old = document_of(stored)
+        ctx = self.surroundings.context(self.identity, request, staged)
+        if request.verb in ("update", "patch"):
+            if stored is None or old is None:
+                raise not_found(resource, request.name)
+            self._check_preconditions(stored, request.uid, request.resource_version)
+            if request.verb == "patch":
+                form = sub.read(old)
+                version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
+                body = apply_patch(form, body, request.patch_type, version, kind)
+                if body == form:
+                    return self._answer(stored.body if form is old else msgspec.json.encode(form), stored.rv, ctx, 200)
+            meta = body.get("metadata")
+            if isinstance(meta, dict):
+                self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
+                if meta.get("name", request.name) != request.name:
+                    raise BadRequest(
+                        f"the name of the object ({meta['name']}) does not match the name on the URL ({request.name})"
+                    )
+            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
+                body = self._typed_form(body, old)
+        result = sub.apply(old, body, ctx)
+        if stored is None or old is None:
+            assert result.document is None, "a subresource cannot create its object"
+            assert result.delete is None, "a subresource cannot delete what is not there"
+            return self._answer(msgspec.json.encode(result.response), staged.rv, ctx, result.code)
+        if result.document is not None and not sub.admits:
+            admit(self.identity, request, old, result.document, ctx)
+        remains, is_gone = result.document, False
+        charged = charges(resource, old, remains, ctx) if sub.is_charged and remains is not None else []
+        if result.delete is not None:
+            before = old if remains is None else remains
+            left = self.strategy.before_delete(before, ctx, result.delete)
+            is_gone = left is None
+            remains = before if left is None else (None if left is old else left)
+        body_bytes, rv = stored.body, stored.rv
+        if not request.dry_run:
+            for kind, other in result.also:
+                staged.put(find_resource(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent)
+        if remains is not None and not request.dry_run and (is_gone or remains != old):
+            final = {**remains, "metadata": {**remains["metadata"]}}
+            if is_gone or _is_released(final):
+                record = staged.remove(resource, final, self.traceparent)
+            else:
+                record = staged.put(resource, final, self.traceparent)
+                self._charge(staged, charged)
+            body_bytes, rv = record.body, record.rv
+        elif remains is not None and request.dry_run:
+            body_bytes = msgspec.json.encode(remains)
+        if result.response is not None:
+            return self._answer(msgspec.json.encode(result.response), rv, ctx, result.code)
+        if sub.name == "scale":
+            body_bytes = msgspec.json.encode(sub.read(msgspec.json.decode(body_bytes)))
+        return self._answer(body_bytes, rv, ctx, result.code)
+
+    def _typed_form(self, body: Document, old: Document) -> Document:
+        body = {"apiVersion": old["apiVersion"], "kind": old["kind"], **body}
+        if not isinstance(body.get("metadata", {}), dict):
+            raise BadRequest("metadata must be an object")
+        body.setdefault("metadata", old["metadata"])
+        return self._typed(body, old)
+
+    # -- delete
+
+    def delete(self, staged: Staged, options: DeleteOptions) -> Response:
+        """Stage the removal, or the mark of one that waits for a grace period or finalizers. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        stored = self._stored(staged)
+        self._check_preconditions(stored, options.uid, options.resource_version)
+        old: Document = msgspec.json.decode(stored.body)
+        ctx = self.surroundings.context(self.identity, request, staged)
+        admit(self.identity, request, old, None, ctx)
+        remains = self.strategy.before_delete(old, ctx, options)
+        if remains is None:
+            rv = stored.rv
+            if not request.dry_run:
+                rv = staged.remove(resource, {**old, "metadata": {**old["metadata"]}}, self.traceparent).rv
+            status = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": {**details_of(resource, stored.name), "uid": stored.uid},
+            }
+            return self._answer(msgspec.json.encode(status), rv, ctx, 200)
+        if remains is old or remains == old:
+            return self._answer(stored.body, stored.rv, ctx, 200)
+        if request.dry_run:
+            return self._answer(msgspec.json.encode(remains), stored.rv, ctx, 200)
+        record = staged.put(resource, {**remains, "metadata": {**remains["metadata"]}}, self.traceparent)
+        return self._answer(record.body, record.rv, ctx, 200)
+
+
+def _is_released(document: Document) -> bool:
+    """Whether nothing keeps a deleted object any more: no finalizers, and its grace period was confirmed (S19)."""
+    meta = document["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    is_namespace = document.get("kind") == "Namespace"
+    return not (is_namespace and (document.get("spec") or {}).get("finalizers"))

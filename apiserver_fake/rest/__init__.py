@@ -1,0 +1,1 @@
+"""The HTTP server that kubectl and client-go know."""

@@ -1,0 +1,260 @@
+"""What this server serves, as `/version`, `/api`, `/apis` and their group versions say it.
+
+Both forms are made: the plain one that Python clients and `kubectl drain` read, and the aggregated one
+that kubectl asks for first. Everything comes from the register of kinds; the documents never change while
+a process lives, so each is encoded once and carries an ETag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.rest.paths import subresource_form
+from services.api.meta import Document
+from services.api.release import KUBERNETES
+from services.api.resources import Resource, resources
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+MINOR = KUBERNETES.split(".")[1]
+GIT_VERSION = f"{KUBERNETES}+keplab"
+"""The Kubernetes version whose API this server follows, and an honest suffix."""
+
+_GROUP_ORDER = (
+    "", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "policy",
+    "coordination.k8s.io", "scheduling.k8s.io", "resource.k8s.io", "storage.k8s.io",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Review:
+    """A kind that is only asked, never stored."""
+
+    group: str
+    plural: str
+    singular: str
+    kind: str
+    version: str = "v1"
+    namespaced: bool = False
+
+
+REVIEWS: tuple[Review, ...] = (
+    Review("authentication.k8s.io", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview"),
+    Review("authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview"),
+    Review("authorization.k8s.io", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview"),
+)
+
+
+def version() -> Document:
+    """Return the body of `/version`; every field is text."""
+    return {
+        "major": "1",
+        "minor": MINOR,
+        "emulationMajor": "1",
+        "emulationMinor": MINOR,
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"none (python{sys.version_info.major}.{sys.version_info.minor})",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{sys.platform}/{'amd64' if platform.machine() == 'x86_64' else platform.machine()}",
+    }
+
+
+@cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """Return the served groups in order of preference, each with its versions, preferred first."""
+    found: dict[str, set[str]] = {}
+    kinds = [(r.group, r.version) for r in resources().values()] + [(r.group, r.version) for r in REVIEWS]
+    for name, version_name in kinds:
+        found.setdefault(name, set()).add(version_name)
+
+    def rank(group: str) -> tuple[int, str]:
+        return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
+
+    return {group: tuple(sorted(found[group], key=_version_rank)) for group in sorted(found, key=rank)}
+
+
+def _version_rank(name: str) -> tuple[int, str]:
+    # Stable versions are preferred to beta, and beta to alpha.
+    return (2 if "alpha" in name else 1 if "beta" in name else 0, name)
+
+
+def is_served(group: str, version_name: str) -> bool:
+    """Whether that group version exists here."""
+    return version_name in groups().get(group, ())
+
+
+def _resources_of(group: str, version_name: str) -> list[Resource]:
+    return [r for r in resources().values() if (r.group, r.version) == (group, version_name)]
+
+
+def _reviews_of(group: str, version_name: str) -> list[Review]:
+    return [r for r in REVIEWS if (r.group, r.version) == (group, version_name)]
+
+
+def resource_list(group: str, version_name: str) -> Document:
+    """Return the plain `APIResourceList` of one group version."""
+    entries: list[Document] = []
+    for r in _resources_of(group, version_name):
+        entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
+        entry["verbs"] = list(VERBS)
+        if r.short_names:
+            entry["shortNames"] = list(r.short_names)
+        if r.categories:
+            entry["categories"] = list(r.categories)
+        entries.append(entry)
+        for name in sorted(r.subresources):
+            form = subresource_form(name)
+            sub: Document = {"name": f"{r.plural}/{name}", "singularName": "", "namespaced": r.namespaced}
+            if form.kind and (form.group, form.version) != (group, version_name):
+                sub |= {"group": form.group, "version": form.version}
+            entries.append(sub | {"kind": form.kind or r.kind, "verbs": list(form.verbs)})
+    for review in _reviews_of(group, version_name):
+        entries.append(
+            {
+                "name": review.plural,
+                "singularName": review.singular,
+                "namespaced": review.namespaced,
+                "kind": review.kind,
+                "verbs": ["create"],
+            }
+        )
+    group_version = f"{group}/{version_name}" if group else version_name
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
+
+
+def api_versions(address: str = "") -> Document:
+    """Return the plain body of `/api`."""
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {
+        "kind": "APIVersions",
+        "versions": list(groups().get("", ())),
+        "serverAddressByClientCIDRs": addresses,
+    }
+
+
+def _group(name: str) -> Document:
+    versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups()[name]]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def group_list() -> Document:
+    """Return the plain body of `/apis`."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in groups() if name]}
+
+
+def group(name: str) -> Document:
+    """Return the body of `/apis/GROUP`."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+
+
+def _aggregated_resource(r: Resource) -> Document:
+    def kind_of(group_name: str, version_name: str, kind: str) -> Document:
+        return {"group": group_name, "version": version_name, "kind": kind}
+
+    entry: Document = {
+        "resource": r.plural,
+        "responseKind": kind_of("", "", r.kind),
+        "scope": "Namespaced" if r.namespaced else "Cluster",
+        "singularResource": r.singular,
+        "verbs": list(VERBS),
+    }
+    if r.short_names:
+        entry["shortNames"] = list(r.short_names)
+    if r.categories:
+        entry["categories"] = list(r.categories)
+    subresources: list[Document] = []
+    for name in sorted(r.subresources):
+        form = subresource_form(name)
+        same = not form.kind or (form.group, form.version) == (r.group, r.version)
+        response = kind_of("" if same else form.group, "" if same else form.version, form.kind or r.kind)
+        subresources.append({"subresource": name, "responseKind": response, "verbs": list(form.verbs)})
+    if subresources:
+        entry["subresources"] = subresources
+    return entry
+
+
+def _aggregated_review(review: Review) -> Document:
+    return {
+        "resource": review.plural,
+        "responseKind": {"group": "", "version": "", "kind": review.kind},
+        "scope": "Namespaced" if review.namespaced else "Cluster",
+        "singularResource": review.singular,
+        "verbs": ["create"],
+    }
+
+
+def aggregated(*, is_core: bool, form_version: str = "v2") -> Document:
+    """Return the `APIGroupDiscoveryList` of `/api` (`is_core`) or `/apis`."""
+    items: list[Document] = []
+    for name, versions in groups().items():
+        if (name == "") != is_core:
+            continue
+        entries = [
+            {
+                "version": v,
+                "resources": [_aggregated_resource(r) for r in _resources_of(name, v)]
+                + [_aggregated_review(r) for r in _reviews_of(name, v)],
+                "freshness": "Current",
+            }
+            for v in versions
+        ]
+        items.append({"metadata": {"name": name} if name else {}, "versions": entries})
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{form_version}",
+        "metadata": {},
+        "items": items,
+    }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A document that stays: its bytes and its ETag, quotes included."""
+
+    body: bytes
+    etag: str
+
+
+def answer(document: Any) -> Answer:
+    """Return the document encoded once, with an ETag made of its content."""
+    return answer_of(msgspec.json.encode(document))
+
+
+def answer_of(body: bytes) -> Answer:
+    """Return what is encoded already, with an ETag made of it."""
+    return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
+
+
+@cache
+def document_at(path: str, form_version: str = "") -> Answer | None:
+    """Return the discovery document at a path without trailing slash; `form_version` asks for the aggregated form.
+
+    None when the path is not one of discovery's.
+    """
+    parts = path.strip("/").split("/")
+    match parts:
+        case ["api"] if form_version:
+            return answer(aggregated(is_core=True, form_version=form_version))
+        case ["apis"] if form_version:
+            return answer(aggregated(is_core=False, form_version=form_version))
+        case ["api"]:
+            return answer(api_versions())
+        case ["apis"]:
+            return answer(group_list())
+        case ["api", version_name] if is_served("", version_name):
+            return answer(resource_list("", version_name))
+        case ["apis", name] if name and name in groups():
+            return answer(group(name))
+        case ["apis", name, version_name] if name and is_served(name, version_name):
+            return answer(resource_list(name, version_name))
+        case _:
+            return None

@@ -1,0 +1,196 @@
+"""OpenAPI v3: one index and one document a group version, made from the register and `schemas.json`.
+
+kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
+the server), and what do the fields mean (`explain`, client-side strategic merge). A kind without a
+schema gets one that keeps every field, so that it can be applied all the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from apiserver_fake.rest import discovery
+from apiserver_fake.rest.paths import subresource_form
+from apiserver_fake.schema.types import component_of, components
+from services.api.meta import Document
+from services.api.resources import Resource, resources
+
+_PREFIX = "#/components/schemas/"
+_PARAMETERS: tuple[tuple[str, str, str], ...] = (
+    ("dryRun", "string", "When present, indicates that modifications should not be persisted; the only value is All."),
+    ("fieldManager", "string", "A name associated with the actor or entity that is making these changes."),
+    ("fieldValidation", "string", "How unknown or duplicate fields are treated: Ignore, Warn (default) or Strict."),
+)
+
+
+def _referenced(value: Any, found: dict[str, None]) -> None:
+    """Add the component names that a schema refers to, in order of appearance."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            target = item.get("$ref")
+            if isinstance(target, str):
+                found.setdefault(target.removeprefix(_PREFIX))
+            stack.extend(reversed(list(item.values())))
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
+
+
+def _closure(roots: list[str]) -> dict[str, Document]:
+    """Return the schemas reachable from these components, sorted by name."""
+    schemas, waiting, seen = components(), list(roots), dict.fromkeys(roots)
+    while waiting:
+        inner: dict[str, None] = {}
+        _referenced(schemas.get(waiting.pop(), {}), inner)
+        for name in inner:
+            if name not in seen:
+                seen[name] = None
+                waiting.append(name)
+    return {name: schemas[name] for name in sorted(seen) if name in schemas}
+
+
+def _kind_of(group: str, version: str, kind: str) -> Document:
+    return {"group": group, "version": version, "kind": kind}
+
+
+def _anything(description: str) -> Document:
+    return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _operation(action: str, r: Resource, component: str, kind: Document | None = None) -> Document:
+    parameters = [
+        {"name": name, "in": "query", "description": text, "schema": {"type": form, "uniqueItems": True}}
+        for name, form, text in _PARAMETERS
+    ]
+    content = {"application/json": {"schema": {"$ref": _PREFIX + component}}}
+    operation: Document = {
+        "tags": [f"{r.group.partition('.')[0] or 'core'}_{r.version}"],
+        "operationId": f"{action}{'Namespaced' if r.namespaced else ''}{r.kind}",
+        "responses": {"200": {"description": "OK", "content": content}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": kind or _kind_of(r.group, r.version, r.kind),
+    }
+    if action in ("post", "put", "patch"):
+        operation["parameters"] = parameters
+        types = list(content)
+        if action == "patch":
+            types = [
+                "application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+            ]  # fmt: skip
+        operation["requestBody"] = {"content": dict.fromkeys(types, content["application/json"])}
+    return operation
+
+
+def _path_parameters(r: Resource, *, named: bool) -> list[Document]:
+    names = (["name"] if named else []) + (["namespace"] if r.namespaced else [])
+    return [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]
+
+
+def document(group: str, version: str) -> Document:
+    """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    served = [r for r in resources().values() if (r.group, r.version) == (group, version)]
+    paths: Document = {}
+    roots: list[str] = []
+    invented: dict[str, Document] = {}
+    kinds: dict[str, list[Document]] = {}
+
+    def component(kind_group: str, kind_version: str, kind: str) -> str:
+        name = component_of(f"{kind_group}/{kind_version}" if kind_group else kind_version, kind)
+        if not name:
+            name = f"io.keplab.{kind_group.partition('.')[0] or 'core'}.{kind_version}.{kind}"
+            invented[name] = _anything(f"{kind}: every field is kept.")
+        if name not in roots:
+            roots.append(name)
+            kinds[name] = [_kind_of(kind_group, kind_version, kind)]
+        return name
+
+    for r in served:
+        of = component(r.group, r.version, r.kind)
+        base = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
+        paths[base] = {
+            "get": _operation("list", r, of),
+            "post": _operation("post", r, of),
+            "delete": _operation("deletecollection", r, of),
+            "parameters": _path_parameters(r, named=False),
+        }
+        paths[f"{base}/{{name}}"] = {
+            "get": _operation("get", r, of),
+            "put": _operation("put", r, of),
+            "patch": _operation("patch", r, of),
+            "delete": _operation("delete", r, of),
+            "parameters": _path_parameters(r, named=True),
+        }
+        for name in sorted(r.subresources):
+            form = subresource_form(name)
+            own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
+            of_sub = component(*own)
+            methods = {"create": "post", "get": "get", "patch": "patch", "update": "put"}
+            entry: Document = {methods[v]: _operation(methods[v], r, of_sub, _kind_of(*own)) for v in form.verbs}
+            entry["parameters"] = _path_parameters(r, named=True)
+            paths[f"{base}/{{name}}/{name}"] = entry
+    # The closure shares the loaded schemas; a root is copied before it is told its kinds.
+    components = {**_closure(roots), **invented}
+    for name in roots:
+        components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": discovery.GIT_VERSION},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(components.items()))},
+    }
+
+
+SECOND_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+SECOND_PROTOBUF_ASKED = SECOND_PROTOBUF.replace(".v2.", ".v2@")
+"""What a client accepts; as a media type that is read strictly it must not have the `@`."""
+
+
+@cache
+def second(*, is_protobuf: bool) -> discovery.Answer:
+    """Return `/openapi/v2`: a document that defines nothing.
+
+    kubectl reads it after `/openapi/v3`, when it has not found a kind there; only then it says that there is none.
+    """
+    title, version = "Kubernetes", discovery.GIT_VERSION
+    if not is_protobuf:
+        info = {"title": title, "version": version}
+        return discovery.answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    described = _text_field(1, title) + _text_field(2, version)
+    return discovery.answer_of(_text_field(1, "2.0") + bytes((2 << 3 | 2, len(described))) + described)
+
+
+def _text_field(number: int, text: str) -> bytes:
+    """Return a protobuf field of less than 128 bytes."""
+    value = text.encode()
+    return bytes((number << 3 | 2, len(value))) + value
+
+
+def path_of(group: str, version: str) -> str:
+    """Return `apis/apps/v1` or `api/v1`: how the index names a group version."""
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+@cache
+def group_version_answer(group: str, version: str) -> discovery.Answer | None:
+    """Return the encoded document of a group version, or None when it is not served."""
+    if not discovery.is_served(group, version):
+        return None
+    return discovery.answer(document(group, version))
+
+
+@cache
+def index() -> discovery.Answer:
+    """Return `/openapi/v3`: each group version with a URL that changes when its document does."""
+    paths: Document = {}
+    for group, versions in discovery.groups().items():
+        for version in versions:
+            found = group_version_answer(group, version)
+            assert found is not None, f"{group}/{version} is served"
+            path = path_of(group, version)
+            digest = found.etag.strip('"')
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return discovery.answer({"paths": paths})

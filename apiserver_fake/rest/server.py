@@ -1,0 +1,469 @@
+"""The door that kubectl and client-go know: HTTP/1.1 and JSON over the same server as the mesh's own door.
+
+A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes
+that were stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and
+OpenAPI are answered without touching the store. This file is the shell; what it decides with is in the
+plain functions of its neighbours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+import msgspec
+import structlog
+import yaml
+from aiohttp import web
+
+from apiserver_fake.patch.apply import manager_required
+from apiserver_fake.rest import apply_request as rest_apply
+from apiserver_fake.rest import discovery, openapi, tables
+from apiserver_fake.rest import media_types as rest_media
+from apiserver_fake.rest import paths as rest_paths
+from apiserver_fake.rest import pod_log as rest_log
+from apiserver_fake.rest import reviews as rest_reviews
+from apiserver_fake.rest import streams as rest_streams
+from apiserver_fake.rest import watch as rest_watch
+from apiserver_fake.rest.headers import bearer_of, host_name, is_allowed_host, is_traceparent, warning_header
+from apiserver_fake.rest.media_types import PLAIN, Form
+from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.rest.responses import (
+    JSON_HEADERS,
+    cached_answer,
+    decoded,
+    json_answer,
+    page_not_found,
+    read_body,
+    refusal_answer,
+    retry_after,
+)
+from services.api.errors import (
+    ApiError,
+    Forbidden,
+    Timeout,
+    UnknownOutcome,
+)
+from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
+from services.api.meta import Document
+from services.api.seams import Clock, Span, Tracer
+from services.api.wire import Api, Request, Response
+
+log = structlog.get_logger()
+
+REQUEST_LINE_BYTES_MAX = 1 << 20
+"""As Go's server has it: selectors travel in the address, and clients send long ones."""
+KEEPALIVE_S = 75.0
+MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+MONITOR = "system:monitor"
+SHUTDOWN_S = 2.0
+CONVERSIONS = ("Table", "PartialObjectMetadata")
+
+
+class Server(Protocol):
+    """What this door needs of the API server."""
+
+    def door(self, identity: Identity) -> Api:
+        """Return the API as that identity reaches it."""
+        ...
+
+    def authenticate(self, bearer: str) -> Identity:
+        """Return whose token this is. Raises: Unauthorized."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the store is recovered and serving."""
+        ...
+
+
+def _allow_nothing(identity: Identity, request: Request) -> None:
+    raise Forbidden(f"no rule is known that lets {identity.user} {request.verb} {request.resource}")
+
+
+def _no_metrics() -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class RestSettings:
+    """How the door behaves.
+
+    `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
+    `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
+    `authorize(identity, request)` raises Forbidden; asked before a body is read (8.2) and for `kubectl auth can-i`.
+    `metrics()` returns Prometheus text.
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+    without_credentials: Identity = ANONYMOUS
+    authorize: Callable[[Identity, Request], None] = _allow_nothing
+    metrics: Callable[[], str] = _no_metrics
+    itself: Identity = field(default=ADMIN)
+    """Who reads the Node when a log is proxied."""
+    first_request_max_s: float = 10.0
+    """How long a connection may stay without having sent one whole request head (L-CONN)."""
+    send_blocked_max_s: float = 10.0
+    """How long one send of a watch may block before the stream is cut (L-WS)."""
+
+
+class RestDoor:
+    """Handles every request of one listener."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        clock: Clock,
+        tracer: Tracer,
+        session: aiohttp.ClientSession,
+        settings: RestSettings,
+        host: str,
+    ) -> None:
+        self._server = server
+        self._clock = clock
+        self._tracer = tracer
+        self._session = session
+        self._settings = settings
+        self.heard: dict[object, None] = {}
+        """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
+        self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
+        self.heard[request.protocol] = None
+        try:
+            self._check_web(request)
+            identity = self._identity(request)
+            return await self._dispatch(request, identity)
+        except ApiError as error:
+            return refusal_answer(error)
+        except UnknownOutcome as error:
+            return refusal_answer(Timeout(f"no answer came in time, the outcome is unknown: {error}"))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            raise
+        except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
+            log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
+            return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
+
+    # --- who, and from where
+
+    def _check_web(self, request: web.BaseRequest) -> None:
+        local = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        host = request.headers.get("Host", "")
+        if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
+            raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
+        origin = request.headers.get("Origin", "")
+        if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
+            raise Forbidden("requests that change something must come from this server's own origin")
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
+            if header in request.headers:
+                raise ApiError("impersonation is not served", reason="BadRequest", code=400)
+        bearer = bearer_of(request.headers.get("Authorization", ""))
+        return self._server.authenticate(bearer) if bearer else self._settings.without_credentials
+
+    # --- where to
+
+    async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
+        parts = rest_paths.split(request.rel_url.raw_path)
+        match parts:
+            case ["api", version, _, *_] if discovery.is_served("", version):
+                return await self._resource(request, identity, "", version, parts[2:])
+            case ["apis", group, version, _, *_] if group and discovery.is_served(group, version):
+                return await self._resource(request, identity, group, version, parts[3:])
+            case ["healthz" | "livez" | "readyz" as check, *rest]:
+                return self._health(request, identity, check, rest)
+            case ["version"]:
+                self._only(request, "GET")
+                return json_answer(msgspec.json.encode(discovery.version()))
+        if identity.user == ANONYMOUS.user:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
+        match parts:
+            case ["metrics"]:
+                self._only(request, "GET")
+                self._only_monitors(request, identity)
+                return web.Response(text=self._settings.metrics(), content_type="text/plain")
+            case ["openapi", "v2"]:
+                self._only(request, "GET")
+                is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
+                content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
+                return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
+            case ["openapi", "v3"]:
+                self._only(request, "GET")
+                return cached_answer(request, openapi.index())
+            case ["openapi", "v3", "api", version]:
+                return self._openapi(request, "", version)
+            case ["openapi", "v3", "apis", group, version]:
+                return self._openapi(request, group, version)
+            case [""]:
+                return json_answer(msgspec.json.encode({"paths": self._paths()}))
+        return self._discovery(request, parts)
+
+    def _only(self, request: web.BaseRequest, method: str) -> None:
+        if request.method != method:
+            raise rest_paths.method_not_allowed()
+
+    def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
+        if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+
+    def _paths(self) -> list[str]:
+        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        served = [
+            f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in discovery.groups().items() for v in vs
+        ]
+        return sorted(roots + served)
+
+    def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
+        self._only(request, "GET")
+        is_good = self._server.is_ready or check == "livez"
+        mark = "+" if is_good else "-"
+        text = "ok" if is_good else f"{check} check failed"
+        if "verbose" in request.rel_url.query and not rest:
+            self._only_monitors(request, identity)
+            lines = ["[+]ping ok", f"[{mark}]store {'ok' if is_good else 'failed: not recovered yet'}"]
+            text = "\n".join([*lines, f"{check} check {'passed' if is_good else 'failed'}", ""])
+        return web.Response(
+            text=text,
+            status=200 if is_good else 503,
+            headers={"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"},
+        )
+
+    def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
+        self._only(request, "GET")
+        found = openapi.group_version_answer(group, version)
+        return page_not_found() if found is None else cached_answer(request, found)
+
+    def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
+        path = "/".join(parts)
+        is_root = path in ("api", "apis")
+        plain = discovery.document_at(path)
+        if plain is None:
+            return page_not_found()
+        self._only(request, "GET")
+        form = rest_media.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
+        found = discovery.document_at(path, form.version) if form.convert else plain
+        assert found is not None, "the aggregated form exists where the plain one does"
+        return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
+
+    # --- resources
+
+    async def _resource(
+        self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
+    ) -> web.StreamResponse:
+        review = rest_reviews.review_at(group, version, rest)
+        if review is not None:
+            return await self._review(request, identity, review)
+        parameters = Parameters(request.rel_url.query)
+        api = self._server.door(identity)
+        namespace, name, streamed = rest_streams.asked(group, version, rest)
+        if streamed:
+            found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
+            raise rest_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+        route = rest_paths.parse(group, version, rest)
+        verb = rest_paths.verb_of(request.method, route)
+        if verb in ("list", "get"):
+            if route.subresource == "log":
+                itself = self._server.door(self._settings.itself)
+                return await rest_log.stream(request, route, parameters, api, itself, self._session)
+            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            include = tables.check_include(parameters.text("includeObject"))
+            if rest_paths.is_watch(verb, route, parameters):
+                encoder = rest_watch.EventEncoder(route, form, include, self._clock.wall)
+                batches = api.watch(rest_paths.watch_request(route, parameters))
+                return await rest_watch.stream(
+                    request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s
+                )
+        else:
+            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            include = tables.check_include(parameters.text("includeObject"))
+        span = self._span(request, route, verb)
+        try:
+            if verb not in ("get", "list"):
+                # Before the body is read: who may not write learns nothing about what was sent (8.2).
+                self._settings.authorize(identity, _asked(verb, route))
+            response = await self._call(request, api, route, verb, parameters, span)
+        except BaseException as error:
+            refused = isinstance(error, ApiError) and error.code < 500
+            if isinstance(error, ApiError):
+                span.set(**{"http.response.status_code": error.code})
+            span.end("" if refused else type(error).__name__)
+            raise
+        span.set(**{"http.response.status_code": response.code})
+        span.end("" if response.code < 500 else str(response.code))
+        return self._answer(response, route, form, include)
+
+    def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
+        parent = request.headers.get("traceparent", "")
+        attributes: dict[str, str] = {"http.request.method": request.method, "http.route": route.template}
+        if route.namespace:
+            attributes["k8s.namespace.name"] = route.namespace
+        if route.name:
+            attributes[f"k8s.{route.resource.singular}.name"] = route.name
+        return self._tracer.start(
+            f"{request.method} {route.template}", parent=parent if is_traceparent(parent) else "", **attributes
+        )
+
+    async def _call(
+        self, request: web.BaseRequest, api: Api, route: Route, verb: str, parameters: Parameters, span: Span
+    ) -> Response:
+        body, patch_type = b"", ""
+        content_type = request.headers.get("Content-Type", "")
+        if verb == "patch":
+            patch_type = rest_media.patch_type_of(content_type)
+        if verb not in ("get", "list"):
+            body = await read_body(request)
+        if verb in ("create", "update", "delete", "deletecollection"):
+            body = rest_media.json_of(body, content_type)
+        elif patch_type == "apply":
+            body = rest_media.json_from_yaml(body)
+        call = rest_paths.to_request(
+            verb,
+            route,
+            parameters,
+            body=body,
+            patch_type=patch_type,
+            traceparent=span.traceparent,
+            request_id=request.headers.get("x-request-id", ""),
+            lease_epoch=request.headers.get("x-lease-epoch", ""),
+            default_manager=rest_paths.manager_of(request.headers.get("User-Agent", "")),
+        )
+        if patch_type == "apply":
+            if not parameters.text("fieldManager"):
+                raise manager_required()
+            return await rest_apply.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+        return await api.call(call)
+
+    def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
+        headers = dict(JSON_HEADERS)
+        body = response.body
+        if response.code >= 400:
+            wait = retry_after(response) if response.code in (429, 503, 504) else ""
+            if wait:
+                headers["Retry-After"] = wait
+        elif form is not PLAIN and form != PLAIN:
+            headers["Content-Type"] = form.content_type
+            body = self._converted(msgspec.json.decode(body), route, form, include)
+        answer = web.Response(body=body, status=response.code, headers=headers)
+        for text in response.warnings:
+            answer.headers.add("Warning", warning_header(text))
+        return answer
+
+    def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
+        if form.convert and document.get("kind") != "Status":
+            if form.convert == "Table":
+                document = tables.table_of(
+                    route.resource, document, self._clock.wall(), include=include, version=form.version
+                )
+            elif "items" in document:
+                document = tables.partial_metadata_list(document, form.version)
+            else:
+                document = tables.partial_metadata(document, form.version)
+        if form.media_type == rest_media.YAML:
+            return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+        return msgspec.json.encode(document)
+
+    async def _review(
+        self, request: web.BaseRequest, identity: Identity, review: discovery.Review
+    ) -> web.StreamResponse:
+        self._only(request, "POST")
+        if identity.user == ANONYMOUS.user:
+            raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
+        body = await read_body(request)
+        question: Document = {}
+        if rest_reviews.needs_body(review) and body:
+            question = decoded(rest_media.json_of(body, request.headers.get("Content-Type", "")))
+        allows = rest_reviews.allows_from(self._settings.authorize)
+        return json_answer(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
+
+
+def _asked(verb: str, route: Route) -> Request:
+    return Request(
+        verb=verb,
+        resource=route.resource.name,
+        namespace=route.namespace,
+        name=route.name,
+        subresource=route.subresource,
+    )
+
+
+class _SilenceSweep:
+    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
+
+    def __init__(self, server: web.Server, door: RestDoor, clock: Clock, allowed_s: float) -> None:
+        self._server, self._door, self._clock, self._allowed_s = server, door, clock, allowed_s
+        self._silent_since: dict[object, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
+        now, heard = self._clock.now(), self._door.heard
+        connections = self._server.connections
+        silent = [c for c in connections if c not in heard]
+        self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
+        self._door.heard = {c: None for c in connections if c in heard}
+        for connection in silent:
+            if now - self._silent_since[connection] >= self._allowed_s:
+                connection.force_close()
+        self._timer = asyncio.get_running_loop().call_later(self._allowed_s / 5, self.start)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class RestRunner:
+    """A listening REST door; `cleanup` ends it and everything it started."""
+
+    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
+        self._runner = runner
+        self._session = session
+        self._sweep = sweep
+
+    async def cleanup(self) -> None:
+        """Stop accepting, give running requests a moment, close connections."""
+        self._sweep.stop()
+        await self._runner.cleanup()
+        await self._session.close()
+
+
+async def serve(
+    server: Server,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    tracer: Tracer,
+    settings: RestSettings | None = None,
+) -> tuple[RestRunner, int]:
+    """Listen on `host:port` (0: any free one) and return the runner and the port.
+
+    Raises: OSError when the address cannot be had.
+    """
+    chosen = settings or RestSettings()
+    session = aiohttp.ClientSession(auto_decompress=True)
+    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
+    listener = web.Server(
+        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None,
+        max_line_size=REQUEST_LINE_BYTES_MAX, max_field_size=REQUEST_LINE_BYTES_MAX,
+    )  # fmt: skip
+    runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    sweep = _SilenceSweep(listener, door, clock, chosen.first_request_max_s)
+    try:
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, backlog=1024)
+        await site.start()
+    except OSError:
+        await runner.cleanup()
+        await session.close()
+        raise
+    sweep.start()
+    bound: int = runner.addresses[0][1]
+    return RestRunner(runner, session, sweep), bound

@@ -1,0 +1,130 @@
+"""A watch over HTTP: one JSON object a line, in chunks, for as long as the server's watch lasts.
+
+Events go out as the bytes they were committed as; only a client that asked for Tables or metadata pays for
+a conversion. A client that takes nothing for ten seconds is cut, never thinned (W14, W15).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+from aiohttp import web
+
+from apiserver_fake.rest import tables
+from apiserver_fake.rest.media_types import Form
+from apiserver_fake.rest.paths import Route
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.meta import Document
+from services.api.wire import WatchEvent
+
+FIRST_BATCH_WAIT_S = 0.05
+"""How long the status line waits for a refusal; an idle watch must not keep its client without headers."""
+
+
+def bookmark_body(route: Route, event: WatchEvent) -> bytes:
+    """Return the object of a bookmark: kind and resource version, and W12's annotation where it is due."""
+    meta: Document = {"resourceVersion": str(event.rv), "creationTimestamp": None}
+    if event.initial_events_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return msgspec.json.encode(
+        {"kind": route.resource.kind, "apiVersion": route.resource.api_version, "metadata": meta}
+    )
+
+
+def line(kind: str, body: bytes) -> bytes:
+    """Return one line of the stream."""
+    return b"".join((b'{"type":"', kind.encode(), b'","object":', body, b"}\n"))
+
+
+class EventEncoder:
+    """Turns events into lines in the form the client accepted; the first Table alone carries the columns."""
+
+    def __init__(self, route: Route, form: Form, include: str, wall: Callable[[], float]) -> None:
+        self._route = route
+        self._form = form
+        self._include = include
+        self._wall = wall
+        self._has_sent_columns = False
+
+    def encode(self, event: WatchEvent) -> bytes:
+        """Return the event's line."""
+        body = event.body
+        if event.type == "BOOKMARK" and not body:
+            body = bookmark_body(self._route, event)
+        if event.type != "ERROR" and self._form.convert:
+            body = msgspec.json.encode(self._converted(msgspec.json.decode(body)))
+        return line(event.type, body)
+
+    def _converted(self, document: Document) -> Document:
+        version = self._form.version
+        if self._form.convert == "PartialObjectMetadata":
+            return tables.partial_metadata(document, version)
+        with_columns, self._has_sent_columns = not self._has_sent_columns, True
+        return tables.table(
+            self._route.resource,
+            [document],
+            {"resourceVersion": document.get("metadata", {}).get("resourceVersion", "")},
+            self._wall(),
+            include=self._include,
+            version=version,
+            with_columns=with_columns,
+        )
+
+
+async def stream(
+    request: web.BaseRequest,
+    batches: AsyncIterator[list[WatchEvent]],
+    encoder: EventEncoder,
+    *,
+    send_blocked_max_s: float,
+) -> web.StreamResponse:
+    """Send the watch until it ends, the client leaves, or one send has blocked for `send_blocked_max_s`.
+
+    Raises: ApiError when the watch is refused before anything was sent.
+    """
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    response.enable_chunked_encoding()
+    first: asyncio.Future[list[WatchEvent]] = asyncio.ensure_future(anext(batches))
+    try:
+        await asyncio.wait((first,), timeout=FIRST_BATCH_WAIT_S)
+        refusal = first.exception() if first.done() else None
+        if isinstance(refusal, ApiError | UnknownOutcome):
+            raise refusal
+        await response.prepare(request)
+        await _send_all(request, response, first, batches, encoder, send_blocked_max_s)
+    finally:
+        if not first.done():
+            first.cancel()
+            # A generator cannot be closed while it is still being advanced.
+            await asyncio.wait((first,))
+        closing = getattr(batches, "aclose", None)
+        if closing is not None:
+            await closing()
+    return response
+
+
+async def _send_all(
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    first: asyncio.Future[list[WatchEvent]],
+    batches: AsyncIterator[list[WatchEvent]],
+    encoder: EventEncoder,
+    send_blocked_max_s: float,
+) -> None:
+    try:
+        batch = await first
+        while True:
+            async with asyncio.timeout(send_blocked_max_s):
+                await response.write(b"".join([encoder.encode(event) for event in batch]))
+            batch = await anext(batches)
+    except StopAsyncIteration:
+        await response.write_eof()
+    except ApiError as error:
+        await response.write(line("ERROR", msgspec.json.encode(error.status())))
+        await response.write_eof()
+    except (TimeoutError, UnknownOutcome, ConnectionError):
+        # Too slow, or the end is not a clean one: the client must see a broken stream and resume (W14, C3).
+        if request.transport is not None:
+            request.transport.abort()

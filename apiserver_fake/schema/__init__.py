@@ -1,0 +1,1 @@
+"""Which fields the served kinds have, and how lists of them merge."""

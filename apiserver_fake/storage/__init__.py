@@ -1,0 +1,1 @@
+"""Objects at their versions: journal, store, writer, watches."""

@@ -1,0 +1,433 @@
+"""What survives a crash: every change, in version order, with the answers that request ids may ask for again.
+
+Three journals behind one interface: `MemoryJournal` keeps nothing, `SqliteJournal` is one table in a
+write-ahead-logged database, `DiskJournal` is a checksummed log over the `Disk` seam (the simulation's
+faulty disks). `append` returns when the batch is durable; an OSError means that nothing of it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from apiserver_fake.storage.records import Entry
+from services.api.seams import Disk
+from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, StartError
+
+EXIT_CORRUPT = EXIT_CONFIG
+SNAPSHOT_AFTER_BYTES = 64 << 20
+PRUNE_AFTER_CHANGES = 2_000
+
+
+class JournalError(StartError):
+    """The store cannot be opened or trusted; the process ends with its `exit_code` (S15, S16, S17)."""
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """One object of a base state."""
+
+    resource: str
+    rv: int
+    body: bytes
+
+
+@dataclass
+class Recovered:
+    """What a journal held: the state at `base_rv` and every change after it.
+
+    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped.
+    """
+
+    secret: bytes
+    base_rv: int = 0
+    base: list[Kept] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    is_first_start: bool = False
+    bytes_cut: int = 0
+
+
+Base = Callable[[], tuple[int, list[Kept]]]
+"""How a journal asks for the state it may start from: the window's start and the objects at it."""
+
+
+class Journal(Protocol):
+    """Where changes become durable."""
+
+    is_durable: bool
+
+    async def open(self, new_secret: bytes) -> Recovered:
+        """Take possession and read everything back; `new_secret` is kept when there is none yet.
+
+        Raises: JournalError.
+        """
+        ...
+
+    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
+        """Make the entries durable, together; changes up to `window_start` may be folded into the base.
+
+        Raises: OSError (ENOSPC: nothing was written; EIO: the journal is unusable from now on).
+        """
+        ...
+
+    async def probe(self) -> None:
+        """Find out whether there is room again. Raises: OSError."""
+        ...
+
+    async def fold(self, base: Base) -> None:
+        """Shorten what has to be read at the next start, if it is worth it."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything."""
+        ...
+
+
+class MemoryJournal:
+    """Keeps nothing (`store.durability=memory`)."""
+
+    is_durable = False
+
+    async def open(self, new_secret: bytes) -> Recovered:
+        """Return an empty start."""
+        return Recovered(secret=new_secret, is_first_start=True)
+
+    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
+        """Do nothing."""
+
+    async def probe(self) -> None:
+        """Find room, always."""
+
+    async def fold(self, base: Base) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+# -- over a Disk
+
+_MAGIC = b"KLJ1"
+_HEAD = len(_MAGIC) + 4 + 8
+
+
+def _sum(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=8).digest()
+
+
+def frame(payload: bytes) -> bytes:
+    """Return the payload with magic, length and checksum in front."""
+    return _MAGIC + len(payload).to_bytes(4, "big") + _sum(payload) + payload
+
+
+def _frame_at(data: bytes, offset: int) -> bytes | None:
+    if data[offset : offset + 4] != _MAGIC:
+        return None
+    length = int.from_bytes(data[offset + 4 : offset + 8], "big")
+    payload = data[offset + _HEAD : offset + _HEAD + length]
+    return payload if len(payload) == length and _sum(payload) == data[offset + 8 : offset + 16] else None
+
+
+def frames(data: bytes, name: str) -> tuple[list[bytes], int]:
+    """Return the payloads and the length of their frames; what follows is a torn tail.
+
+    Raises: JournalError (78) when a bad frame is followed by a good one: that is damage, not a tear.
+    Source: guarantees S15.
+    """
+    payloads: list[bytes] = []
+    offset = 0
+    while offset < len(data):
+        payload = _frame_at(data, offset)
+        if payload is None:
+            later = data.find(_MAGIC, offset + 1)
+            while later >= 0:
+                if _frame_at(data, later) is not None:
+                    raise JournalError(f"{name}: bad record at offset {offset}, good one at {later}", EXIT_CORRUPT)
+                later = data.find(_MAGIC, later + 1)
+            break
+        payloads.append(payload)
+        offset += _HEAD + len(payload)
+    return payloads, offset
+
+
+class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    base_rv: int
+    base: list[Kept]
+    entries: list[Entry]
+
+
+_ENTRIES = msgspec.msgpack.Decoder(list[Entry])
+_SNAPSHOT = msgspec.msgpack.Decoder(_Snapshot)
+
+
+class DiskJournal:
+    """A log of batches and now and then a snapshot, over the `Disk` seam.
+
+    Files: `secret`, `snapshot` (replaced atomically), `log-<first rv, 20 digits>` (appended). A log whose
+    changes the snapshot holds is removed after the snapshot is durable, never before (S18).
+    """
+
+    is_durable = True
+
+    def __init__(self, disk: Disk, *, snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES) -> None:
+        self._disk = disk
+        self._limit = snapshot_after_bytes
+        self._log = ""
+        self._log_bytes = 0
+        self._bytes = 0
+        self._snapshot_bytes = 0
+        self._rv = 0
+        self._window: deque[Entry] = deque()
+
+    async def open(self, new_secret: bytes) -> Recovered:
+        """Read snapshot and logs; cut a torn tail off the last one."""
+        secret = self._disk.read("secret")
+        if secret is None:
+            await self._disk.write("secret", new_secret)
+        found = Recovered(secret=secret or new_secret)
+        raw = self._disk.read("snapshot")
+        if raw is not None:
+            payloads, _ = frames(raw, "snapshot")
+            if len(payloads) != 1:
+                raise JournalError("snapshot: bad checksum", EXIT_CORRUPT)
+            snapshot = _SNAPSHOT.decode(payloads[0])
+            found.base_rv, found.base, found.entries = snapshot.base_rv, snapshot.base, list(snapshot.entries)
+            self._snapshot_bytes = len(raw)
+        self._rv = found.entries[-1].rv if found.entries else found.base_rv
+        logs = [name for name in self._disk.names() if name.startswith("log-")]
+        for name in logs:
+            data = self._disk.read(name) or b""
+            payloads, end = frames(data, name)
+            if end < len(data):
+                if name != logs[-1]:
+                    raise JournalError(f"{name}: bad record at offset {end}, but {logs[-1]} follows", EXIT_CORRUPT)
+                found.bytes_cut = len(data) - end
+                await self._disk.write(name, data[:end])
+            for payload in payloads:
+                self._take(_ENTRIES.decode(payload), found, name)
+            self._bytes += end
+        found.is_first_start = raw is None and not self._rv
+        self._window.extend(found.entries)
+        return found
+
+    def _take(self, entries: list[Entry], found: Recovered, name: str) -> None:
+        for entry in entries:
+            if entry.rv <= self._rv:
+                continue  # the snapshot was written before this log could be removed
+            if entry.rv != self._rv + 1:
+                raise JournalError(f"{name}: change {entry.rv} follows {self._rv}", EXIT_CORRUPT)
+            found.entries.append(entry)
+            self._rv = entry.rv
+
+    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
+        """Append the batch as one checksummed record."""
+        if not self._log:
+            self._log, self._log_bytes = f"log-{entries[0].rv:020d}", 0
+        data = frame(msgspec.msgpack.encode(entries))
+        await self._disk.append(self._log, data)
+        self._bytes += len(data)
+        self._log_bytes += len(data)
+        self._rv = entries[-1].rv
+        self._window.extend(entries)
+        while self._window[0].rv <= window_start:
+            self._window.popleft()
+
+    async def probe(self) -> None:
+        """Cut what a failed append may have left behind off the log; that needs room as well."""
+        name = self._log
+        data = self._disk.read(name) if name else None
+        if data is not None and len(data) > self._log_bytes:
+            await self._disk.write(name, data[: self._log_bytes])
+            return
+        await self._disk.write("probe", b"room")
+        await self._disk.remove("probe")
+
+    async def fold(self, base: Base) -> None:
+        """Write a snapshot when the logs have outgrown the last one, then drop them."""
+        if self._bytes < max(self._limit, 2 * self._snapshot_bytes):
+            return
+        rv, objects = base()
+        window = [entry for entry in self._window if entry.rv > rv]
+        data = frame(msgspec.msgpack.encode(_Snapshot(rv, objects, window)))
+        logs = [name for name in self._disk.names() if name.startswith("log-")]
+        await self._disk.write("snapshot", data)
+        self._log, self._bytes, self._snapshot_bytes = "", 0, len(data)
+        for name in logs:
+            await self._disk.remove(name)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+# -- SQLite
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes (
+    rv INTEGER PRIMARY KEY, type TEXT NOT NULL, group_end INTEGER NOT NULL, previous_rv INTEGER NOT NULL,
+    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, body BLOB NOT NULL,
+    traceparent TEXT NOT NULL, identity TEXT NOT NULL, request_id TEXT NOT NULL, fingerprint BLOB NOT NULL,
+    code INTEGER NOT NULL, answer BLOB, checksum BLOB NOT NULL);
+"""
+_COLUMNS = 16
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    values: tuple[object, ...] = (
+        entry.rv, entry.type, entry.group_end, entry.previous_rv, entry.resource, entry.namespace, entry.name,
+        entry.uid, entry.body, entry.traceparent, entry.identity, entry.request_id, entry.fingerprint, entry.code,
+        entry.answer,
+    )  # fmt: skip
+    return (*values, _sum(msgspec.msgpack.encode(entry)))
+
+
+class SqliteJournal:
+    """One table of changes keyed by RV. SQLite syncs every transaction (WAL, `synchronous=FULL`).
+
+    Rows at or below `folded_rv` are exactly the objects of that state; rows above it are the window, dense.
+    SQLite checks its log's records but not its pages, so every row carries a checksum; and because a damaged
+    log is silently read only up to the damage, `acked` remembers the last acknowledged RV beside it.
+    """
+
+    is_durable = True
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self._lock: int | None = None
+        self._acked: int | None = None
+        self._folded_rv = 0
+        self._database: sqlite3.Connection | None = None
+
+    async def open(self, new_secret: bytes) -> Recovered:
+        """Lock the directory, check the database and read it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, new_secret)
+
+    def _open(self, new_secret: bytes) -> Recovered:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise JournalError(
+                    f"{self._directory} is in use by another API server (its lock is held)", EXIT_LOCKED
+                ) from None
+            self._acked = os.open(self._directory / "acked", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
+        try:
+            return self._read(new_secret)
+        except sqlite3.DatabaseError as error:
+            raise JournalError(f"{self._directory / 'store.db'}: {error}", EXIT_CORRUPT) from error
+
+    def _read(self, new_secret: bytes) -> Recovered:
+        path = self._directory / "store.db"
+        database = self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        verdict = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise JournalError(f"{path}: {verdict}", EXIT_CORRUPT)
+        database.executescript(_SCHEMA)
+        meta: dict[str, bytes] = dict(database.execute("SELECT key, value FROM meta"))
+        if "secret" not in meta:
+            database.execute("INSERT INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (new_secret,))
+        self._folded_rv = int(meta.get("folded_rv", 0))
+        found = Recovered(meta.get("secret", new_secret), self._folded_rv, is_first_start="secret" not in meta)
+        for row in database.execute("SELECT * FROM changes ORDER BY rv"):
+            entry = Entry(*row[: _COLUMNS - 1])
+            if _sum(msgspec.msgpack.encode(entry)) != row[-1]:
+                raise JournalError(f"{path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
+            if entry.rv <= self._folded_rv:
+                found.base.append(Kept(entry.resource, entry.rv, entry.body))
+            else:
+                found.entries.append(entry)
+        last = found.entries[-1].rv if found.entries else found.base_rv
+        assert self._acked is not None
+        acked = int.from_bytes(os.pread(self._acked, 8, 0), "big")
+        if last < acked:
+            raise JournalError(
+                f"{path}-wal: damaged; change {acked} was acknowledged, the log ends at {last}", EXIT_CORRUPT
+            )
+        return found
+
+    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
+        """Commit the entries in one transaction."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._append, entries, window_start)
+
+    def _append(self, entries: Sequence[Entry], window_start: int) -> None:
+        database = self._database
+        assert database is not None
+        assert self._acked is not None
+        marks = ",".join("?" * _COLUMNS)
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(f"INSERT INTO changes VALUES ({marks})", map(_row, entries))
+            if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
+                self._prune(database, window_start)
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._give_up(database, error)
+        if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
+            self._folded_rv = window_start
+        os.pwrite(self._acked, entries[-1].rv.to_bytes(8, "big"), 0)
+
+    def _prune(self, database: sqlite3.Connection, upto: int) -> None:
+        """Leave, of the changes up to `upto`, those that are the objects' state at it."""
+        between = (self._folded_rv, upto)
+        database.execute(
+            "DELETE FROM changes WHERE rv IN (SELECT previous_rv FROM changes WHERE rv > ? AND rv <= ?)", between
+        )
+        database.execute("DELETE FROM changes WHERE rv > ? AND rv <= ? AND type = 'DELETED'", between)
+        database.execute("UPDATE meta SET value = ? WHERE key = 'folded_rv'", (upto,))
+
+    @staticmethod
+    def _give_up(database: sqlite3.Connection, error: sqlite3.Error) -> None:
+        is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+        if is_full:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise OSError(errno.ENOSPC, f"no room in the store: {error}") from error
+        raise OSError(errno.EIO, f"the store cannot be written: {error}") from error
+
+    async def probe(self) -> None:
+        """Write and remove one small row's worth of space."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._probe)
+
+    def _probe(self) -> None:
+        database = self._database
+        assert database is not None
+        try:
+            database.execute("INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(65536))")
+            database.execute("DELETE FROM meta WHERE key = 'probe'")
+        except sqlite3.Error as error:
+            self._give_up(database, error)
+
+    async def fold(self, base: Base) -> None:
+        """Nothing: `append` prunes as it goes."""
+
+    async def close(self) -> None:
+        """Close the database, then give the directory free."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        for number in (self._acked, self._lock):
+            if number is not None:
+                os.close(number)
+        self._acked = self._lock = None

@@ -1,0 +1,392 @@
+"""The one place where objects live: versions, the window of changes, indexes, snapshots at a version.
+
+A pure machine. Writes are staged in a `Staged` batch, which sees its own changes while readers see only
+what was published; publishing moves the visible version in one step (S2). Documents are kept as the
+bytes they were encoded to, once; lists, gets and watches hand out those bytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Cause, Change, Record, record_of
+from apiserver_fake.storage.selection import Page, Selection
+from services.api.errors import Expired, RequestEntityTooLarge
+from services.api.meta import Document, Key
+from services.api.resources import Resource
+
+WINDOW_S = 300.0
+WINDOW_CHANGES = 20_000
+WINDOW_BYTES_MAX = 256 << 20
+OBJECT_BYTES_MAX = 1_536 << 10
+INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
+"""Field selectors by equality that are answered from an index, by resource; `metadata.name` always is."""
+
+
+class _Table:
+    """All objects of one kind and the changes of the window, oldest first."""
+
+    __slots__ = ("by_field", "changes", "counts", "head", "indexed", "keys", "objects")
+
+    def __init__(self, indexed: tuple[str, ...] = ()) -> None:
+        self.objects: dict[Key, Record] = {}
+        self.keys: list[Key] = []
+        self.changes: list[Change] = []
+        self.head = 0
+        self.indexed = indexed
+        self.by_field: dict[tuple[str, str], dict[Key, Record]] = {}
+        self.counts: dict[str, int] = {}
+
+    def put(self, record: Record, previous: Record | None) -> None:
+        key = record.key
+        self.objects[key] = record
+        if previous is None:
+            # A Store that is loaded in key order appends; everything else finds its place.
+            if self.keys and self.keys[-1] > key:
+                insort(self.keys, key)
+            else:
+                self.keys.append(key)
+            self.counts[record.namespace] = self.counts.get(record.namespace, 0) + 1
+        for field in self.indexed:
+            value = record.fields.get(field, "")
+            if previous is not None and previous.fields.get(field, "") != value:
+                self._forget(field, previous)
+            if value:
+                self.by_field.setdefault((field, value), {})[key] = record
+
+    def remove(self, previous: Record) -> None:
+        key = previous.key
+        del self.objects[key]
+        del self.keys[bisect_left(self.keys, key)]
+        self.counts[previous.namespace] -= 1
+        for field in self.indexed:
+            self._forget(field, previous)
+
+    def _forget(self, field: str, previous: Record) -> None:
+        value = previous.fields.get(field, "")
+        found = self.by_field.get((field, value))
+        if found is not None:
+            found.pop(previous.key, None)
+            if not found:
+                del self.by_field[(field, value)]
+
+    def changes_after(self, rv: int) -> list[Change]:
+        start = bisect_right(self.changes, rv, lo=self.head, key=lambda change: change.rv)
+        return self.changes[start:]
+
+    def drop_oldest(self) -> None:
+        self.head += 1
+        if self.head >= 1024 and self.head * 2 >= len(self.changes):
+            del self.changes[: self.head]
+            self.head = 0
+
+
+class Store:
+    """Objects of all kinds under one version counter.
+
+    Invariant: `rv` is the visible version; every change in `(window_start, rv]` is in the window, and
+    nothing a reader can reach has a higher version.
+    """
+
+    def __init__(
+        self,
+        *,
+        rv: int = 0,
+        hashing: bool = False,
+        window_s: float = WINDOW_S,
+        window_changes: int = WINDOW_CHANGES,
+        window_bytes_max: int = WINDOW_BYTES_MAX,
+    ) -> None:
+        self.rv = rv
+        self.window_start = rv
+        self.hashing = hashing
+        self.state_hash = 0
+        self.window_bytes = 0
+        self.count = 0
+        self._window_s, self._window_changes, self._window_bytes_max = window_s, window_changes, window_bytes_max
+        self._tables: dict[str, _Table] = {}
+        self._window: deque[tuple[int, float, str, int]] = deque()
+
+    def _table(self, resource: str) -> _Table:
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = _Table(INDEXED_FIELDS.get(resource, ()))
+        return table
+
+    # -- reading
+
+    def get(self, resource: str, namespace: str, name: str) -> Record | None:
+        """Return the visible object, or None."""
+        table = self._tables.get(resource)
+        return table.objects.get(Key(namespace, name)) if table is not None else None
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of objects by resource, in name order."""
+        return {name: len(self._tables[name].objects) for name in sorted(self._tables)}
+
+    def count_in(self, resource: str, namespace: str) -> int:
+        """Return how many objects of a kind one namespace holds."""
+        table = self._tables.get(resource)
+        return table.counts.get(namespace, 0) if table is not None else 0
+
+    @property
+    def is_window_full(self) -> bool:
+        """Whether the window can neither shrink nor take more bytes (L-HIST)."""
+        return self.window_bytes > self._window_bytes_max and len(self._window) <= self._window_changes
+
+    def changes_after(self, resource: str, rv: int) -> list[Change]:
+        """Return a kind's changes above `rv`, oldest first. Raises: Expired when some have left the window."""
+        if rv < self.window_start:
+            raise Expired(f"too old resource version: {rv} ({self.rv})")
+        table = self._tables.get(resource)
+        return table.changes_after(rv) if table is not None else []
+
+    def select(
+        self,
+        resource: str,
+        selection: Selection,
+        *,
+        at: int | None = None,
+        after: Key | None = None,
+        limit: int = 0,
+        bytes_max: int = 0,
+    ) -> Page:
+        """Return the selected objects in key order, as they are or as they were at version `at`.
+
+        Raises: Expired when `at` is below the window. `after` starts behind that key; `limit` and `bytes_max`
+        of 0 mean no limit.
+        """
+        undone = self._undone(resource, at) if at is not None and at != self.rv else {}
+        table = self._tables.get(resource)
+        if table is None:
+            return Page([])
+        candidates = self._candidates(table, selection, after, undone)
+        if not limit and not bytes_max:
+            return Page([record for record in candidates if selection.matches(record)])
+        records: list[Record] = []
+        size = 0
+        for record in candidates:
+            if not selection.matches(record):
+                continue
+            if (limit and len(records) >= limit) or (bytes_max and records and size + len(record.body) > bytes_max):
+                remaining = None if selection.is_filtered else 1 + sum(1 for _ in candidates)
+                return Page(records, records[-1].key, remaining)
+            records.append(record)
+            size += len(record.body)
+        return Page(records)
+
+    def _undone(self, resource: str, at: int) -> dict[Key, Record | None]:
+        """What the keys that changed above `at` held at `at`."""
+        before: dict[Key, Record | None] = {}
+        for change in self.changes_after(resource, at):
+            before.setdefault(change.record.key, change.previous)
+        return before
+
+    def _candidates(
+        self, table: _Table, selection: Selection, after: Key | None, undone: dict[Key, Record | None]
+    ) -> Iterator[Record]:
+        objects = table.objects
+        keys = self._keys(table, selection, after)
+        if not undone:
+            return (objects[key] for key in keys)
+        start = _range(table.keys, selection.namespace, after)[2]
+        gone = sorted(k for k, was in undone.items() if was is not None and k not in objects and k >= start)
+        if selection.namespace:
+            gone = [k for k in gone if k.namespace == selection.namespace]
+        # An indexed shortcut shows today's values, which is not where changed objects were then.
+        all_keys = self._keys(table, Selection(selection.namespace), after)
+        merged = heapq.merge(all_keys, gone)
+        then = ((undone[key] if key in undone else objects[key]) for key in merged)
+        return (record for record in then if record is not None)
+
+    def _keys(self, table: _Table, selection: Selection, after: Key | None) -> Iterable[Key]:
+        low, high, start = _range(table.keys, selection.namespace, after)
+        name = selection.exact("metadata.name") if selection.fields else None
+        if name is not None and selection.namespace:
+            key = Key(selection.namespace, name)
+            return [key] if key in table.objects and key >= start else []
+        for field in table.indexed:
+            value = selection.exact(field) if selection.fields else None
+            if value:
+                return sorted(key for key in table.by_field.get((field, value), ()) if key >= start)
+        return islice(table.keys, low, high)
+
+    def state_at(self, rv: int) -> list[Record]:
+        """Return every object as it was at `rv`, by resource and key. Raises: Expired."""
+        return [
+            record for resource in sorted(self._tables) for record in self.select(resource, Selection(), at=rv).records
+        ]
+
+    # -- writing
+
+    def stage(self) -> Staged:
+        """Return an empty batch on top of the visible state. Only one may be published on each state."""
+        return Staged(self)
+
+    def publish(self, changes: Sequence[Change], now_s: float) -> None:
+        """Make durable changes visible, all at once, and let old ones leave the window."""
+        if not changes:
+            return
+        assert changes[0].rv == self.rv + 1, f"change {changes[0].rv} does not follow {self.rv}"
+        for change in changes:
+            self._apply(change, now_s)
+        self.rv = changes[-1].rv
+        self.trim(now_s)
+
+    def _apply(self, change: Change, now_s: float) -> None:
+        record, previous = change.record, change.previous
+        table = self._table(record.resource)
+        if change.type == DELETED:
+            assert previous is not None
+            table.remove(previous)
+            self.count -= 1
+        else:
+            table.put(record, previous)
+            self.count += previous is None
+            self.state_hash += record.digest
+        if previous is not None:
+            self.state_hash -= previous.digest
+        self.state_hash %= 1 << 256
+        table.changes.append(change)
+        self._window.append((change.rv, now_s, record.resource, len(record.body)))
+        self.window_bytes += len(record.body)
+
+    def trim(self, now_s: float) -> None:
+        """Forget changes that are older than the window and not among its last (5 min and 20,000 changes)."""
+        window = self._window
+        while len(window) > self._window_changes:
+            rv, at_s, resource, size = window[0]
+            if now_s - at_s < self._window_s and self.window_bytes <= self._window_bytes_max:
+                return
+            window.popleft()
+            self.window_bytes -= size
+            self._tables[resource].drop_oldest()
+            self.window_start = rv
+
+    def load(self, base: Iterable[Record], base_rv: int) -> None:
+        """Begin with these objects as the state at `base_rv`; only for an empty store."""
+        assert self.count == 0
+        assert not self._window
+        for record in sorted(base, key=lambda r: (r.resource, r.key)):
+            self._table(record.resource).put(record, None)
+            self.count += 1
+            self.state_hash = (self.state_hash + record.digest) % (1 << 256)
+        self.rv = self.window_start = base_rv
+
+
+def _range(keys: list[Key], namespace: str, after: Key | None) -> tuple[int, int, Key]:
+    start = Key(namespace, "")
+    if after is not None and (after.namespace, after.name + "\0") > start:
+        start = Key(after.namespace, after.name + "\0")
+    low = bisect_left(keys, start)
+    high = bisect_left(keys, Key(namespace + "\0", "")) if namespace else len(keys)
+    return low, high, start
+
+
+class Staged:
+    """Changes on their way to the journal: they see each other, readers do not see them (S2)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.rv = store.rv
+        self.cause: Cause | None = None
+        self.changes: list[Change] = []
+        self.bytes = 0
+        self._news = 0
+        self._news_in: dict[tuple[str, str], int] = {}
+        self._overlay: dict[str, dict[Key, Record | None]] = {}
+
+    def get(self, resource: str, namespace: str, name: str) -> Record | None:
+        """Return the newest object, staged or visible."""
+        staged = self._overlay.get(resource)
+        if staged is not None:
+            key = Key(namespace, name)
+            if key in staged:
+                return staged[key]
+        return self._store.get(resource, namespace, name)
+
+    def select(self, resource: str, selection: Selection) -> list[Record]:
+        """Return the selected newest objects, visible ones in key order, then those staged anew."""
+        overlay = self._overlay.get(resource)
+        if not overlay:
+            return self._store.select(resource, selection).records
+        staged = dict(overlay)
+        visible = self._store.select(resource, Selection(selection.namespace)).records
+        found = [staged.pop(record.key) if record.key in staged else record for record in visible]
+        found.extend(staged.values())
+        return [record for record in found if record is not None and selection.matches(record)]
+
+    def count(self) -> int:
+        """Return how many objects there will be."""
+        return self._store.count + self._news
+
+    def count_in(self, resource: str, namespace: str) -> int:
+        """Return how many objects of a kind a namespace will hold."""
+        return self._store.count_in(resource, namespace) + self._news_in.get((resource, namespace), 0)
+
+    def _note(self, change: Change, sign: int) -> None:
+        news = sign * ((change.previous is None) - (change.type == DELETED))
+        if news:
+            place = (change.record.resource, change.record.namespace)
+            self._news += news
+            self._news_in[place] = self._news_in.get(place, 0) + news
+
+    def put(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
+        """Stage a creation or change; `document` gets its resourceVersion.
+
+        Raises: RequestEntityTooLarge above 1.5 MiB; nothing is staged then.
+        """
+        return self._stage("", resource, document, traceparent)
+
+    def remove(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
+        """Stage a removal; `document` is the last content and gets the removal's resourceVersion."""
+        return self._stage(DELETED, resource, document, traceparent)
+
+    def _stage(self, kind: str, resource: Resource, document: Document, traceparent: str) -> Record:
+        rv = self.rv + 1
+        document["metadata"]["resourceVersion"] = str(rv)
+        body = msgspec.json.encode(document)
+        if len(body) > OBJECT_BYTES_MAX:
+            name = document["metadata"].get("name", "")
+            raise RequestEntityTooLarge(
+                f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
+            )
+        record = record_of(resource, document, rv, body, hashing=self._store.hashing)
+        previous = self.get(resource.name, record.namespace, record.name)
+        change_type = kind or (ADDED if previous is None else MODIFIED)
+        change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
+        self.changes.append(change)
+        self._note(change, 1)
+        self._overlay.setdefault(resource.name, {})[record.key] = None if kind == DELETED else record
+        self.rv = rv
+        self.bytes += len(body)
+        return record
+
+    def mark(self) -> int:
+        """Return the place to `rollback` to or to `seal` a group from."""
+        return len(self.changes)
+
+    def rollback(self, mark: int) -> None:
+        """Take back what was staged since the mark."""
+        if len(self.changes) == mark:
+            return
+        for change in reversed(self.changes[mark:]):
+            record = change.record
+            self._overlay[record.resource][record.key] = change.previous
+            self.bytes -= len(record.body)
+            self._note(change, -1)
+        del self.changes[mark:]
+        self.rv = self.changes[-1].rv if self.changes else self._store.rv
+
+    def seal(self, mark: int) -> None:
+        """Make everything staged since the mark one group (S4)."""
+        if len(self.changes) - mark < 2:
+            return
+        end = self.changes[-1].rv
+        self.changes[mark:] = [msgspec.structs.replace(change, group_end=end) for change in self.changes[mark:]]

@@ -1,0 +1,56 @@
+"""What a watch tells of a change, seen through its selection."""
+
+from __future__ import annotations
+
+import msgspec
+
+from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record
+from apiserver_fake.storage.selection import Selection
+from services.api.errors import ApiError
+from services.api.meta import Document
+from services.api.resources import Resource
+from services.api.wire import WatchEvent
+
+
+def transition_type(change: Change, selection: Selection) -> str:
+    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
+    was = change.previous is not None and selection.matches(change.previous)
+    if change.type == DELETED:
+        return DELETED if was else ""
+    if selection.matches(change.record):
+        return MODIFIED if was else ADDED
+    return DELETED if was else ""
+
+
+def transition(change: Change, selection: Selection) -> WatchEvent | None:
+    """Return the event of a change for a watch with that selection, or None when it does not concern it."""
+    kind = transition_type(change, selection)
+    return event_of(kind, change.record, change.traceparent) if kind else None
+
+
+def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
+    """Return an event that tells of an object as the record has it."""
+    return WatchEvent(
+        type=kind,
+        resource=record.resource,
+        namespace=record.namespace,
+        name=record.name,
+        uid=record.uid,
+        rv=record.rv,
+        body=record.body,
+        traceparent=traceparent,
+    )
+
+
+def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
+    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
+    metadata: Document = {"resourceVersion": str(rv)}
+    if initial_events_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
+    return WatchEvent(type="BOOKMARK", resource=resource.name, rv=rv, body=body, initial_events_end=initial_events_end)
+
+
+def error_event(error: ApiError, resource: Resource) -> WatchEvent:
+    """Return the event that ends a watch with a Status."""
+    return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))

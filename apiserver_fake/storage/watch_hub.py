@@ -1,0 +1,472 @@
+"""Store changes to bounded queues, one a watch; who is too slow is cut, nobody is thinned (W14, W15).
+
+The hub finds a change's watchers by index: a watch on one name or on one node's pods costs nothing for
+changes of others. Events are made once and shared. A watcher is taken from with `take`; it says through its
+`notify` callback that there is something to take, so one task may serve thousands of watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+
+from apiserver_fake.storage.records import ADDED, Change
+from apiserver_fake.storage.resource_versions import future_version, parse_rv
+from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_events import bookmark, error_event, event_of, transition, transition_type
+from services.api.errors import BadRequest, Expired, TooManyRequests
+from services.api.identity import Identity
+from services.api.resources import Resource
+from services.api.seams import Clock, Random
+from services.api.wire import WatchEvent, WatchRequest
+
+QUEUE_EVENTS = 1_000
+QUEUE_BYTES = 1 << 20
+BATCH_EVENTS = 500
+BATCH_BYTES = 1 << 20
+BOOKMARK_S = 10.0
+LAST_BOOKMARK_S = 2.0
+DURATION_MIN_S, DURATION_MAX_S = 300.0, 600.0
+DURATION_ASKED_MAX_S = 1_800.0
+FUTURE_WAIT_S = 3.0
+WATCHERS_MAX = 20_000
+WATCHERS_PER_NODE, WATCHERS_PER_IDENTITY = 16, 256
+
+TIMEOUT, SLOW, EXPIRED, SHUTDOWN, CLIENT_GONE = "Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone"
+
+Notify = Callable[["Watcher"], None]
+Ended = Callable[["Watcher"], None]
+Taken = Callable[["Watcher", list[WatchEvent]], None]
+
+
+class Watcher:
+    """One watch: what was found at its start, then a bounded queue of live events.
+
+    Invariant: what `take` has returned is a contiguous prefix of the matching changes above the start.
+    `end_reason` is empty while the watch lives; what is still queued may be taken after its end, except
+    when it was cut for slowness.
+    """
+
+    __slots__ = (
+        "_backlog", "_hub", "_place", "_queue", "_queue_bytes", "bookmarks", "end_reason", "ends_at_s", "identity",
+        "last_rv", "notify", "number", "request", "resource", "selection", "start_rv",
+    )  # fmt: skip
+
+    def __init__(
+        self, hub: Hub, number: int, identity: Identity, resource: Resource, request: WatchRequest, selection: Selection
+    ) -> None:
+        self._hub = hub
+        self.number = number
+        self.identity = identity
+        self.resource = resource
+        self.request = request
+        self.selection = selection
+        self.bookmarks = request.allow_bookmarks
+        self.start_rv = 0
+        self.last_rv = 0
+        self.end_reason = ""
+        self.ends_at_s = 0.0
+        self.notify: Notify | None = None
+        self._backlog: list[WatchEvent] = []
+        self._queue: list[WatchEvent] = []
+        self._queue_bytes = 0
+        self._place: dict[int, Watcher] | None = None
+
+    @property
+    def queued(self) -> int:
+        """How many live events wait to be taken."""
+        return len(self._queue)
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether so much waits that it should be taken at once."""
+        return len(self._queue) * 8 > self._hub.queue_events or self._queue_bytes * 8 > self._hub.queue_bytes
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `take` would return something."""
+        return bool(self._backlog or self._queue)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will come any more."""
+        return bool(self.end_reason) and not self.has_events
+
+    def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
+        """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
+        source = self._backlog or self._queue
+        if not source:
+            return []
+        count = size = 0
+        for event in source:
+            size += len(event.body)
+            if count and (count >= events_max or size > bytes_max):
+                size -= len(event.body)
+                break
+            count += 1
+        taken = source[:count]
+        del source[:count]
+        if source is self._queue:
+            self._queue_bytes -= size
+        self.last_rv = max(self.last_rv, taken[-1].rv)
+        if self._hub.taken is not None:
+            self._hub.taken(self, taken)
+        return taken
+
+    def close(self, reason: str = CLIENT_GONE) -> None:
+        """Let the watch end; closing it again changes nothing."""
+        self._hub.end(self, reason)
+
+    # -- the hub's side
+
+    def backlog(self, events: list[WatchEvent]) -> None:
+        """Put what was found at the start in front; it does not count against the queue's bounds."""
+        self._backlog.extend(events)
+        self._tell()
+
+    def offer(self, event: WatchEvent) -> None:
+        """Queue a live event, or cut the watch when it has not kept up (W14)."""
+        size = len(event.body)
+        if len(self._queue) >= self._hub.queue_events or (
+            self._queue and self._queue_bytes + size > self._hub.queue_bytes
+        ):
+            self._backlog, self._queue, self._queue_bytes = [], [], 0
+            self._hub.end(self, SLOW)
+            return
+        self._queue.append(event)
+        self._queue_bytes += size
+        if len(self._queue) == 1:
+            self._tell()
+
+    def settle(self, place: dict[int, Watcher]) -> None:
+        """Remember the index entry this watcher stands in."""
+        self._place = place
+        place[self.number] = self
+
+    def leave(self, reason: str) -> None:
+        """Take the watcher out of the index and mark it ended."""
+        self.end_reason = reason
+        if self._place is not None:
+            self._place.pop(self.number, None)
+            self._place = None
+        self._tell()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the hub delivers to it already."""
+        return self._place is not None
+
+    def _tell(self) -> None:
+        if self.notify is not None:
+            self.notify(self)
+
+
+class _Index:
+    """The watchers of one kind, by what narrows them most."""
+
+    __slots__ = ("broad", "by_value")
+
+    def __init__(self) -> None:
+        self.broad: dict[int, Watcher] = {}
+        self.by_value: dict[tuple[str, str], dict[int, Watcher]] = {}
+
+    def place(self, selection: Selection, fields: tuple[str, ...]) -> dict[int, Watcher]:
+        for field in ("metadata.name", *fields):
+            value = selection.exact(field)
+            if value:
+                return self.by_value.setdefault((field, value), {})
+        return self.broad
+
+
+class Hub:
+    """All watches of the server.
+
+    Between reading the store and entering the index there is no await, so no change is lost or seen twice
+    (W12, P2).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        random: Random,
+        *,
+        indexed: dict[str, tuple[str, ...]],
+        ended: Ended | None = None,
+        taken: Taken | None = None,
+        queue_events: int = QUEUE_EVENTS,
+        queue_bytes: int = QUEUE_BYTES,
+    ) -> None:
+        self._store, self._clock, self._random = store, clock, random
+        self._indexed = indexed
+        self._ended = ended
+        self.taken = taken
+        self.queue_events, self.queue_bytes = queue_events, queue_bytes
+        self._indexes: dict[str, _Index] = {}
+        self._watchers: dict[int, Watcher] = {}
+        self._per_identity: dict[str, int] = {}
+        self._timers: list[tuple[float, int, str, int]] = []
+        self._timer_number = 0
+        self._timer_wake: asyncio.Future[None] | None = None
+        self._future: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: dict[int, Watcher] = {}
+        self._number = 0
+        self._bookmarks: dict[str, WatchEvent] = {}
+        self.events_sent = 0
+        self.closed_slow = 0
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of watchers by resource, in name order."""
+        found: dict[str, int] = {}
+        for watcher in self._watchers.values():
+            found[watcher.resource.name] = found.get(watcher.resource.name, 0) + 1
+        return dict(sorted(found.items()))
+
+    # -- opening
+
+    def open(self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify) -> Watcher:
+        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends.
+
+        Raises: BadRequest for malformed parameters, TooManyRequests above the number of watches (L-WN).
+        A version that is too old or too far ahead is an ERROR event, then the end (W10, W11).
+        """
+        selection = Selection.parse(resource, request.namespace, request.label_selector, request.field_selector)
+        start = self._start_of(request)
+        self._admit(identity)
+        self._number += 1
+        watcher = Watcher(self, self._number, identity, resource, request, selection)
+        self._watchers[watcher.number] = watcher
+        self._per_identity[identity.user] = self._per_identity.get(identity.user, 0) + 1
+        duration_s = self._random.uniform(DURATION_MIN_S, DURATION_MAX_S)
+        if request.timeout_s > 0:
+            duration_s = min(request.timeout_s, DURATION_ASKED_MAX_S)
+        now_s = self._clock.now()
+        watcher.ends_at_s = now_s + duration_s
+        self._set_timer(watcher.ends_at_s, "end", watcher.number)
+        if watcher.bookmarks:
+            if duration_s > LAST_BOOKMARK_S:
+                self._set_timer(watcher.ends_at_s - LAST_BOOKMARK_S, "last", watcher.number)
+            self._set_timer(now_s + BOOKMARK_S, "bookmark", watcher.number)
+        if start > self._store.rv:
+            watcher.start_rv = start
+            self._waiting[watcher.number] = watcher
+            self._set_timer(now_s + FUTURE_WAIT_S, "future", watcher.number)
+        else:
+            self._begin(watcher, start)
+        watcher.notify = notify
+        if watcher.has_events or watcher.end_reason:
+            notify(watcher)
+        return watcher
+
+    def _start_of(self, request: WatchRequest) -> int:
+        match = request.resource_version_match
+        start = parse_rv(request.resource_version)
+        if request.send_initial_events:
+            if match != "NotOlderThan" or not request.allow_bookmarks:
+                raise BadRequest(
+                    "sendInitialEvents needs resourceVersionMatch=NotOlderThan and allowWatchBookmarks=true, "
+                    f"got {match!r} and {str(request.allow_bookmarks).lower()}"
+                )
+        elif match:
+            raise BadRequest(f"resourceVersionMatch {match!r} is forbidden for watch unless sendInitialEvents is set")
+        return start
+
+    def _admit(self, identity: Identity) -> None:
+        most = WATCHERS_PER_NODE if identity.node else WATCHERS_PER_IDENTITY
+        mine = self._per_identity.get(identity.user, 0)
+        if mine >= most:
+            raise TooManyRequests(f"{identity.user} has {mine} watches, at most {most} are allowed", retry_after_s=1)
+        if len(self._watchers) >= WATCHERS_MAX:
+            raise TooManyRequests(f"{len(self._watchers)} watches are open, the most there may be", retry_after_s=1)
+
+    def _begin(self, watcher: Watcher, start: int) -> None:
+        """Give a watcher what exists or what it missed, and enter it into the index. No await (W12)."""
+        request, resource, selection = watcher.request, watcher.resource, watcher.selection
+        rv = self._store.rv
+        try:
+            if start == 0 or request.send_initial_events:
+                found = self._store.select(resource.name, selection).records
+                events = [event_of(ADDED, record, "") for record in found]
+                if request.send_initial_events:
+                    events.append(bookmark(resource, rv, initial_events_end=True))
+                watcher.start_rv = watcher.last_rv = rv
+            else:
+                missed = self._store.changes_after(resource.name, start)
+                seen = (transition(change, selection) for change in missed)
+                events = [event for event in seen if event is not None]
+                watcher.start_rv = watcher.last_rv = start
+        except Expired as error:
+            watcher.backlog([error_event(error, resource)])
+            self.end(watcher, EXPIRED)
+            return
+        if events:
+            watcher.backlog(events)
+        index = self._indexes.setdefault(resource.name, _Index())
+        watcher.settle(index.place(selection, self._indexed.get(resource.name, ())))
+
+    # -- changes
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Hand published changes to every watch they concern, in order."""
+        self._bookmarks.clear()
+        for change in changes:
+            index = self._indexes.get(change.record.resource)
+            if index is not None:
+                self._deliver(change, index)
+        if self._waiting:
+            self._begin_waiting()
+        if self._future:
+            self._answer_future()
+
+    def _deliver(self, change: Change, index: _Index) -> None:
+        record, previous = change.record, change.previous
+        made: dict[str, WatchEvent] = {}
+        for watcher in list(index.broad.values()):
+            self._offer(watcher, change, made)
+        if not index.by_value:
+            return
+        by_name = index.by_value.get(("metadata.name", record.name))
+        if by_name:
+            for watcher in list(by_name.values()):
+                self._offer(watcher, change, made)
+        for field in self._indexed.get(record.resource, ()):
+            now_value = record.fields.get(field, "")
+            then_value = previous.fields.get(field, "") if previous is not None else ""
+            for value in (now_value,) if now_value == then_value else (now_value, then_value):
+                narrow = index.by_value.get((field, value)) if value else None
+                if narrow:
+                    for watcher in list(narrow.values()):
+                        self._offer(watcher, change, made)
+
+    def _offer(self, watcher: Watcher, change: Change, made: dict[str, WatchEvent]) -> None:
+        kind = transition_type(change, watcher.selection)
+        if not kind:
+            return
+        event = made.get(kind)
+        if event is None:
+            event = made[kind] = event_of(kind, change.record, change.traceparent)
+        self.events_sent += 1
+        watcher.offer(event)
+
+    def _begin_waiting(self) -> None:
+        for watcher in list(self._waiting.values()):
+            if watcher.start_rv <= self._store.rv:
+                del self._waiting[watcher.number]
+                self._begin(watcher, watcher.start_rv)
+
+    def _answer_future(self) -> None:
+        due = [future for rv, future in self._future if rv <= self._store.rv]
+        self._future = [(rv, future) for rv, future in self._future if rv > self._store.rv]
+        for future in due:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_until_visible(self, rv: int) -> None:
+        """Wait until the store has reached `rv`. Raises: Timeout `ResourceVersionTooLarge` after 3 s (S12)."""
+        if rv <= self._store.rv:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._future.append((rv, future))
+        try:
+            async with asyncio.timeout(FUTURE_WAIT_S):
+                await future
+        except TimeoutError:
+            raise future_version(rv, self._store.rv) from None
+        finally:
+            self._future = [(r, f) for r, f in self._future if f is not future]
+
+    # -- ending
+
+    def end(self, watcher: Watcher, reason: str) -> None:
+        """End a watch for that reason, once."""
+        if watcher.end_reason:
+            return
+        self._watchers.pop(watcher.number, None)
+        self._waiting.pop(watcher.number, None)
+        user = watcher.identity.user
+        self._per_identity[user] -= 1
+        if not self._per_identity[user]:
+            del self._per_identity[user]
+        self.closed_slow += reason == SLOW
+        watcher.leave(reason)
+        self._prune(watcher)
+        if self._ended is not None:
+            self._ended(watcher)
+
+    def _prune(self, watcher: Watcher) -> None:
+        index = self._indexes.get(watcher.resource.name)
+        if index is None:
+            return
+        for field in ("metadata.name", *self._indexed.get(watcher.resource.name, ())):
+            value = watcher.selection.exact(field)
+            if value and not index.by_value.get((field, value), True):
+                del index.by_value[(field, value)]
+
+    def shut_down(self) -> None:
+        """End all watches."""
+        for watcher in list(self._watchers.values()):
+            self.end(watcher, SHUTDOWN)
+
+    # -- time
+
+    def _set_timer(self, at_s: float, what: str, number: int) -> None:
+        self._timer_number += 1
+        heapq.heappush(self._timers, (at_s, self._timer_number, what, number))
+        if self._timers[0][1] == self._timer_number and self._timer_wake is not None and not self._timer_wake.done():
+            self._timer_wake.set_result(None)
+
+    async def run(self) -> None:
+        """Send bookmarks and end watches when it is time, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            wait_s = self.tick(self._clock.now())
+            self._timer_wake = loop.create_future()
+            handle = None
+            if wait_s is not None:
+                handle = loop.call_later(wait_s, _wake, self._timer_wake)
+            try:
+                await self._timer_wake
+            finally:
+                self._timer_wake = None
+                if handle is not None:
+                    handle.cancel()
+
+    def tick(self, now_s: float) -> float | None:
+        """Do what is due; return the seconds until the next thing is, or None when nothing is planned."""
+        timers = self._timers
+        while timers and timers[0][0] <= now_s:
+            at_s, _, what, number = heapq.heappop(timers)
+            watcher = self._watchers.get(number)
+            if watcher is None:
+                continue
+            if what == "end":
+                self.end(watcher, TIMEOUT)
+            elif what == "future":
+                if number in self._waiting:
+                    error = future_version(watcher.start_rv, self._store.rv)
+                    watcher.backlog([error_event(error, watcher.resource)])
+                    self.end(watcher, EXPIRED)
+            else:
+                if watcher.is_live:
+                    watcher.offer(self._bookmark(watcher.resource))
+                if what == "bookmark":
+                    self._set_timer(at_s + BOOKMARK_S, what, number)
+        while timers and timers[0][3] not in self._watchers:
+            heapq.heappop(timers)
+        return max(0.0, timers[0][0] - now_s) if timers else None
+
+    def _bookmark(self, resource: Resource) -> WatchEvent:
+        found = self._bookmarks.get(resource.name)
+        if found is None:
+            found = self._bookmarks[resource.name] = bookmark(resource, self._store.rv)
+        return found
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,317 @@
+"""The one task that commits: operations in, answers out, in one order (P1, S5).
+
+A handler submits an operation and awaits a shielded future, so a cancelled handler cannot tear a commit.
+The writer evaluates operations against visible plus staged state, makes the batch durable, publishes, and
+only then answers: everything an answer says is durable (S1, S2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from apiserver_fake.storage.journal import Journal, JournalError, Kept
+from apiserver_fake.storage.records import Cause, Change, Entry
+from apiserver_fake.storage.store import Staged, Store
+from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
+from services.api.seams import Clock
+from services.api.wire import Response
+from services.runtime.config import EXIT_IO
+
+BATCH_CHANGES = 256
+BATCH_BYTES = 1 << 19
+"""Half of a watcher's queue: one batch alone must not cut a watcher that keeps up."""
+BATCH_OPERATIONS = 1_024
+QUEUE_MAX = 2_000
+QUEUE_BYTES_MAX = 64 << 20
+QUEUE_RESERVED = 400
+"""Places that only the mesh's own components may take, so that a flood of users' writes stops no heartbeat."""
+ANSWERS_S = 300.0
+ANSWERS_MAX = 10_000
+OVERDUE_CHECK_S = 1.0
+
+_COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
+
+Publish = Callable[[Sequence[Change]], None]
+
+
+def refusal(error: ApiError) -> Response:
+    """Return a refusal as the answer it is."""
+    return Response(code=error.code, body=msgspec.json.encode(error.status()))
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a request id was answered. `at_s`: monotonic, when."""
+
+    fingerprint: bytes
+    response: Response
+    at_s: float
+
+
+class AnswerTable:
+    """Answers by `(identity, request id)` for 5 minutes and the last 10,000 mutations (S9)."""
+
+    def __init__(self, ttl_s: float = ANSWERS_S, entries_max: int = ANSWERS_MAX) -> None:
+        self._ttl_s, self._max = ttl_s, entries_max
+        self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+
+    def find(self, key: tuple[str, str], now_s: float) -> Answer | None:
+        """Return the answer given to that request before, if it is still remembered."""
+        answer = self._answers.get(key)
+        return answer if answer is not None and now_s - answer.at_s <= self._ttl_s else None
+
+    def keep(self, key: tuple[str, str], answer: Answer) -> None:
+        """Remember an answer; forget what is too old or too many."""
+        self._answers[key] = answer
+        self._answers.move_to_end(key)
+        while self._answers:
+            first = next(iter(self._answers.values()))
+            if len(self._answers) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
+                return
+            self._answers.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+@dataclass(eq=False)
+class Operation:
+    """One write on its way. `plan` stages its changes and returns the answer, or raises ApiError.
+
+    `deadline_s`: monotonic; the operation has no effect when the writer comes to it later (S8).
+    """
+
+    plan: Callable[[Staged], Response]
+    done: asyncio.Future[Response]
+    deadline_s: float
+    told: Callable[[Response], None] | None = None
+    """Called with the answer before its caller gets it."""
+    identity: str = ""
+    request_id: str = ""
+    fingerprint: bytes = b""
+    size: int = 0
+    cause: Cause | None = None
+
+
+@dataclass
+class _Batch:
+    """Operations evaluated together. `entries` is parallel to `staged.changes`."""
+
+    staged: Staged
+    answered: list[tuple[Operation, Response]] = field(default_factory=list)
+    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+
+
+class Writer:
+    """Commits operations one batch at a time."""
+
+    def __init__(self, store: Store, journal: Journal, clock: Clock, publish: Publish) -> None:
+        self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
+        self._queue: deque[Operation] = deque()
+        self._queue_bytes = 0
+        self._pending: dict[Operation, None] = {}
+        self._wake: asyncio.Future[None] | None = None
+        self.answers = AnswerTable()
+        self.is_read_only = False
+        self.is_open = False
+        self.batches = 0
+        self.failures = 0
+
+    @property
+    def queued(self) -> int:
+        """How many operations wait."""
+        return len(self._queue)
+
+    def submit(self, operation: Operation) -> asyncio.Future[Response]:
+        """Hand an operation over; from here on it is never cancelled.
+
+        Raises: Unavailable (not open, or read-only), TooManyRequests above 2,000 operations or 64 MiB.
+        """
+        if not self.is_open:
+            raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
+        if self.is_read_only:
+            raise Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
+        if self._store.is_window_full:
+            raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
+        most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
+        if len(self._queue) >= most or self._queue_bytes > QUEUE_BYTES_MAX:
+            raise TooManyRequests(f"{len(self._queue)} writes are waiting", retry_after_s=1)
+        self._queue.append(operation)
+        self._queue_bytes += operation.size
+        self._pending[operation] = None
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        return operation.done
+
+    def answered(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
+        """Return the answer this very request got before; None for another body, which is not this request (S9)."""
+        known = self.answers.find((identity, request_id), self._clock.now()) if request_id else None
+        return known.response if known is not None and known.fingerprint == fingerprint else None
+
+    async def run(self) -> None:
+        """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._answer_overdue())
+            while True:
+                if not self._queue:
+                    self._wake = loop.create_future()
+                    await self._wake
+                    self._wake = None
+                await self._commit(self._evaluate())
+                # Requests that arrived meanwhile join the next batch.
+                await asyncio.sleep(0)
+
+    async def _answer_overdue(self) -> None:
+        """Tell callers whose deadline passed that the outcome is unknown; their operations go on (S8)."""
+        while True:
+            await asyncio.sleep(OVERDUE_CHECK_S)
+            now_s = self._clock.now()
+            for operation in [o for o in self._pending if o.deadline_s < now_s]:
+                self._answer(operation, refusal(Timeout("the write did not finish before its deadline")))
+
+    def _answer(self, operation: Operation, response: Response) -> None:
+        self._pending.pop(operation, None)
+        if not operation.done.done():
+            if operation.told is not None:
+                operation.told(response)
+            operation.done.set_result(response)
+
+    def _evaluate(self) -> _Batch:
+        """Evaluate what waits, up to one batch's size, in order of arrival. No await (P2)."""
+        staged = self._store.stage()
+        batch = _Batch(staged)
+        queue = self._queue
+        while queue and len(staged.changes) < BATCH_CHANGES and staged.bytes < BATCH_BYTES:
+            if len(batch.answered) >= BATCH_OPERATIONS:
+                break
+            operation = queue.popleft()
+            self._queue_bytes -= operation.size
+            batch.answered.append((operation, self._evaluate_one(operation, batch)))
+        return batch
+
+    def _evaluate_one(self, operation: Operation, batch: _Batch) -> Response:
+        now_s = self._clock.now()
+        key = (operation.identity, operation.request_id)
+        if operation.request_id:
+            known = batch.answers.get(key) or self.answers.find(key, now_s)
+            if known is not None:
+                if known.fingerprint != operation.fingerprint:
+                    return refusal(
+                        Conflict(
+                            f'request id "{operation.request_id}" was used for another request',
+                            reason="RequestIDReused",
+                        )
+                    )
+                return known.response
+        if now_s > operation.deadline_s:
+            return refusal(Timeout("the deadline passed before the write was begun; nothing was written"))
+        staged = batch.staged
+        staged.cause = operation.cause
+        mark = staged.mark()
+        try:
+            response = operation.plan(staged)
+        except ApiError as error:
+            staged.rollback(mark)
+            response = refusal(error)
+        except AssertionError:
+            raise  # a broken invariant of the store is fatal (P13)
+        except Exception as error:
+            # One request that trips over a bug must not take the store away from everybody.
+            staged.rollback(mark)
+            self.failures += 1
+            response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
+        else:
+            staged.seal(mark)
+            batch.entries.extend(_entries(staged.changes[mark:], operation, response))
+        # A refusal that may be different next time is not an answer to hold on to.
+        if operation.request_id and response.code < 500 and response.code != 429:
+            batch.answers[key] = Answer(operation.fingerprint, response, now_s)
+        return response
+
+    async def _commit(self, batch: _Batch) -> None:
+        changes = batch.staged.changes
+        if changes:
+            try:
+                await self._journal.append(batch.entries, self._store.window_start)
+            except OSError as error:
+                await self._survive(error, batch)
+                return
+            self._store.publish(changes, self._clock.now())
+            self._publish(changes)
+            self.batches += 1
+        for key, answer in batch.answers.items():
+            self.answers.keep(key, answer)
+        for operation, response in batch.answered:
+            self._answer(operation, response)
+        if changes:
+            await self._journal.fold(self._base)
+
+    def _base(self) -> tuple[int, list[Kept]]:
+        start = self._store.window_start
+        return start, [Kept(r.resource, r.rv, r.body) for r in self._store.state_at(start)]
+
+    async def _survive(self, error: OSError, batch: _Batch) -> None:
+        """Become read-only until there is room; any other failure is the end. Source: guarantees S16."""
+        if error.errno != errno.ENOSPC:
+            raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
+        self.is_read_only = True
+        no_room = refusal(
+            Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
+        )
+        # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
+        for operation, _ in batch.answered:
+            self._answer(operation, no_room)
+        while self._queue:
+            operation = self._queue.popleft()
+            self._queue_bytes -= operation.size
+            self._answer(operation, no_room)
+        while self.is_read_only:
+            await asyncio.sleep(1.0)
+            try:
+                await self._journal.probe()
+            except OSError as still:
+                if still.errno != errno.ENOSPC:
+                    raise JournalError(f"the journal failed: {still.strerror or still}", EXIT_IO) from still
+            else:
+                self.is_read_only = False
+
+
+def _entry(change: Change) -> Entry:
+    record = change.record
+    return Entry(
+        change.rv, change.type, change.group_end, change.previous.rv if change.previous else 0, record.resource,
+        record.namespace, record.name, record.uid, record.body, change.traceparent,
+    )  # fmt: skip
+
+
+def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
+    entries = [_entry(change) for change in changes]
+    if entries and operation.request_id:
+        same = response.body is changes[-1].record.body
+        entries[-1] = msgspec.structs.replace(
+            entries[-1],
+            identity=operation.identity,
+            request_id=operation.request_id,
+            fingerprint=operation.fingerprint,
+            code=response.code,
+            answer=None if same else response.body,
+        )
+    return entries
+
+
+def answers_of(entries: Sequence[Entry], now_s: float) -> list[tuple[tuple[str, str], Answer]]:
+    """Return the answers that journal entries carry, so that request ids survive a restart (S9)."""
+    found = []
+    for entry in entries:
+        if entry.request_id:
+            body = entry.body if entry.answer is None else entry.answer
+            response = Response(code=entry.code, rv=entry.rv, body=body)
+            found.append(((entry.identity, entry.request_id), Answer(entry.fingerprint, response, now_s)))
+    return found

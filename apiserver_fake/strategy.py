@@ -1,0 +1,330 @@
+"""What a kind and a subresource may add to the registry's one write path.
+
+The registry decodes, patches and commits; what differs between kinds comes from here as values: a
+`Strategy` a kind and a `Subresource` a verb, one file each in `registry/strategies/` and `registry/subresources/`. To
+add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else has to be registered.
+Everything behind this door is plain functions of documents and a `WriteContext`.
+
+The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
+(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
+`authorization.admit`; `validate`; `check_bounds`; `quota_admission.charges`; commit. `validate` includes the
+rules of metadata.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from services.api.errors import BadRequest, Forbidden, NotFound
+from services.api.identity import Identity
+from services.api.meta import Document
+from services.api.seams import Random
+from services.api.switches import Switches
+from services.api.times import format_time
+from services.api.wire import Request
+
+Lookup = Callable[[str, str, str], Document | None]
+"""`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
+Labels = Callable[[str, str, str], Mapping[str, str] | None]
+"""`(resource, namespace, name)` to the newest labels; None when there is no such object."""
+
+
+class Cause(NamedTuple):
+    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
+
+    path: str
+    reason: str
+    message: str
+
+
+@dataclass
+class TokenBucket:
+    """`level` tokens at monotonic second `at_s`; filled at `rate_per_s` up to `burst`."""
+
+    level: float
+    at_s: float
+
+    def wait_s(self, rate_per_s: float, burst: float, now_s: float) -> float:
+        """Refill and return the seconds until one token is there; 0 when one is."""
+        self.level = min(burst, self.level + max(0.0, now_s - self.at_s) * rate_per_s)
+        self.at_s = now_s
+        if self.level >= 1:
+            return 0.0
+        return (1 - self.level) / rate_per_s if rate_per_s > 0 else 3600.0
+
+
+@dataclass
+class ServerMemory:
+    """What the server remembers between writes and may forget at a restart.
+
+    `buckets`: rate limiters. `renewed_s`: when each lease `namespace/name` was last renewed, by the server's own
+    monotonic clock; nobody's wall clock decides whether a holder lives.
+    """
+
+    buckets: dict[str, TokenBucket] = field(default_factory=dict)
+    renewed_s: dict[str, float] = field(default_factory=dict)
+
+    def bucket(self, name: str, burst: float, now_s: float) -> TokenBucket:
+        """Return the bucket of that name; a new one is full."""
+        found = self.buckets.get(name)
+        if found is None:
+            found = self.buckets[name] = TokenBucket(burst, now_s)
+        return found
+
+
+def _none_yet() -> MutableSequence[str]:
+    return []
+
+
+class WriteContext(msgspec.Struct, frozen=True):
+    """What a rule may look at while one write is being committed.
+
+    `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read.
+    `lookup(resource, namespace, name)` and `list(resource, namespace)` show staged and committed
+    state; what they return must not be changed. `labels` is a lookup of an object's labels alone, without
+    its document having to be decoded. `warnings` collects `Warning:` header texts.
+    """
+
+    identity: Identity
+    now_s: float
+    wall_s: float
+    switches: Switches
+    random: Random
+    request: Request
+    lookup: Lookup
+    list: Callable[[str, str], Iterable[Document]]
+    memory: ServerMemory
+    labels: Labels
+    warnings: MutableSequence[str] = msgspec.field(default_factory=_none_yet)
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """The body of a delete. `propagation`: "", Background, Foreground or Orphan; "" preconditions are not checked."""
+
+    grace_period_s: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @classmethod
+    def from_document(cls, body: Document) -> DeleteOptions:
+        """Read a DeleteOptions document; {} is all defaults. Raises: BadRequest for values of a wrong type."""
+        grace = body.get("gracePeriodSeconds")
+        conditions = body.get("preconditions") or {}
+        if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+            raise BadRequest(f"deleteOptions.gracePeriodSeconds: {grace!r} is not an integer")
+        if not isinstance(conditions, dict):
+            raise BadRequest(f"deleteOptions.preconditions: {conditions!r} is not an object")
+        propagation = str(body.get("propagationPolicy") or "")
+        if not propagation and body.get("orphanDependents") is not None:
+            propagation = "Orphan" if body["orphanDependents"] else "Background"
+        if propagation not in ("", "Background", "Foreground", "Orphan"):
+            raise BadRequest(
+                f'deleteOptions.propagationPolicy: "{propagation}" is none of Background, Foreground, Orphan'
+            )
+        return cls(
+            grace_period_s=None if grace is None else max(0, grace),
+            propagation=propagation,
+            uid=str(conditions.get("uid") or ""),
+            resource_version=str(conditions.get("resourceVersion") or ""),
+        )
+
+
+def delete_options(request: Request) -> DeleteOptions:
+    """Return the options in the body of a delete. Raises: BadRequest."""
+    try:
+        body = msgspec.json.decode(request.body) if request.body else {}
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"DeleteOptions: {error}") from None
+    return DeleteOptions.from_document(body if isinstance(body, dict) else {})
+
+
+def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
+    """Return what remains of `old`: None when it goes at once, else a new document marked as being deleted.
+
+    The deletion time is set once and only ever shortened; finalizers hold the object; a deletion in
+    progress is returned unchanged (`is old`). Foreground and orphan deletion add their finalizer.
+    Source: guarantees S19, S20.
+    """
+    meta = old["metadata"]
+    finalizers = list(meta.get("finalizers") or ())
+    wanted = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(options.propagation, "")
+    marked = meta.get("deletionTimestamp")
+    if wanted and wanted not in finalizers:
+        finalizers = [f for f in finalizers if f not in ("foregroundDeletion", "orphan")] + [wanted]
+    elif options.propagation == "Background":
+        finalizers = [f for f in finalizers if f not in ("foregroundDeletion", "orphan")]
+    if not finalizers and grace_s <= 0:
+        return None
+    changed = {**meta}
+    if finalizers:
+        changed["finalizers"] = finalizers
+    else:
+        changed.pop("finalizers", None)
+    if not marked:
+        changed["deletionTimestamp"] = format_time(ctx.wall_s + grace_s)
+        changed["deletionGracePeriodSeconds"] = grace_s
+        if meta.get("generation"):
+            changed["generation"] = meta["generation"] + 1
+    elif grace_s < (meta.get("deletionGracePeriodSeconds") or 0):
+        changed["deletionTimestamp"] = format_time(ctx.wall_s + grace_s)
+        changed["deletionGracePeriodSeconds"] = grace_s
+    return old if changed == meta else {**old, "metadata": changed}
+
+
+def require_open_namespace(lookup: Lookup, resource: str, namespace: str, name: str) -> None:
+    """Refuse to create an object in a namespace that is missing (404) or being removed (403).
+
+    Source: controllers 11; upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`.
+    """
+    found = lookup("namespaces", "", namespace)
+    if found is None:
+        raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": "namespaces"})
+    if found["metadata"].get("deletionTimestamp") or (found.get("status") or {}).get("phase") == "Terminating":
+        text = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": text}
+        raise Forbidden(
+            f'{resource} "{name}" is forbidden: {text}',
+            details={"name": name, "kind": resource.partition(".")[0], "causes": [cause]},
+        )
+
+
+def drop_status(new: Document, ctx: WriteContext) -> None:
+    """Take what a creator says of the status away: only the status subresource writes it (S21)."""
+    if "status" in new:
+        new["status"] = {}
+
+
+def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Put the stored status back into a write of the object itself (S21)."""
+    if "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)
+
+
+def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Put everything but the status back into a write of the status (S21)."""
+    for name in [name for name in new if name != "status" and name not in old]:
+        del new[name]
+    for name, value in old.items():
+        if name != "status":
+            new[name] = value
+
+
+def _nothing_to_prepare_create(new: Document, ctx: WriteContext) -> None:
+    pass
+
+
+def _nothing_to_prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    pass
+
+
+def _nothing_to_validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    return []
+
+
+def _nothing_to_bound(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The rules of one kind; every part is optional.
+
+    `prepare_*` change `new` in place by assigning its top-level members (what lies deeper may be
+    shared with `old`): defaults, and fields that this writer may not change put back (S21, S22).
+    `validate` returns what is wrong, all of it; `check_bounds` raises Forbidden for what is right in itself and too
+    much for its namespace. `before_delete` returns what remains: None, or the
+    document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
+    """
+
+    prepare_create: Callable[[Document, WriteContext], None] = _nothing_to_prepare_create
+    prepare_update: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
+    validate: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    check_bounds: Callable[[Document | None, Document, WriteContext], None] = _nothing_to_bound
+    before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
+    prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
+    validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+
+
+class SubresourceResult(msgspec.Struct, frozen=True):
+    """What a subresource call did.
+
+    `document`: the object to store, complete with its final `metadata.generation` (the registry sets
+    only `resourceVersion`); None: no change. `delete`: delete the object with these options (after
+    storing `document`, in the same commit). `also`: other objects to store in the same commit, as
+    `(resource, document)`. `response`: the answer; None: `read` of the object as it is then.
+    """
+
+    document: Document | None = None
+    delete: DeleteOptions | None = None
+    also: tuple[tuple[str, Document], ...] = ()
+    response: Document | None = None
+    code: int = 200
+
+
+@dataclass(frozen=True)
+class Subresource:
+    """One subresource verb of one resource (`pods`) or of all (`*`).
+
+    `apply(stored, body, ctx)` runs inside the commit and raises ApiError; `stored` is None when there
+    is no such object, which `apply` answers itself. For `create` and `update`
+    the body is the decoded request; for `patch` it is the patched *read form* (`read`), so that one
+    `apply` serves both. `read(stored)` is the document that `get` returns.
+    """
+
+    resource: str
+    name: str
+    verbs: tuple[str, ...]
+    apply: Callable[[Document | None, Document, WriteContext], SubresourceResult]
+    read: Callable[[Document], Document] = lambda stored: stored
+    admits: bool = False
+    """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
+    is_charged: bool = False
+    """Whether the object may use more of its namespace's quotas afterwards."""
+
+
+@cache
+def _strategies() -> dict[str, Strategy]:
+    table: dict[str, Strategy] = {}
+    for module in _modules("apiserver_fake.registry.strategies"):
+        table.update(module.STRATEGIES)  # type: ignore[attr-defined]
+    return table
+
+
+@cache
+def _subresources() -> dict[tuple[str, str], Subresource]:
+    return {
+        (each.resource, each.name): each
+        for module in _modules("apiserver_fake.registry.subresources")
+        for each in module.SUBRESOURCES  # type: ignore[attr-defined]
+    }
+
+
+def _modules(package: str) -> list[object]:
+    folder = importlib.import_module(package)
+    names = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))
+    return [importlib.import_module(f"{package}.{name}") for name in names]
+
+
+_PLAIN = Strategy()
+
+
+def strategy_for(resource: str) -> Strategy:
+    """Return the rules of that resource (`pods`, `replicasets.apps`); a kind without any gets the plain ones."""
+    return _strategies().get(resource, _PLAIN)
+
+
+def subresource(resource: str, name: str) -> Subresource | None:
+    """Return the subresource of that resource, or None when the resource has none of that name."""
+    table = _subresources()
+    return table.get((resource, name)) or table.get(("*", name))

@@ -1,0 +1,1 @@
+"""What documents may say; the texts are upstream's."""

@@ -1,0 +1,281 @@
+"""The rules that many kinds share: names, labels, annotations, quantities, and the size of lists.
+
+Functions return causes in upstream's words (apimachinery's `field.ErrorList`), so that people and
+scripts recognise them. They rely on `schemas.conform` having checked the types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.strategy import Cause
+from services.api.meta import Document, LabelSelector
+from services.api.quantity import amount, milli
+from services.api.selectors import from_label_selector
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_RE, _SUBDOMAIN_RE, _LABEL_1035_RE = re.compile(_LABEL), re.compile(_SUBDOMAIN), re.compile(_LABEL_1035)
+_VALUE_RE, _NAME_PART_RE = re.compile(_VALUE), re.compile(_NAME_PART)
+_CONTROL_RE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    f"'{_LABEL_1035}')"
+)
+LABEL_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
+    f"is '{_VALUE}')"
+)
+NAME_PART_TEXT = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    f"'{_NAME_PART}')"
+)
+IMMUTABLE = "field is immutable"
+ANNOTATIONS_MAX_BYTES = 256 * 1024
+OWNERS_MAX, FINALIZERS_MAX, CONDITIONS_MAX = 16, 32, 64
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """Return the cause of a missing value."""
+    return Cause(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """Return the cause of a wrong value."""
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}")
+
+
+def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
+    """Return the cause of a value outside a fixed set."""
+    values = ", ".join(f'"{each}"' for each in sorted(supported))
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {values}")
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """Return the cause of a value that occurs twice."""
+    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """Return the cause of a field that may not be set or changed."""
+    return Cause(path, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def too_many(path: str, count: int, maximum: int) -> list[Cause]:
+    """Return a cause when a list is longer than its limit (V7)."""
+    if count <= maximum:
+        return []
+    return [Cause(path, "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items")]
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value[:256], ensure_ascii=False)
+    text = json.dumps(value)
+    return text if len(text) <= 256 else text[:256] + "…"
+
+
+def subdomain(path: str, value: str) -> list[Cause]:
+    """Check a DNS-1123 subdomain of at most 253 characters."""
+    if len(value) > 253:
+        return [invalid(path, value, "must be no more than 253 bytes")]
+    return [] if _SUBDOMAIN_RE.fullmatch(value) else [invalid(path, value, SUBDOMAIN_TEXT)]
+
+
+def label(path: str, value: str) -> list[Cause]:
+    """Check a DNS-1123 label of at most 63 characters."""
+    if len(value) > 63:
+        return [invalid(path, value, "must be no more than 63 bytes")]
+    return [] if _LABEL_RE.fullmatch(value) else [invalid(path, value, LABEL_TEXT)]
+
+
+def label_1035(path: str, value: str) -> list[Cause]:
+    """Check a DNS-1035 label, the form of service names."""
+    if len(value) > 63:
+        return [invalid(path, value, "must be no more than 63 bytes")]
+    return [] if _LABEL_1035_RE.fullmatch(value) else [invalid(path, value, LABEL_1035_TEXT)]
+
+
+def label_value(path: str, value: str) -> list[Cause]:
+    """Check a label's value."""
+    if len(value) > 63:
+        return [invalid(path, value, "must be no more than 63 bytes")]
+    return [] if _VALUE_RE.fullmatch(value) else [invalid(path, value, LABEL_VALUE_TEXT)]
+
+
+def qualified_name(path: str, value: str) -> list[Cause]:
+    """Check `[prefix/]name`, the form of label keys, annotation keys and resource names."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and (not prefix or "/" in prefix or len(prefix) > 253 or not _SUBDOMAIN_RE.fullmatch(prefix)):
+        return [invalid(path, value, f"prefix part {SUBDOMAIN_TEXT}")]
+    if not name:
+        return [invalid(path, value, "name part must be non-empty")]
+    if len(name) > 63:
+        return [invalid(path, value, "name part must be no more than 63 bytes")]
+    return [] if _NAME_PART_RE.fullmatch(name) else [invalid(path, value, NAME_PART_TEXT)]
+
+
+def labels(path: str, values: Mapping[str, str]) -> list[Cause]:
+    """Check a map of labels."""
+    causes: list[Cause] = []
+    for key, value in values.items():
+        causes += qualified_name(path, key)
+        causes += label_value(path, value)
+    return causes
+
+
+def plain_text(path: str, value: str) -> list[Cause]:
+    """Check that a text shown to people has no control characters but tab and newline (V10)."""
+    if _CONTROL_RE.search(value):
+        return [invalid(path, _CONTROL_RE.sub("?", value), "must not contain control characters")]
+    return []
+
+
+def quantity(path: str, resource: str, text: str) -> list[Cause]:
+    """Check that a quantity parses, is not negative, and is whole where fractions make no sense."""
+    try:
+        value = amount(resource, text)
+        thousandths = milli(text)
+    except ValueError:
+        return [
+            invalid(
+                path,
+                text,
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            )
+        ]
+    if value < 0 or thousandths < 0:
+        return [invalid(path, text, "must be greater than or equal to 0")]
+    is_divisible = resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    if not is_divisible and thousandths % 1000:
+        return [invalid(path, text, "must be an integer")]
+    return []
+
+
+def metadata(document: Document, name_rule: Any = subdomain) -> list[Cause]:
+    """Check what every object has: name, labels, annotations, finalizers and owner references (V4, V7).
+
+    `name_rule(path, name)` is the kind's own. Run by every strategy through `kind_rules`.
+    """
+    meta = document["metadata"]
+    causes: list[Cause] = []
+    if name := meta.get("name"):
+        causes += name_rule("metadata.name", name)
+    else:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    if own := meta.get("labels"):
+        causes += labels("metadata.labels", own)
+    annotations = meta.get("annotations") or {}
+    size = 0
+    for key, value in annotations.items():
+        causes += qualified_name("metadata.annotations", key.lower())
+        size += len(key) + len(value)
+    if size > ANNOTATIONS_MAX_BYTES:
+        causes.append(
+            Cause(
+                "metadata.annotations",
+                "FieldValueTooLong",
+                f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes",
+            )
+        )
+    causes += _owners(meta.get("ownerReferences") or [])
+    finalizers = meta.get("finalizers") or []
+    causes += too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
+    for finalizer in finalizers[:FINALIZERS_MAX]:
+        causes += qualified_name("metadata.finalizers", finalizer)
+        if not qualified_name("", finalizer) and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            causes.append(
+                invalid(
+                    "metadata.finalizers",
+                    finalizer,
+                    "name is neither a standard finalizer name nor is it fully qualified",
+                )
+            )
+    conditions = (document.get("status") or {}).get("conditions")
+    if isinstance(conditions, list):
+        causes += too_many("status.conditions", len(conditions), CONDITIONS_MAX)
+    return causes
+
+
+_STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+
+
+def _owners(owners: list[Document]) -> list[Cause]:
+    causes = too_many("metadata.ownerReferences", len(owners), OWNERS_MAX)
+    controllers = 0
+    for index, owner in enumerate(owners[:OWNERS_MAX]):
+        here = f"metadata.ownerReferences[{index}]"
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                causes.append(
+                    required(f"{here}.{field}", "must not be empty")
+                    if field != "apiVersion"
+                    else invalid(f"{here}.apiVersion", "", "version must not be empty")
+                )
+        controllers += owner.get("controller") is True
+    if controllers > 1:
+        causes.append(
+            invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")
+        )
+    return causes
+
+
+def label_selector(path: str, selector: Document) -> list[Cause]:
+    """Check a LabelSelector (apimachinery `ValidateLabelSelector`)."""
+    causes = labels(f"{path}.matchLabels", selector.get("matchLabels") or {})
+    expressions = selector.get("matchExpressions") or []
+    causes += too_many(f"{path}.matchExpressions", len(expressions), 64)
+    for index, term in enumerate(expressions[:64]):
+        here = f"{path}.matchExpressions[{index}]"
+        operator, values = term.get("operator", ""), term.get("values") or []
+        if operator in ("In", "NotIn"):
+            if not values:
+                causes.append(required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                causes.append(
+                    forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
+        else:
+            causes.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
+        causes += qualified_name(f"{here}.key", term.get("key", ""))
+        for value in values:
+            causes += label_value(f"{here}.values", value)
+    return causes
+
+
+def selects(selector: Document, values: Mapping[str, str]) -> bool:
+    """Whether a LabelSelector document matches these labels; an empty one matches everything."""
+    return from_label_selector(msgspec.convert(selector, LabelSelector)).matches(values)
+
+
+def immutable(path: str, old: Any, new: Any) -> list[Cause]:
+    """Check that a field did not change."""
+    return [] if old == new else [invalid(path, new, IMMUTABLE)]
+
+
+def not_negative(path: str, value: int | None) -> list[Cause]:
+    """Check an optional count."""
+    if value is not None and value < 0:
+        return [invalid(path, value, "must be greater than or equal to 0")]
+    return []

@@ -1,0 +1,223 @@
+"""The scheduler's hearts, driven by hand: cache, queue, handlers and cycles, without anything to wait for."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from benchmarks.workloads.documents import NewObject
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
+from scheduler.handle import Handle
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.wiring import hearts_of
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.meta import Document, View
+from services.api.resources import resource_of_view
+from services.api.switches import Switches
+
+LIMIT_S: Final = 300.0
+STUCK_S: Final = 900.0
+"""Of time skipped without a pod getting a node: by then every rejected pod had its periodic second look."""
+SEED: Final = 1
+
+
+class TooSlow(TimeoutError):
+    """A step did not end within the limit."""
+
+
+class Algorithm:
+    """The hearts of one scheduler and the world they are shown.
+
+    `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
+    """
+
+    def __init__(self, switches: Switches, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self.world = FixedWorld()
+        self.handle = Handle(
+            switches=switches,
+            cache=Cache(),
+            nominator=Nominator(),
+            world=self.world,
+            exclusions=Exclusions(),
+            random=random.Random(SEED),
+            wall=time.time,
+        )
+        self.hearts = hearts_of(self.handle)
+        self.bound: dict[str, Pod] = {}
+        self.unschedulable_total = 0
+        self.evicted_total = 0
+        self.resize_attempts_total = 0
+        self.latencies_s: list[float] = []
+        self._due_s: dict[str, float] = {}
+        self._skipped_s = self._skipped_at_bind_s = 0.0
+        self._agenda: list[tuple[float, int, Callable[[], float | None]]] = []
+        self._tickets = itertools.count()
+        self._views = {resource_of_view(view).plural: view for view in WORLD_KINDS}
+        self._decode_pod = msgspec.json.Decoder(Pod).decode
+        self._decode_node = msgspec.json.Decoder(Node).decode
+
+    def now(self) -> float:
+        """Return the hearts' time in seconds."""
+        return self._clock() + self._skipped_s
+
+    # -- the world's doings -------------------------------------------------------------------------------
+
+    def add_node(self, node: NewObject) -> Node:
+        """Show a new node."""
+        view = self._decode_node(node.body)
+        self.hearts.handlers.on_node(None, view, self.now())
+        return view
+
+    def delete_node(self, node: Node) -> None:
+        """Show that a node is gone."""
+        self.hearts.handlers.on_node(node, None, self.now())
+
+    def decode(self, pod: NewObject) -> Pod:
+        """Return the pod as the scheduler's informer does."""
+        return self._decode_pod(pod.body)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Show a new pod."""
+        self.hearts.handlers.on_pod(None, pod, self.now())
+
+    def expect(self, pods: Sequence[Pod], per_s: float) -> None:
+        """Show pods from now on, so many a second; each one's latency counts from when it was due."""
+        began, coming = self.now(), iter(enumerate(pods))
+
+        def come() -> float | None:
+            number, pod = next(coming)
+            due = self._due_s[pod.metadata.uid] = began + number / per_s
+            self.add_pod(pod)
+            return None if number + 1 == len(pods) else max(due + 1 / per_s - self.now(), 0.0)
+
+        self.at(began, come)
+
+    def delete_pod(self, pod: Pod) -> None:
+        """Show that a pod is gone."""
+        self.hearts.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
+
+    def add_other(self, plural: str, document: Document) -> View | None:
+        """Show an object of another kind; None when the scheduler does not follow it."""
+        view = self._views.get(plural)
+        if view is None:
+            return None
+        made = msgspec.convert(document, view)
+        self.world.put(made)
+        self.hearts.queue.move_all(world_event(view, None, made), None, made, self.now())
+        return made
+
+    def delete_other(self, made: View) -> None:
+        """Show that such an object is gone."""
+        self.world.delete(made)
+        self.hearts.queue.move_all(world_event(type(made), made, None), made, None, self.now())
+
+    def at(self, when: float, do: Callable[[], float | None]) -> None:
+        """Do something at that time, and again after as many seconds as it returns."""
+        heapq.heappush(self._agenda, (when, next(self._tickets), do))
+
+    def rest(self) -> None:
+        """Make every attempt that can be made now."""
+        queue = self.hearts.queue
+        while (queued := queue.pop(self.now())) is not None:
+            self._attempt(queued, self.now())
+
+    # -- cycles -------------------------------------------------------------------------------------------
+
+    def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Schedule pods until that is so. Raises: TooSlow."""
+        limit = time.perf_counter() + LIMIT_S
+        agenda, queue = self._agenda, self.hearts.queue
+        waking = self.hearts.resizes.waking if self.hearts.resizes is not None else None
+        while not is_done():
+            now = self.now()
+            while agenda and agenda[0][0] <= now:
+                when, _, do = heapq.heappop(agenda)
+                after_s = do()
+                if after_s is not None:
+                    self.at(when + after_s, do)
+            queue.flush(now)
+            if waking is not None:
+                waking.flush(now)
+            queued = queue.pop(now)
+            if queued is not None:
+                self._attempt(queued, now)
+                continue
+            deadline = queue.next_deadline(now)
+            clock = waking.next_deadline() if waking is not None else None
+            due = [when for when in (deadline, clock, agenda[0][0] if agenda else None) if when is not None]
+            if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
+                raise TooSlow(f"{what()}, and nothing will change that")
+            if time.perf_counter() > limit:
+                raise TooSlow(f"{what()} after {LIMIT_S:g} s")
+            self._skipped_s += max(min(due) - now, 0.0)
+
+    def _attempt(self, queued: QueuedPod, now: float) -> None:
+        """Run one scheduling cycle, and the binding cycle as if the API server answered at once."""
+        hearts, info = self.hearts, queued.info
+        if info.spec.node_name:
+            self._resize(queued, now)
+            return
+        began = time.perf_counter()
+        profile = hearts.profiles.of(info)
+        result = profile.cycle.schedule(info, now)
+        if not isinstance(result, ScheduleResult):
+            self.unschedulable_total += 1
+            self._fail(queued, result, now)
+            return
+        node, runner = result.node_name, profile.runner
+        hearts.cache.assume(info, node, result.state)
+        hearts.queue.nominator.remove(info.uid)
+        for status in (runner.reserve(result.state, info, node), runner.permit(result.state, info, node)[0]):
+            if not status.is_success:
+                raise AssertionError(f"{info.key}: {status.message or 'Permit waits'}; no workload expects that")
+        due_s = self._due_s.pop(info.uid, None)
+        self.latencies_s.append(time.perf_counter() - began if due_s is None else self.now() - due_s)
+        self._skipped_at_bind_s = self._skipped_s
+        runner.bind(result.state, info, node)
+        pod = info.pod
+        bound = self.bound[info.uid] = replace(pod, spec=replace(pod.spec, node_name=node))
+        hearts.queue.done(info.uid)
+        hearts.handlers.on_pod(pod, bound, now)
+        hearts.queue.bound(queued)
+
+    def _resize(self, queued: QueuedPod, now: float) -> None:
+        """Make one attempt to make room for a deferred resize; victims leave at once."""
+        resizes = self.hearts.resizes
+        assert resizes is not None, f"{queued.key} has a node and is queued, although nobody follows resizes"
+        verdict = resizes.cycle.decide(queued.info)
+        self.resize_attempts_total += 1
+        resizes.settle(queued, verdict, now)
+        for victim in verdict.eviction.pending if verdict is not None and verdict.eviction is not None else ():
+            self.evicted_total += 1
+            self.delete_pod(victim.pod)
+
+    def _fail(self, queued: QueuedPod, result: Any, now: float) -> None:
+        hearts = self.hearts
+        if not isinstance(result, Unschedulable):
+            raise AssertionError(f"{queued.key}: {result.message}; no workload expects that")
+        diagnosis, post = result.error.diagnosis, result.post_filter
+        hearts.queue.add_unschedulable(queued, now, rejectors=diagnosis.rejectors, pending=diagnosis.pending)
+        if post is None:
+            return
+        if post.nominated_node is not None:
+            hearts.queue.nominator.set(queued.info, post.nominated_node)
+        for eviction in post.actions:
+            for node in eviction.nodes:
+                for lesser in hearts.queue.nominator.of_lower_priority(node, eviction.preemptor.priority):
+                    hearts.queue.nominator.remove(lesser.uid)
+            for victim in eviction.pending:
+                self.evicted_total += 1
+                self.delete_pod(victim.pod)

@@ -1,0 +1,313 @@
+"""A workload played to a real API server and a real scheduler, each a process, over gRPC.
+
+As in upstream's scheduler_perf, nodes have no kubelets and there are no controllers: a bound pod stays so.
+This process makes the load and watches what becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.algorithm import Progress, where_the_time_goes
+from benchmarks.environment import surroundings
+from benchmarks.mesh import IN_FLIGHT, LIMIT_S, LOAD, quiet_arguments
+from benchmarks.procfs import cpu_s, rss_mib
+from benchmarks.result import SchedulerBench, milliseconds
+from benchmarks.scheduler_cores import TooSlow
+from benchmarks.workloads import documents
+from benchmarks.workloads.documents import NewObject
+from benchmarks.workloads.ops import (
+    Churn,
+    CreateNamespaces,
+    CreateNodes,
+    CreateObject,
+    CreatePods,
+    DeferResizes,
+    DeletePods,
+    Size,
+    Workload,
+)
+from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
+from services.api.meta import Document, View
+from services.api.switches import Switches
+from services.api.wire import Api, Request, WatchRequest
+from services.runtime.supervisor import MeshOptions, Supervisor
+
+SETTLE_S: Final = 1.0
+"""Between the preparations and the measurement, so that what lags behind is not measured."""
+
+
+class _Spec(View, frozen=True):
+    node_name: str = ""
+
+
+class _Pod(View, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class Bindings:
+    """When a watcher saw each pod bound, by name; names are unique in a workload."""
+
+    def __init__(self) -> None:
+        self.bound_s: dict[str, float] = {}
+        self.changed = asyncio.Event()
+        self._decode = msgspec.json.Decoder(_Pod).decode
+
+    async def follow(self, api: Api) -> None:
+        """Watch pods until cancelled; resume when the server ends the stream."""
+        rv = ""
+        bound, decode = self.bound_s, self._decode
+        while True:
+            try:
+                async for batch in api.watch(WatchRequest(resource="pods", resource_version=rv)):
+                    now = time.perf_counter()
+                    for event in batch:
+                        rv = str(event.rv) if event.rv else rv
+                        if event.type == "MODIFIED" and event.name not in bound and decode(event.body).spec.node_name:
+                            bound[event.name] = now
+                    self.changed.set()
+            except (ApiError, UnknownOutcome):
+                await asyncio.sleep(0.1)
+
+
+class Load:
+    """Plays a workload's steps to an API server. `group` holds what goes on meanwhile."""
+
+    def __init__(self, api: Api, size: Size, group: asyncio.TaskGroup, progress: Progress) -> None:
+        self._api = api
+        self._size = size
+        self._group = group
+        self._progress = progress
+        self._pods_by_namespace: dict[str, list[tuple[str, str]]] = {}
+        self.meanwhile: list[asyncio.Task[None]] = []
+        self.bindings = Bindings()
+        self.created_s: dict[str, float] = {}
+
+    async def do(self, step: int, op: Any) -> None:
+        """Do one step; return when its pods have nodes."""
+        match op:
+            case CreateNodes():
+                await self._create_all("nodes", documents.nodes_of(op, self._size))
+                drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self._size)]
+                bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
+                await self._create_all("csinodes.storage.k8s.io", bodies)
+            case CreateNamespaces():
+                for number in range(self._size.count(op.count)):
+                    await self._namespace(f"{op.prefix}-{number}", dict(op.labels))
+            case CreateObject():
+                await self._namespace(op.namespace, {})
+                await self._create(op.plural, NewObject(op.namespace, "", msgspec.json.encode(op.document)))
+            case CreatePods():
+                await self._pods(step, op)
+            case DeferResizes():
+                await self._deferred(step, op)
+            case Churn():
+                self.meanwhile.append(self._group.create_task(self._churn(op)))
+            case DeletePods():
+                self.meanwhile.append(self._group.create_task(self._delete(op)))
+
+    async def prepare_priorities(self, workload: Workload) -> None:
+        """Have a priority class for each number that pods of the workload name."""
+        for value in documents.priorities_of(workload):
+            name = documents.PRIORITY_CLASS.format(value)
+            document = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                        "value": value}  # fmt: skip
+            await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
+
+    async def _pods(self, step: int, op: CreatePods) -> None:
+        pods = list(documents.pods_of(op, step, self._size))
+        for namespace in dict.fromkeys(pod.namespace for pod in pods):
+            await self._namespace(namespace, {})
+        self._pods_by_namespace.setdefault(op.namespace, []).extend((pod.namespace, pod.name) for pod in pods)
+        if op.volume:
+            await self._volumes(op, pods)
+        if op.is_measured:
+            await asyncio.sleep(SETTLE_S)
+        waiting = asyncio.create_task(self._wait(pods, "measuring" if op.is_measured else "preparing"))
+        try:
+            await self._create_all("pods", pods, op.per_s)
+            if op.may_wait:
+                waiting.cancel()
+            else:
+                await waiting
+        finally:
+            waiting.cancel()
+
+    async def _wait(self, pods: list[NewObject], what: str) -> None:
+        bound, names, done = self.bindings.bound_s, iter([pod.name for pod in pods]), 0
+        name = next(names, None)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while name is not None:
+                    if name in bound:
+                        name, done = next(names, None), done + 1
+                        continue
+                    self._progress(what, done, len(pods))
+                    self.bindings.changed.clear()
+                    await self.bindings.changed.wait()
+        except TimeoutError:
+            raise TooSlow(f"{done} of {len(pods)} pods have a node after {LIMIT_S:g} s") from None
+        self._progress(what, done, len(pods))
+
+    async def _volumes(self, op: CreatePods, pods: list[NewObject]) -> None:
+        made = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
+
+        async def create(pair: tuple[str, Document]) -> None:
+            plural, document = pair
+            meta = document["metadata"]
+            namespace, name = meta.get("namespace", ""), meta["name"]
+            await self._create(plural, NewObject(namespace, name, msgspec.json.encode(document)))
+            patch = msgspec.json.encode({"status": document["status"]})
+            request = Request(verb="patch", resource=plural, namespace=namespace, name=name, subresource="status",
+                              patch_type="merge", body=patch)  # fmt: skip
+            (await self._api.call(request)).unwrap()
+
+        await _many(made, create)
+
+    async def _deferred(self, step: int, op: DeferResizes) -> None:
+        await self._namespace(op.namespace, {})
+
+        async def create(pair: tuple[NewObject, Document]) -> None:
+            pod, status = pair
+            await self._create("pods", pod)
+            body = msgspec.json.encode(status)
+            request = Request(verb="patch", resource="pods", namespace=pod.namespace, name=pod.name,
+                              subresource="status", patch_type="strategic", body=body)  # fmt: skip
+            (await self._api.call(request)).unwrap()
+
+        await _many(documents.deferred_of(op, step, self._size), create)
+
+    async def _create_all(self, plural: str, objects: Iterable[NewObject], per_s: float = 0.0) -> None:
+        began, numbers = time.perf_counter(), itertools.count()
+
+        async def create(each: NewObject) -> None:
+            if per_s:
+                await asyncio.sleep(max(0.0, began + next(numbers) / per_s - time.perf_counter()))
+            self.created_s[each.name] = time.perf_counter()
+            await self._create(plural, each)
+
+        await _many(objects, create)
+
+    async def _create(self, plural: str, each: NewObject) -> None:
+        request = Request(verb="create", resource=plural, namespace=each.namespace, body=each.body)
+        (await self._api.call(request)).unwrap()
+
+    async def _namespace(self, name: str, labels: dict[str, str]) -> None:
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        try:
+            await self._create("namespaces", NewObject("", name, msgspec.json.encode(document)))
+        except AlreadyExists:
+            return
+
+    # -- what goes on meanwhile ----------------------------------------------------------------------------
+
+    async def _churn(self, op: Churn) -> None:
+        last: list[Request] = []
+        for number in itertools.count():
+            for request in last if op.recreate else ():
+                await self._api.call(request)
+            last.clear()
+            for plural, template in op.templates:
+                name = f"churn-{number}"
+                namespace = "" if plural == "nodes" else "default"
+                body = msgspec.json.encode(documents.as_sent(documents.with_name(template, name)))
+                await self._create(plural, NewObject(namespace, name, body))
+                last.append(Request(verb="delete", resource=plural, namespace=namespace, name=name))
+            await asyncio.sleep(op.interval_s)
+
+    async def _delete(self, op: DeletePods) -> None:
+        began = time.perf_counter()
+        for number, (namespace, name) in enumerate(list(self._pods_by_namespace[op.of])):
+            await asyncio.sleep(max(0.0, began + number / op.per_s - time.perf_counter()))
+            answer = await self._api.call(Request(verb="delete", resource="pods", namespace=namespace, name=name))
+            try:
+                answer.unwrap()
+            except NotFound:
+                continue
+
+
+async def _many(items: Iterable[Any], do: Callable[[Any], Awaitable[None]]) -> None:
+    """Do it for each, `IN_FLIGHT` at a time."""
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await do(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(worker())
+
+
+async def _play(options: MeshOptions, workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
+    supervisor = Supervisor(options)
+    await supervisor.start()
+    transport = supervisor.client_transport()
+    try:
+        pids = {process["name"]: process["pid"] for process in supervisor.status()["processes"]}
+        async with asyncio.TaskGroup() as group:
+            load = Load(transport.api(), size, group, progress)
+            following = group.create_task(load.bindings.follow(transport.api()))
+            await load.prepare_priorities(workload)
+            before: dict[str, float] = {}
+            for step, op in enumerate(workload.ops):
+                if isinstance(op, CreatePods) and op.is_measured:
+                    before = {name: cpu_s(pid) for name, pid in {**pids, LOAD: os.getpid()}.items()}
+                    measured = [pod.name for pod in documents.pods_of(op, step, size)]
+                await load.do(step, op)
+            used = {name: cpu_s(pid) - before[name] for name, pid in {**pids, LOAD: os.getpid()}.items()}
+            for task in (following, *load.meanwhile):
+                task.cancel()
+        created, bound = load.created_s, load.bindings.bound_s
+        took_s = max(bound[name] for name in measured) - min(created[name] for name in measured)
+        waits = [bound[name] - created[name] for name in measured]
+        return SchedulerBench(
+            workload=workload.name,
+            form="mesh",
+            nodes=size.nodes,
+            pods=size.pods,
+            init_pods=size.init_pods,
+            switches=options.switches,
+            pods_per_s=round(size.pods / took_s, 1),
+            cpu_us_per_pod=round(1e6 * sum(used[name] for name in pids) / size.pods, 1),
+            p50_ms=milliseconds(waits, 0.5),
+            p99_ms=milliseconds(waits, 0.99),
+            rss_mib={name: round(rss_mib(pid), 1) for name, pid in pids.items()},
+            cpu_us_per_pod_by_process={name: round(1e6 * spent / size.pods, 1) for name, spent in used.items()},
+        )
+    finally:
+        await transport.close()
+        await supervisor.stop()
+
+
+def bench_scheduler_mesh(workload: Workload, size: Size, *, assignments: tuple[str, ...] = (),
+                         progress: Progress = lambda what, done, total: None) -> SchedulerBench:  # fmt: skip
+    """Start API server and scheduler, play the workload, and return its figures.
+
+    Where the time goes by plugin is taken from a short play of the same size to the hearts alone.
+    Raises: TooSlow.
+    """
+    with surroundings() as folder:
+        options = MeshOptions(
+            data_dir=folder,
+            engine="memory",
+            switches=assignments,
+            arguments=quiet_arguments(),
+            without=frozenset(("controllers",)),
+            log_level="warning",
+        )
+        try:
+            result = asyncio.run(_play(options, workload, size, progress))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+    where = where_the_time_goes(workload, size, Switches.parse(assignments), progress)
+    result.by_plugin, result.by_extension_point = where.by_plugin, where.by_extension_point
+    result.by_part = where.by_part
+    return result

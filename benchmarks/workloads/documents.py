@@ -1,0 +1,186 @@
+"""From a workload's templates to the documents of single objects, quickly: the template is encoded once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from apiserver_fake.validation.pod import defaults as pod_defaults
+from benchmarks.workloads import templates
+from benchmarks.workloads.ops import CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
+from services.api.meta import Document
+
+NAME, NAMESPACE, UID = "@name@", "@namespace@", "@uid@"
+CREATED: Final = "2026-01-01T00:00:00Z"
+EBS: Final = "ebs.csi.aws.com"
+PRIORITY_CLASS: Final = "perf-{}"
+
+
+@dataclass(frozen=True)
+class NewObject:
+    """One object to create. `body` is its JSON."""
+
+    namespace: str
+    name: str
+    body: bytes
+
+
+def namespace_of(op: CreatePods, step: int, number: int, size: Size) -> str:
+    """Return where the step's pod of that number goes."""
+    if op.is_dealt:
+        return f"{op.namespace}-{number % size.namespaces}"
+    return op.namespace or f"namespace-{step}"
+
+
+def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
+    """Yield the step's nodes."""
+    template = copy.deepcopy(op.template)
+    labels = {**template["metadata"].get("labels", {}), templates.HOSTNAME: NAME}
+    template["metadata"] = {"name": NAME, "labels": labels}
+    attachable = {f"attachable-volumes-csi-{driver}": str(count) for driver, count in op.attachable}
+    for part in ("capacity", "allocatable"):
+        template["status"][part] = {**template["status"][part], **attachable}
+    bodies = []
+    for zone in op.zones or ("",):
+        labels_there = {**labels, **({templates.ZONE: zone} if zone else {})}
+        bodies.append(msgspec.json.encode({**template, "metadata": {"name": NAME, "labels": labels_there}}))
+    for number in range(size.count(op.count)):
+        name = node_name(op, number)
+        yield NewObject("", name, bodies[number % len(bodies)].replace(b"@name@", name.encode()))
+
+
+def node_name(op: CreateNodes, number: int) -> str:
+    """Return the name of the step's node of that number."""
+    return op.name or f"{_node_prefix(op)}-{number:05d}"
+
+
+def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
+    """Yield what the drivers of the step's nodes say they can attach; nothing when none is limited."""
+    drivers = [{"name": driver, "nodeID": "@", "allocatable": {"count": count}} for driver, count in op.attachable]
+    for node in nodes_of(op, size) if drivers else ():
+        named = [{**driver, "nodeID": node.name} for driver in drivers]
+        meta = {"name": node.name}
+        yield {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": meta, "spec": {"drivers": named}}
+
+
+def _node_prefix(op: CreateNodes) -> str:
+    return "tainted" if op.template["spec"].get("taints") else "node"
+
+
+def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -> Iterator[NewObject]:
+    """Yield the step's pods, as a user sends them or, `is_stored`, as a watch shows them."""
+    template = with_name(op.template, NAME)
+    template["metadata"]["namespace"] = NAMESPACE
+    if op.volume:
+        claim = {"name": "vol", "persistentVolumeClaim": {"claimName": NAME}}
+        template["spec"]["volumes"] = [*template["spec"].get("volumes", ()), claim]
+    body = msgspec.json.encode(stored(template) if is_stored else as_sent(template))
+    prefix = op.template["metadata"]["generateName"]
+    for number in range(size.count(op.count)):
+        name, namespace = f"{prefix}{step}-{number:06d}", namespace_of(op, step, number, size)
+        filled = body.replace(b"@name@", name.encode()).replace(b"@namespace@", namespace.encode())
+        if is_stored:
+            filled = filled.replace(b"@uid@", f"{namespace}-{name}".encode())
+        yield NewObject(namespace, name, filled)
+
+
+def deferred_of(
+    op: DeferResizes, step: int, size: Size, *, is_stored: bool = False
+) -> Iterator[tuple[NewObject, Document]]:
+    """Yield the step's pods with a node, each with the status that its kubelet would write.
+
+    `is_stored`: as a watch shows them, status and all.
+    """
+    container = op.template["spec"]["containers"][0]["name"]
+    now = {"lastTransitionTime": CREATED, "status": "True"}
+    status = {
+        "phase": "Running",
+        "startTime": CREATED,
+        "conditions": [{"type": "PodScheduled", **now}, {"type": "PodResizePending", "reason": "Deferred", **now}],
+        "containerStatuses": [
+            {"name": container, "allocatedResources": op.allocated, "resources": {"requests": op.allocated}}
+        ],
+    }
+    plain = CreatePods(op.template, op.count, namespace=op.namespace)
+    for number, pod in enumerate(pods_of(plain, step, size, is_stored=is_stored)):
+        document = msgspec.json.decode(pod.body)
+        document["spec"]["nodeName"] = node_name(CreateNodes(), number % size.nodes)
+        if is_stored:
+            document["status"] = {**document["status"], **status}
+        yield NewObject(pod.namespace, pod.name, msgspec.json.encode(document)), {"status": status}
+
+
+def with_name(document: Document, name: str) -> Document:
+    """Return a copy that has this name instead of a prefix."""
+    copied = copy.deepcopy(document)
+    copied["metadata"].pop("generateName", None)
+    copied["metadata"]["name"] = name
+    return copied
+
+
+def as_sent(pod: Document) -> Document:
+    """Return the pod with a priority class in place of a number, which only admission may write."""
+    priority = pod["spec"].pop("priority", None)
+    if priority is not None:
+        pod["spec"]["priorityClassName"] = PRIORITY_CLASS.format(priority)
+    return pod
+
+
+def stored(pod: Document) -> Document:
+    """Return the pod as the API server completes it; its uid is `UID`."""
+    spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(pod["spec"]))
+    spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+    spec |= {"serviceAccountName": "default", "serviceAccount": "default", "enableServiceLinks": True}
+    if "priority" in spec:
+        spec["priorityClassName"] = PRIORITY_CLASS.format(spec["priority"])
+    spec.setdefault("priority", 0)
+    metadata = {**pod["metadata"], "uid": UID, "resourceVersion": "1", "creationTimestamp": CREATED}
+    status = {"phase": "Pending", "qosClass": pod_defaults.qos_class(spec)}
+    return {**pod, "metadata": metadata, "spec": spec, "status": status}
+
+
+def priorities_of(workload: Workload) -> list[int]:
+    """Return the priorities that the workload's pods have, each once, rising."""
+    found = set()
+    for op in workload.ops:
+        documents = [op.template] if isinstance(op, CreatePods) else [d for _, d in getattr(op, "templates", ())]
+        found |= {document["spec"]["priority"] for document in documents if "priority" in document.get("spec", {})}
+    return sorted(found)
+
+
+def volumes_of(volume: Volume, namespace: str, name: str) -> Iterator[tuple[str, Document]]:
+    """Yield a volume and its claim, bound to each other, as `(resource, document)`."""
+    amount = {"storage": "1Gi"}
+    claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": namespace, "name": name}
+    source = (
+        {"awsElasticBlockStore": {"volumeID": name}}
+        if volume == "in-tree"
+        else {"csi": {"driver": EBS, "volumeHandle": name}}
+    )
+    modes = ["ReadOnlyMany"]
+    yield "persistentvolumes", {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv-{name}", "annotations": {"pv.kubernetes.io/bound-by-controller": "true"}},
+        "spec": {"accessModes": modes, "capacity": amount, "persistentVolumeReclaimPolicy": "Retain",
+                 "claimRef": claim, **source},
+        "status": {"phase": "Bound"},
+    }  # fmt: skip
+    yield (
+        "persistentvolumeclaims",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": {"pv.kubernetes.io/bind-completed": "true"},
+            },
+            "spec": {"accessModes": modes, "resources": {"requests": amount}, "volumeName": f"pv-{name}"},
+            "status": {"phase": "Bound", "accessModes": modes, "capacity": amount},
+        },
+    )

@@ -1,0 +1,1 @@
+"""What the scheduler believes of nodes and pods, as objects and as columns over all nodes."""

@@ -1,0 +1,103 @@
+"""Pods that are expected to land on a node: preemptors, and pods whose binding takes long.
+
+Source: scheduler-queue-and-cycles 7.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.cache.node_info import PodInfo
+
+LOG_MAX: Final = 65536
+
+
+class Nominator:
+    """Nominated pods by node. A pod is nominated to at most one node.
+
+    `generation_of(node)` is another number after each change of the nominations to that node.
+    """
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._node_by_uid: dict[str, str] = {}
+        self._generations: dict[str, int] = {}
+        self._log: list[str] = []
+        self._log_start = 0
+
+    def __len__(self) -> int:
+        return len(self._node_by_uid)
+
+    def node_of(self, uid: str) -> str:
+        """Return the node the pod is nominated to, or ""."""
+        return self._node_by_uid.get(uid, "")
+
+    def generation_of(self, node: str) -> int:
+        """Return a number that changes with the nominations to the node; 0 for none."""
+        return self._generations.get(node, 0)
+
+    def set(self, pod: PodInfo, node: str) -> None:
+        """Nominate the pod to the node; "" only removes."""
+        self.remove(pod.uid)
+        if node:
+            self._by_node.setdefault(node, {})[pod.uid] = pod
+            self._node_by_uid[pod.uid] = node
+            self._note(node)
+
+    def update(self, old: PodInfo | None, new: PodInfo) -> None:
+        """Follow a pod's newer form: what its status says of a nomination counts, once it has said anything.
+
+        A nomination made here, and not yet written, outlives updates that know nothing of it.
+        """
+        said = new.pod.status.nominated_node_name
+        if not said and (old is None or not old.pod.status.nominated_node_name):
+            said = self.node_of(new.uid)
+        self.set(new, said)
+
+    def remove(self, uid: str) -> None:
+        """Drop the pod's nomination, if any."""
+        node = self._node_by_uid.pop(uid, "")
+        if node:
+            pods = self._by_node[node]
+            del pods[uid]
+            self._note(node)
+            if not pods:
+                del self._by_node[node]
+                # Nothing there is like nothing ever there; only live numbers are kept.
+                del self._generations[node]
+
+    def _note(self, node: str) -> None:
+        self._log.append(node)
+        self._generations[node] = self.changes
+        if len(self._log) > LOG_MAX:
+            half = len(self._log) // 2
+            self._log_start += half
+            del self._log[:half]
+
+    @property
+    def changes(self) -> int:
+        """How many changes there have been."""
+        return self._log_start + len(self._log)
+
+    def changed_since(self, changes: int) -> list[str] | None:
+        """Return the nodes concerned by what came after so many changes; None when nobody remembers."""
+        return None if changes < self._log_start else self._log[changes - self._log_start :]
+
+    def nodes(self) -> list[str]:
+        """Return the nodes that pods are nominated to."""
+        return list(self._by_node)
+
+    def at_least(self, node: str, priority: int) -> list[PodInfo]:
+        """Return the pods of at least this priority that are nominated to the node."""
+        return [p for p in self._by_node.get(node, {}).values() if p.priority >= priority]
+
+    def rivals(self, node: str, pod: PodInfo) -> list[PodInfo]:
+        """Return the other pods of at least this priority that are nominated to the node."""
+        pods = self._by_node.get(node)
+        if not pods:
+            return []
+        return [p for p in pods.values() if p.priority >= pod.priority and p.uid != pod.uid]
+
+    def of_lower_priority(self, node: str, priority: int) -> list[PodInfo]:
+        """Return pods nominated to the node with a priority below this one."""
+        return [p for p in self._by_node.get(node, {}).values() if p.priority < priority]

@@ -1,0 +1,170 @@
+"""From a valid configuration to plugins that are made, each profile with its own.
+
+What a plugin is not told in the file it is told by the switches, as without a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.configuration.document import KubeSchedulerConfiguration, PluginConfig, PluginRef, Profile, as_json
+from scheduler.configuration.merge import lineup, merged, names, unknown
+from scheduler.configuration.parser import ConfigurationError, decode
+from scheduler.configuration.problems import invalid
+from scheduler.configuration.validation import problems as problems_of
+from scheduler.entry import PluginEntry
+from scheduler.framework.plugin import FilterPlugin
+from scheduler.framework.points import POINTS, serves
+from scheduler.framework.runner import Enabled
+from scheduler.handle import Handle
+
+FIT: Final = "NodeResourcesFit"
+_TYPE_META: Final = ("apiVersion", "kind")
+
+
+@dataclass(frozen=True)
+class MadeProfile:
+    """A profile's plugins, and who of them runs where.
+
+    `percentage` None: the configuration's. `points` None: everybody wherever they serve.
+    """
+
+    name: str
+    percentage: int | None
+    plugins: tuple[Enabled, ...]
+    points: Mapping[str, Sequence[str]] | None
+
+
+def make_profiles(
+    configuration: KubeSchedulerConfiguration,
+    known: Mapping[str, PluginEntry],
+    defaults: Sequence[tuple[str, int]],
+    handle: Handle,
+) -> list[MadeProfile]:
+    """Return the profiles in the order of a completed configuration.
+
+    `known`: all plugins there are; `defaults`: names and weights of those that run when nothing is said.
+    Raises: ConfigurationError with everything that is wrong.
+    """
+    found = problems_of(configuration)
+    for index, profile in enumerate(configuration.profiles):
+        found += unknown(profile.plugins, f"profiles[{index}].plugins", known.__contains__)
+    if found:
+        raise ConfigurationError(found)
+    ignored = [r.name for e in configuration.extenders for r in e.managed_resources if r.ignored_by_scheduler]
+    base = tuple(PluginRef(name=name, weight=weight) for name, weight in defaults)
+    made: list[MadeProfile] = []
+    for index, profile in enumerate(configuration.profiles):
+        maker = _Maker(f"profiles[{index}]", _ignoring(profile, ignored), known, handle)
+        each = maker.make(base)
+        found += maker.problems
+        if each is not None:
+            made.append(each)
+    found += _sorted_alike(made)
+    if found:
+        raise ConfigurationError(found)
+    return made
+
+
+class _Maker:
+    """Makes one profile; what is wrong gathers in `problems`."""
+
+    def __init__(self, path: str, profile: Profile, known: Mapping[str, PluginEntry], handle: Handle) -> None:
+        assert profile.scheduler_name is not None, f"{path} has a name, that is validated"
+        self._path, self._profile, self._known = path, profile, known
+        self._name = profile.scheduler_name
+        self._handle = replace(handle, profile=self._name)
+        self.problems: list[str] = []
+
+    def make(self, defaults: Sequence[PluginRef]) -> MadeProfile | None:
+        """Return the profile, or None when it cannot be made."""
+        plugins = self._profile.plugins
+        multi_point = merged(defaults, plugins.multi_point)
+        args = self._args()
+        made = {name: self._instance(name, args) for name in names(multi_point, plugins)}
+        if self.problems:
+            return None
+        order, problems = lineup(multi_point, plugins, f"{self._path}.plugins", POINTS,
+                                 lambda name, point: serves(made[name], point))  # fmt: skip
+        self.problems += problems + self._unfit(order.points, made)
+        enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in made.items())
+        return MadeProfile(self._name, self._profile.percentage_of_nodes_to_score, enabled, order.points)
+
+    def _args(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """Return, by plugin, where its arguments stand and what they are."""
+        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        for index, given in enumerate(self._profile.plugin_config):
+            here = f"{self._path}.pluginConfig[{index}]"
+            if given.name not in self._known:
+                self.problems.append(invalid(f"{here}.name", given.name, "no plugin is called so"))
+                continue
+            kind = given.args.get("kind", f"{given.name}Args")
+            if kind != f"{given.name}Args":
+                self.problems.append(invalid(f"{here}.args.kind", kind, f"want {given.name}Args"))
+            found[given.name] = (
+                f"{here}.args",
+                {name: value for name, value in given.args.items() if name not in _TYPE_META},
+            )
+        return found
+
+    def _instance(self, name: str, args: Mapping[str, tuple[str, dict[str, Any]]]) -> Any:
+        entry = self._known[name]
+        default = entry.default_args(self._handle.switches)
+        path, given = args.get(name, (f"{self._path}.plugins", {}))
+        try:
+            decoded = decode(entry.args, {**as_json(default), **given}, path) if given else default
+            return entry.make(decoded, self._handle)
+        except ConfigurationError as error:
+            self.problems += error.problems
+        except ValueError as error:
+            self.problems.append(f"{path}: initializing plugin {name}: {error}")
+        return None
+
+    def _unfit(self, points: Mapping[str, Sequence[str]], made: Mapping[str, Any]) -> list[str]:
+        found: list[str] = []
+        sorts = len(points["queueSort"])
+        if sorts != 1:
+            found.append(
+                f"{self._path}: only one queue sort plugin required for profile with scheduler name "
+                f'"{self._name}", but got {sorts}'
+            )
+        if not points["bind"]:
+            found.append(
+                f'{self._path}: at least one bind plugin is needed for profile with scheduler name "{self._name}"'
+            )
+        # What the first leaves in the cycle state the second takes for granted.
+        for before, after in (("preFilter", "filter"), ("preScore", "score")):
+            for name in points[after]:
+                if serves(made[name], before) and name not in points[before]:
+                    detail = f"it runs at {after}, which needs its {before}"
+                    found.append(invalid(f"{self._path}.plugins.{before}", name, detail))
+        for name in points["filter"]:
+            if not isinstance(made[name], FilterPlugin):
+                detail = "it has filter_all alone; preemption asks about one node, changed in thought: it needs filter"
+                found.append(invalid(f"{self._path}.plugins.filter", name, detail))
+        return found
+
+
+def _ignoring(profile: Profile, resources: Sequence[str]) -> Profile:
+    """Have the fit pass over resources that an extender answers for (`ignoredByScheduler`)."""
+    if not resources:
+        return profile
+    own = next((given for given in profile.plugin_config if given.name == FIT), PluginConfig(name=FIT))
+    both = [*own.args.get("ignoredResources", ()), *resources]
+    others = tuple(given for given in profile.plugin_config if given is not own)
+    extended = msgspec.structs.replace(own, args={**own.args, "ignoredResources": both})
+    return msgspec.structs.replace(profile, plugin_config=(*others, extended))
+
+
+def _sorted_alike(profiles: Sequence[MadeProfile]) -> list[str]:
+    sorts = [", ".join((profile.points or {}).get("queueSort", ())) for profile in profiles]
+    return [
+        f'profiles[{index}]: different queue sort plugins for profile "{profiles[index].name}": '
+        f'"{sort}", first: "{sorts[0]}"'
+        for index, sort in enumerate(sorts)
+        if sort != sorts[0]
+    ]

@@ -1,0 +1,22 @@
+"""All pure machines of a scheduler: what the loops share, and what only one of them needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.cycle.core import Hearts
+from scheduler.event_handlers import EventHandlers
+from scheduler.pod_groups.cycle import GroupCycle
+from scheduler.resize.queueing import ResizeQueueing
+
+
+@dataclass(frozen=True)
+class AllHearts(Hearts):
+    """`handlers` follow the watch. `group_cycle`: None while pods are scheduled one by one.
+
+    `resizes`: follows deferred resizes; None while the scheduler leaves them to their nodes.
+    """
+
+    handlers: EventHandlers
+    group_cycle: GroupCycle | None
+    resizes: ResizeQueueing | None

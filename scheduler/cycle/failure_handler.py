@@ -1,0 +1,74 @@
+"""The failure handler: put the pod back where it belongs, and tell it why it has no node.
+
+Source: scheduler-queue-and-cycles 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.cycle.attempt import Attempt
+from scheduler.cycle.core import Hearts, Wires
+from scheduler.dispatcher.calls import SetCondition, status_patch
+from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.framework.status import Status
+from scheduler.recorder import Telling
+
+FAILED: Final = "FailedScheduling"
+
+
+class FailureHandler:
+    """What follows a failed attempt."""
+
+    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling) -> None:
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+
+    async def fail(
+        self,
+        attempt: Attempt,
+        reason: str,
+        message: str,
+        *,
+        rejectors: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        nominated: str | None = "",
+    ) -> None:
+        """Requeue the pod, and write condition and event; `nominated` None leaves the nomination as it is.
+
+        Without asynchronous API calls it returns when the condition is written, as upstream's does.
+        """
+        hearts, queued, span = self._hearts, attempt.queued, attempt.span
+        info = queued.info
+        self._telling.line("sched.attempt", info, "", span, {
+            "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
+            "message": message, "plugins": sorted(rejectors),
+            "nominated": hearts.queue.nominator.node_of(info.uid) if nominated is None else nominated,
+        })  # fmt: skip
+        live = self._wires.pods.lister.get(info.key)
+        if live is None or live.metadata.uid != info.uid or live.spec.node_name:
+            # Gone, another pod of that name, or bound by somebody else: not ours to try again.
+            hearts.queue.done(info.uid)
+            if hearts.queue.get(info.key) is queued:
+                hearts.queue.bound(queued)
+            span.end(message)
+            return
+        hearts.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
+        if nominated is not None:
+            hearts.queue.nominator.set(info, nominated)
+        if nominated:
+            self._telling.line("sched.nominate", info, nominated, span, {})
+        self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+        condition = SetCondition(reason, message)
+        await self._wires.dispatcher.say(
+            status_patch(live, condition, nomination=nominated, traceparent=span.traceparent)
+        )
+        span.end(message if reason == SCHEDULER_ERROR else "")
+
+    async def fail_with(self, attempt: Attempt, status: Status, message: str) -> None:
+        """Handle a plugin's no after Filter: an ordinary rejection of that plugin, or an error."""
+        is_rejected = status.code.is_rejected
+        reason = UNSCHEDULABLE if is_rejected else SCHEDULER_ERROR
+        await self.fail(attempt, reason, message, rejectors=(status.plugin,) if is_rejected else ())

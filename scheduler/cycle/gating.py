@@ -1,0 +1,65 @@
+"""What follows an answer of PreEnqueue: a line in the event log, and perhaps a word in the pod's status (KEP-5501)."""
+
+from __future__ import annotations
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.profiles import Profiles
+from scheduler.dispatcher.calls import StatusPatch
+from scheduler.dispatcher.dispatch import Dispatcher
+from scheduler.framework.proposed import ExplainsGate
+from scheduler.framework.status import Status
+from scheduler.queue.preenqueue_status import Reporter, ReportRules
+from scheduler.queue.queued_pod import QueuedPod
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.recorder import Telling
+
+
+class Gating:
+    """Stands between the queue, which asks the gates, and the dispatcher, which tells the pods."""
+
+    def __init__(self, rules: ReportRules, profiles: Profiles, queue: SchedulingQueue, dispatcher: Dispatcher,
+                 telling: Telling) -> None:  # fmt: skip
+        self._profiles = profiles
+        self._queue = queue
+        self._dispatcher = dispatcher
+        self._telling = telling
+        self._reporter = Reporter(rules, self._user_message)
+        queue.on_gate = self.observe
+        dispatcher.on_event = self._tell
+        dispatcher.on_failure = self._failed
+
+    def observe(self, queued: QueuedPod, status: Status, now: float) -> None:
+        """Take in a rejection, or that a pod rejected before passes now."""
+        told = (status.plugin, status.message)
+        if told != queued.gate_told:
+            queued.gate_told = told
+            self._log(queued, status)
+        report = self._reporter.observe(queued, status)
+        if report is not None:
+            self._dispatcher.later(report.call, delay_s=report.delay_s)
+
+    def _log(self, queued: QueuedPod, status: Status) -> None:
+        if status.is_success:
+            self._telling.gate("sched.ungated", queued.info, {})
+            return
+        data = {"plugin": status.plugin, "message": status.message}
+        shown = self._reporter.message_of(queued.info, status)
+        if shown != status.message:
+            data["shown"] = shown
+        self._telling.gate("sched.gated", queued.info, data)
+
+    def _user_message(self, info: PodInfo, status: Status) -> str | None:
+        plugin = self._profiles.runner_of(info).plugins_by_name.get(status.plugin)
+        return plugin.gate_message(info, status) if isinstance(plugin, ExplainsGate) else None
+
+    def _tell(self, call: StatusPatch) -> None:
+        queued = self._queue.by_uid(call.uid)
+        if queued is not None and call.event is not None:
+            reason, message = call.event
+            cause = call.causes[0] if call.causes else ""
+            self._telling.event(queued.info, reason, message, is_warning=True, traceparent=cause)
+
+    def _failed(self, call: StatusPatch) -> None:
+        queued = self._queue.by_uid(call.uid)
+        if queued is not None and call.event is not None:
+            self._reporter.failed(queued)

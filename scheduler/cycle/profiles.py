@@ -1,0 +1,103 @@
+"""Several profiles in one scheduler: each has its own plugins and cycle, all share queue, cache and nominations.
+
+A pod belongs to the profile whose name is its `spec.schedulerName`, for life.
+Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.scheduling_cycle import SchedulingCycle
+from scheduler.framework.events import Registration
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import Status
+from scheduler.framework.timing import PluginTimes, Turns, Watch
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way of scheduling. `name`: the schedulerName of its pods; `points`: who runs where."""
+
+    name: str
+    runner: Runner
+    cycle: SchedulingCycle
+    points: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Profiles:
+    """The profiles by name, in the order of the configuration; there is at least one.
+
+    `others`: who rejects pods of any profile without being a plugin, and the events that may change its no.
+    """
+
+    def __init__(
+        self, profiles: Sequence[Profile], others: Mapping[str, tuple[Registration, ...]] | None = None
+    ) -> None:
+        self._by_name = {profile.name: profile for profile in profiles}
+        self.names = tuple(self._by_name)
+        self._others = dict(others or {})
+        self._watched: dict[str, Profile] = {}
+        self._attempts = Turns()
+        self._current = self._by_name
+        # One queue has one order: that all profiles sort alike is validated.
+        sort_key = profiles[0].runner.sort_key
+        assert sort_key is not None, "that a profile has a QueueSort plugin is validated"
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sort_key
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def all(self) -> tuple[Profile, ...]:
+        """Return the profiles, none of them watched."""
+        return tuple(self._by_name.values())
+
+    def watch(self, watch: Watch) -> None:
+        """Have one attempt in ten watched from now on."""
+        for name, profile in self._by_name.items():
+            runner = profile.runner.observed(PluginTimes(watch, name))
+            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.with_runner(runner))
+
+    def attempt(self) -> None:
+        """Begin a new attempt: until the next one everybody gets the plain profiles, or their watched twins."""
+        self._current = self._watched if self._watched and self._attempts.is_next() else self._by_name
+
+    def of(self, pod: PodInfo) -> Profile:
+        """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
+        return self._current[pod.spec.scheduler_name]
+
+    def batching_samples(self) -> Iterator[tuple[str, float]]:
+        """Yield what became of hints and batches, by profile (KEP-5598)."""
+        for name, profile in self._by_name.items():
+            batching = profile.cycle.batching
+            for result, count in batching.attempts.items() if batching is not None else ():
+                yield f'scheduler_batch_attempts_total{{profile="{name}",result="{result}"}}', count
+            for reason, count in batching.flushed.items() if batching is not None else ():
+                yield f'scheduler_batch_cache_flushed_total{{profile="{name}",reason="{reason}"}}', count
+
+    def runner_of(self, pod: PodInfo) -> Runner:
+        """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
+        return self._current[pod.spec.scheduler_name].runner
+
+    def lineups(self) -> list[dict[str, Any]]:
+        """Return which plugins run where in each profile, as KubeSchedulerConfiguration writes it."""
+        return [self._lineup(profile) for profile in self.all()]
+
+    def _lineup(self, profile: Profile) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        weights = profile.runner.weights
+        return {
+            point: {"enabled": [{"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})}
+                                for plugin in plugins]}
+            for point, plugins in profile.points.items()
+        }  # fmt: skip
+
+    def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
+        """Return what the pod's own profile says at PreEnqueue."""
+        return self.runner_of(pod).pre_enqueue(pod, first)
+
+    def registrations(self) -> Mapping[str, Mapping[str, tuple[Registration, ...]]]:
+        """Return, by profile and plugin, the events that may change its no: one plugin may hint by its arguments."""
+        return {name: {**profile.runner.registrations(), **self._others} for name, profile in self._by_name.items()}

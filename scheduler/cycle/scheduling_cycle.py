@@ -1,0 +1,261 @@
+"""The scheduling cycle: one pod, the nodes as they are now, and where it should go or why nowhere.
+
+Serial and synchronous: nothing can change under it, so the live columns are the snapshot.
+Source: scheduler-queue-and-cycles 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns, Scores
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.cycle.batching import Batching
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, Diagnosis, FitError
+from scheduler.framework.feasible import Feasible
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
+from services.api.seams import Random
+
+MIN_FEASIBLE: Final = 100
+MIN_PERCENTAGE: Final = 5
+EXTENDER: Final = "Extender"
+"""The name under which extenders reject and score, as upstream's."""
+REPORTED_SCORES: Final = 3
+REPORTED_NODES_MAX: Final = 64
+"""Up to so many feasible nodes are all kept in the decision record; of more, the best few."""
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """The nodes worth reporting, each plugin's scores of them in the order of `names`, and the weights.
+
+    Kept as arrays: one decision in thousands is ever looked at.
+    """
+
+    names: tuple[str, ...]
+    by_plugin: dict[str, Scores | int]
+    weights: Mapping[str, int]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Return node name to weighted sum."""
+        scores, weights = self.scores, self.weights
+        return {name: sum(weights[plugin] * of[name] for plugin, of in scores.items()) for name in self.names}
+
+    @property
+    def scores(self) -> dict[str, dict[str, int]]:
+        """Return plugin to node name to 0..100."""
+        return {
+            plugin: {name: scores if isinstance(scores, int) else int(scores[i]) for i, name in enumerate(self.names)}
+            for plugin, scores in self.by_plugin.items()
+        }
+
+
+class ScheduleResult(msgspec.Struct, frozen=True):
+    """The chosen node. `evaluated`: nodes looked at; `feasible`: those that fitted.
+
+    `state` goes on to Reserve … PostBind. `ranking` says why this one; None when one feasible node made
+    scoring needless.
+    """
+
+    node_name: str
+    state: CycleState
+    evaluated: int
+    feasible: int
+    ranking: Ranking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """No node fits; `post_filter` is what preemption achieved, if it ran."""
+
+    error: FitError
+    state: CycleState
+    post_filter: PostFilterResult | None = None
+
+
+@dataclass(slots=True)
+class Filtered:
+    """A cycle after Filter. `own`: the row the pod is nominated to, if it fits there; else -1."""
+
+    state: CycleState
+    found: Feasible
+    evaluated: int
+    own: int
+
+
+class Opinion(Protocol):
+    """What somebody outside the plugins thinks: points for each row (None: none), and nodes turned down."""
+
+    @property
+    def scores(self) -> Scores | None:
+        """What is added to the totals."""
+        ...
+
+    def add_to(self, diagnosis: Diagnosis) -> None:
+        """Say which nodes were turned down and why."""
+        ...
+
+
+def nodes_to_find(node_count: int, percentage: int) -> int:
+    """Return how many feasible nodes end the search; 0 percent is upstream's adaptive share."""
+    if node_count < MIN_FEASIBLE or percentage >= 100:
+        return node_count
+    if percentage == 0:
+        percentage = max(MIN_PERCENTAGE, 50 - node_count // 125)
+    return max(MIN_FEASIBLE, node_count * percentage // 100)
+
+
+class Rotation:
+    """Where a sampled search begins, as a position in the visiting order, and the number of cycles; of all profiles."""
+
+    __slots__ = ("cycle", "next_start")
+
+    def __init__(self) -> None:
+        self.next_start = 0
+        self.cycle = 0
+
+
+class SchedulingCycle:
+    """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
+
+    def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *,
+                 percentage: int = 100, rotation: Rotation | None = None,
+                 batching: Batching | None = None) -> None:  # fmt: skip
+        self._cache = cache
+        self._runner = runner
+        self._nominator = nominator
+        self._random = random
+        self._percentage = percentage
+        self.rotation = rotation if rotation is not None else Rotation()
+        self.batching = batching
+
+    def with_runner(self, runner: Runner) -> SchedulingCycle:
+        """Return the same cycle with another runner; they take turns."""
+        return SchedulingCycle(self._cache, runner, self._nominator, self._random, percentage=self._percentage,
+                               rotation=self.rotation, batching=self.batching)  # fmt: skip
+
+    def schedule(self, pod: PodInfo, now: float, *,
+                 with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
+        """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
+        self.rotation.cycle += 1
+        if self.batching is not None and self._cache.columns.slots:
+            hinted = self.batching.hint(pod, now, self.rotation.cycle)
+            if hinted is not None:
+                return self.only(hinted[0], hinted[1], 2)
+        filtered = self.filter(pod, now)
+        if isinstance(filtered, CycleError):
+            return filtered
+        if filtered.own >= 0:
+            # Somebody, perhaps we ourselves, expects the pod there: fitting is enough (KEP-5278).
+            return self.only(filtered.own, filtered.state, 1)
+        self.narrow(filtered)
+        return self.choose(pod, filtered, with_post_filter=with_post_filter)
+
+    # The steps of a cycle. Whoever has somebody else to ask in between takes them one by one (`extenders`).
+
+    def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
+        """Return the nodes that fit, all of them."""
+        columns = self._cache.columns
+        if not columns.slots:
+            return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
+        state = CycleState(now)
+        found = self._runner.filter(state, pod, columns, self._nominator)
+        rejection = found.prepared.rejection
+        if rejection is not None and rejection.code is Code.ERROR:
+            return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
+        if state.error:
+            return CycleError(state.error)
+        own = columns.slots.get(pod.pod.status.nominated_node_name, -1)
+        return Filtered(state, found, columns.count, own if own >= 0 and found.mask[own] else -1)
+
+    def narrow(self, filtered: Filtered) -> None:
+        """Keep as many of them as the percentage of nodes to score asks for."""
+        if filtered.found.prepared.rejection is None and 0 <= self._percentage < 100:
+            filtered.evaluated = self._sample(filtered.found)
+
+    def choose(self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *,
+               with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
+        """Return the best of the nodes left, or what PostFilter does about there being none."""
+        columns, runner, state, found = self._cache.columns, self._runner, filtered.state, filtered.found
+        evaluated = filtered.evaluated
+        count = int(np.count_nonzero(found.mask))
+        if count == 0:
+            diagnosis = runner.diagnose(state, pod, columns, found)
+            if opinion is not None:
+                opinion.add_to(diagnosis)
+            post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
+            return Unschedulable(FitError(diagnosis), state, post_filter)
+        if count == 1:
+            return self.only(int(np.argmax(found.mask)), state, evaluated)
+        totals, status = runner.score(state, pod, columns, found)
+        if not status.is_success:
+            return CycleError(status.message)
+        extra = opinion.scores if opinion is not None else None
+        batching = self.batching if opinion is None else None
+        if extra is not None:
+            totals = np.where(found.mask, totals + extra, -1.0)
+        best = (totals == totals.max()).nonzero()[0]
+        # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
+        row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
+        if batching is not None:
+            batching.store(pod, state, found, totals, row)
+        rows = _reported(row, best, found, count)
+        nodes = columns.nodes
+        by_plugin, weights = runner.scores_of(state, found, rows), runner.weights
+        if extra is not None:
+            by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
+        return ScheduleResult(
+            node_name=_name(columns, row),
+            state=state,
+            evaluated=evaluated,
+            feasible=count,
+            ranking=Ranking(
+                names=tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None]),
+                by_plugin=by_plugin,
+                weights=weights,
+            ),
+        )
+
+    def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
+        """Return the one node left; scoring it would change nothing."""
+        return ScheduleResult(_name(self._cache.columns, row), state, evaluated, 1)
+
+    def _sample(self, found: Feasible) -> int:
+        """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
+        order = self._cache.order()
+        total = len(order)
+        wanted = nodes_to_find(total, self._percentage)
+        start = self.rotation.next_start % total
+        rotated: NDArray[np.intp] = np.concatenate([order[start:], order[:start]])
+        hits = np.flatnonzero(found.mask[rotated])
+        processed = int(hits[wanted - 1]) + 1 if len(hits) >= wanted else total
+        self.rotation.next_start = (start + processed) % total
+        if len(hits) > wanted:
+            mask = np.zeros_like(found.mask)
+            mask[rotated[hits[:wanted]]] = True
+            found.mask, found.is_narrowed = mask, True
+        return processed
+
+
+def _name(columns: Columns, row: int) -> str:
+    node = columns.nodes[row]
+    assert node is not None, f"row {row} was chosen but has no node"
+    return node.name
+
+
+def _reported(row: int, best: NDArray[np.intp], found: Feasible, count: int) -> NDArray[np.intp]:
+    if count <= REPORTED_NODES_MAX:
+        return np.flatnonzero(found.mask)
+    others = [r for r in best[:REPORTED_SCORES].tolist() if r != row]
+    return np.array([row, *others[: REPORTED_SCORES - 1]], np.intp)

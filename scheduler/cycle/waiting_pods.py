@@ -1,0 +1,122 @@
+"""Pods on their way to a bind that can still be turned back: waiting at Permit, or in PreBind.
+
+At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. Whoever preempts
+such a pod turns it back in memory, without any API call.
+Source: scheduler-queue-and-cycles 4; preemption 3.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.framework.status import SUCCESS, Status, unschedulable
+
+PREEMPTED: Final = "preempted"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    pod: PodInfo
+    plugins: dict[str, float]
+    verdict: asyncio.Future[Status]
+
+
+@dataclass(slots=True)
+class WaitingPods:
+    """By pod uid."""
+
+    _permits: dict[str, _Waiting] = field(default_factory=dict)
+    _pre_binds: dict[str, asyncio.Future[Status]] = field(default_factory=dict)
+    _turned_back: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._permits)
+
+    def pods(self) -> list[PodInfo]:
+        """Return the pods waiting at Permit, longest first."""
+        return [waiting.pod for waiting in self._permits.values()]
+
+    def is_waiting(self, uid: str) -> bool:
+        """Whether the pod waits at Permit."""
+        return uid in self._permits
+
+    def is_pre_binding(self, uid: str) -> bool:
+        """Whether the pod's PreBind plugins are at work."""
+        return uid in self._pre_binds
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """Say yes for one plugin; the last yes lets the binding go on."""
+        found = self._permits.get(uid)
+        if found is not None:
+            found.plugins.pop(plugin, None)
+            if not found.plugins and not found.verdict.done():
+                found.verdict.set_result(SUCCESS)
+
+    def reject(self, uid: str, plugin: str, message: str) -> bool:
+        """Say no; the binding is undone. False when the pod does not wait at Permit any more."""
+        found = self._permits.get(uid)
+        return found is not None and _refuse(found.verdict, plugin, message)
+
+    def turn_back(self, uid: str, plugin: str) -> asyncio.Future[None] | None:
+        """Preempt the pod where it waits or prepares; the answer is done when its room is free again.
+
+        None: too late, its binding goes its way.
+        """
+        found = self._permits.get(uid)
+        verdict = found.verdict if found is not None else self._pre_binds.get(uid)
+        if verdict is None or not _refuse(verdict, plugin, PREEMPTED):
+            return None
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turned_back[uid] = left
+        return left
+
+    def leave(self, uid: str) -> None:
+        """Note that the pod's binding cycle ended, however."""
+        self._permits.pop(uid, None)
+        left = self._turned_back.pop(uid, None)
+        if left is not None and not left.done():
+            left.set_result(None)
+
+    def enter(self, pod: PodInfo, timeouts_s: dict[str, float]) -> None:
+        """Let the pod wait from now on; `wait` tells how it ends."""
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._permits[pod.uid] = _Waiting(pod, dict(timeouts_s), verdict)
+
+    async def wait(self, pod: PodInfo, timeouts_s: dict[str, float]) -> Status:
+        """Return how the wait at Permit ended; the shortest plugin timeout counts as its no."""
+        if pod.uid not in self._permits:
+            self.enter(pod, timeouts_s)
+        plugin, limit_s = min(timeouts_s.items(), key=lambda item: item[1])
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._permits[pod.uid].verdict
+        except TimeoutError:
+            return Status(unschedulable().code, (f"timeout of {limit_s:g} s reached waiting on permit",), plugin)
+        finally:
+            del self._permits[pod.uid]
+
+    async def prepare(self, pod: PodInfo, work: Coroutine[Any, Any, Status]) -> Status:
+        """Return what the PreBind work says; when the pod is turned back meanwhile, the work is cancelled."""
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._pre_binds[pod.uid] = verdict
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, verdict), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else verdict.result()
+        finally:
+            del self._pre_binds[pod.uid]
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+
+
+def _refuse(verdict: asyncio.Future[Status], plugin: str, message: str) -> bool:
+    if verdict.done():
+        return False
+    status = unschedulable(message)
+    verdict.set_result(Status(status.code, status.reasons, plugin))
+    return True

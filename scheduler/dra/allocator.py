@@ -1,0 +1,260 @@
+"""The allocator: which devices a pod's claims get on one node. Pure; the first solution wins.
+
+Nothing is scored, so order decides: claims as the pod names them, requests as the claim does, pools by driver and
+name, slices by object name, devices as published. For several devices of one request the search goes through
+combinations, not permutations.
+Source: dra-core 3.2 to 3.4; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from scheduler.dra.constraints import Constraint
+from scheduler.dra.pools import Candidate, DeviceId, Pool
+from services.api.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
+from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from services.api.kinds.resourceclaim import (
+    ALL,
+    DEVICES_MAX,
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    ResourceClaim,
+)
+
+INVALID_POOLS: Final = "invalid resource pools were encountered"
+NO_DEVICES: Final = "cannot allocate all claims"
+
+
+class AllocationError(Exception):
+    """The attempt cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """There is no solution on this node."""
+
+    reason: str
+
+
+@dataclass
+class Want:
+    """One request of a claim. `fixed`: with mode All, the devices it must get, in order."""
+
+    claim: int
+    request: str
+    class_name: str
+    selectors: tuple[Selector, ...]
+    count: int
+    is_all: bool
+    fixed: tuple[Candidate, ...] = ()
+    known: dict[DeviceId, bool] = field(default_factory=dict)
+    """What the selectors said of a device."""
+
+    def means(self, candidate: Candidate) -> bool:
+        """Whether class and request select the device; asked once. Raises: SelectorFailure."""
+        found = self.known.get(candidate.id)
+        if found is None:
+            found = all(selects(candidate.offer.driver, candidate.device) for selects in self.selectors)
+            self.known[candidate.id] = found
+        return found
+
+
+class Allocator:
+    """For the unallocated claims of one pod, in one attempt. `tries_max`: how often a device is tried per node."""
+
+    def __init__(
+        self, claims: Sequence[ResourceClaim], classes: Callable[[str], DeviceClass | None],
+        in_use: Container[DeviceId], *, tries_max: int | None = None,
+    ) -> None:  # fmt: skip
+        self._claims = claims
+        self._in_use = in_use
+        self._tries_max = tries_max
+        self._classes: dict[str, DeviceClass] = {}
+        self.missing = ""
+        """The first request whose class does not exist, in words; then nothing can be allocated."""
+        self._wants = [want for index, claim in enumerate(claims) for want in self._wants_of(index, claim, classes)]
+
+    def _wants_of(self, index: int, claim: ResourceClaim, classes: Callable[[str], DeviceClass | None]) -> list[Want]:
+        wants = []
+        for each in claim.spec.devices.requests:
+            asked = each.exactly
+            found = classes(asked.device_class_name)
+            if found is None:
+                self.missing = self.missing or (
+                    f"request {each.name}: device class {asked.device_class_name} does not exist"
+                )
+                continue
+            self._classes[found.metadata.name] = found
+            selectors = tuple(_compiled(s) for s in (*found.spec.selectors, *asked.selectors))
+            is_all = asked.allocation_mode == ALL
+            wants.append(Want(index, each.name, found.metadata.name, selectors, 0 if is_all else asked.count, is_all))
+        return wants
+
+    def allocate(self, node_name: str, pools: Sequence[Pool]) -> list[AllocationResult] | Refused:
+        """Return one result a claim, or that there is none. Raises: AllocationError."""
+        candidates = [each for pool in pools if pool.is_usable for each in pool.candidates]
+        try:
+            wants = [self._sized(want, pools) for want in self._wants]
+            self._check_sizes(wants)
+            is_possible = all(not want.is_all or want.count for want in wants)
+            picks = self._search(wants, candidates, node_name) if is_possible else None
+        except SelectorFailure as error:
+            raise AllocationError(str(error)) from None
+        if picks is None:
+            return Refused(INVALID_POOLS if any(pool.invalid for pool in pools) else NO_DEVICES)
+        return [self._result(index, claim, picks, node_name) for index, claim in enumerate(self._claims)]
+
+    def _sized(self, want: Want, pools: Sequence[Pool]) -> Want:
+        """Return the request with what All means on this node: every selectable device, free or not."""
+        if not want.is_all:
+            return want
+        for pool in pools:
+            if not pool.is_usable:
+                state = "invalid" if pool.invalid else "being updated"
+                raise AllocationError(
+                    f"{self._spelt(want)}: asks for all devices, but resource pool {pool.driver}/{pool.name} "
+                    f"is currently {state}"
+                )
+        fixed = tuple(each for pool in pools for each in pool.candidates if self._means(want, each))
+        return Want(want.claim, want.request, want.class_name, want.selectors, len(fixed), True, fixed, want.known)
+
+    def _check_sizes(self, wants: Sequence[Want]) -> None:
+        for index, claim in enumerate(self._claims):
+            count = sum(want.count for want in wants if want.claim == index)
+            if count > DEVICES_MAX:
+                raise AllocationError(f"claim {claim.metadata.key}: number of requested devices {count} exceeds the "
+                                      f"claim limit of {DEVICES_MAX}")  # fmt: skip
+
+    def _spelt(self, want: Want) -> str:
+        return f"claim {self._claims[want.claim].metadata.key}, request {want.request}"
+
+    def _means(self, want: Want, candidate: Candidate) -> bool:
+        try:
+            return want.means(candidate)
+        except SelectorFailure as error:
+            name = "/".join(candidate.id)
+            raise AllocationError(f"{self._spelt(want)}: selecting device {name}: {error}") from None
+
+    def _search(self, wants: Sequence[Want], candidates: Sequence[Candidate],
+                node_name: str) -> list[tuple[Want, Candidate]] | None:  # fmt: skip
+        """Return what each place gets, depth first; None when there is no solution."""
+        places = [(want, k) for want in wants for k in range(want.count)]
+        constraints = [[Constraint(rule) for rule in claim.spec.devices.constraints] for claim in self._claims]
+        picked: dict[DeviceId, None] = {}
+        chosen: list[int] = []
+        start, tries = 0, 0
+        while len(chosen) < len(places):
+            want, k = places[len(chosen)]
+            among = want.fixed[: k + 1] if want.is_all else candidates
+            at = max(start, k) if want.is_all else start
+            rules = [each for each in constraints[want.claim] if each.concerns(want.request)]
+            while at < len(among):
+                tries += 1
+                if self._tries_max is not None and tries > self._tries_max:
+                    raise AllocationError(f"node {node_name}: timed out trying to allocate devices")
+                if self._take(want, among[at], picked, rules):
+                    break
+                at += 1
+            if at < len(among):
+                chosen.append(at)
+                is_same = len(chosen) < len(places) and places[len(chosen)][0] is want
+                start = at + 1 if is_same else 0
+                continue
+            if not chosen:
+                return None
+            start = chosen.pop() + 1
+            self._undo(*places[len(chosen)], start - 1, candidates, picked, constraints)
+        return [
+            (want, (want.fixed if want.is_all else candidates)[at])
+            for (want, _), at in zip(places, chosen, strict=True)
+        ]
+
+    def _take(self, want: Want, candidate: Candidate, picked: dict[DeviceId, None],
+              rules: Sequence[Constraint]) -> bool:  # fmt: skip
+        key = candidate.id
+        if key in self._in_use or key in picked or not self._means(want, candidate):
+            return False
+        for index, rule in enumerate(rules):
+            if not rule.add(candidate):
+                for earlier in rules[:index]:
+                    earlier.drop()
+                if want.is_all:
+                    raise AllocationError(f"{self._spelt(want)}: cannot add device {'/'.join(key)} because a claim "
+                                          "constraint would not be satisfied")  # fmt: skip
+                return False
+        picked[key] = None
+        return True
+
+    def _undo(self, want: Want, k: int, at: int, candidates: Sequence[Candidate], picked: dict[DeviceId, None],
+              constraints: Sequence[Sequence[Constraint]]) -> None:  # fmt: skip
+        del picked[(want.fixed if want.is_all else candidates)[at].id]
+        for rule in constraints[want.claim]:
+            if rule.concerns(want.request):
+                rule.drop()
+
+    def _result(self, index: int, claim: ResourceClaim, picks: Sequence[tuple[Want, Candidate]],
+                node_name: str) -> AllocationResult:  # fmt: skip
+        mine = [(want, each) for want, each in picks if want.claim == index]
+        results = tuple(
+            DeviceRequestAllocationResult(
+                request=want.request, driver=each.offer.driver, pool=each.offer.pool.name, device=each.device.name
+            )
+            for want, each in mine
+        )
+        config = tuple(self._config(claim, [want for want in self._wants if want.claim == index]))
+        devices = DeviceAllocationResult(results=results, config=config)
+        return AllocationResult(devices=devices, node_selector=_where([each for _, each in mine], node_name))
+
+    def _config(self, claim: ResourceClaim, wants: Sequence[Want]) -> list[dict[str, Any]]:
+        """Return the classes' configuration, each class once, then the claim's own."""
+        by_class: dict[str, list[str]] = {}
+        for want in wants:
+            by_class.setdefault(want.class_name, []).append(want.request)
+        every = [want.request for want in wants]
+        found = [
+            {"source": "FromClass", **_for(requests, every), **config}
+            for name, requests in by_class.items()
+            for config in self._classes[name].spec.config
+        ]
+        for config in claim.spec.devices.config:
+            named = list(config.get("requests") or ())
+            if not named or any(request in every for request in named):
+                rest = {name: value for name, value in config.items() if name != "requests"}
+                found.append({"source": "FromClaim", **_for(named, every), **rest})
+        return found
+
+
+def _for(requests: Sequence[str], every: Sequence[str]) -> Mapping[str, Any]:
+    return {} if not requests or len(requests) == len(every) else {"requests": list(requests)}
+
+
+def _compiled(selector: DeviceSelector) -> Selector:
+    try:
+        return compile_selector(selector.expression)
+    except SelectorError as error:
+        raise AllocationError(f"{selector.expression}: {error}") from None
+
+
+def _where(candidates: Sequence[Candidate], node_name: str) -> NodeSelector | None:
+    """Return where the devices can be used together; None: everywhere."""
+    if any(each.offer.node_name for each in candidates):
+        only = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
+        return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
+    terms = [
+        term
+        for each in candidates
+        if each.offer.node_selector is not None
+        for term in each.offer.node_selector.node_selector_terms
+    ]
+    if not terms:
+        return None
+    expressions = dict.fromkeys(each for term in terms for each in term.match_expressions)
+    fields = dict.fromkeys(each for term in terms for each in term.match_fields)
+    union = NodeSelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(union,))

@@ -1,0 +1,88 @@
+"""Lets claims go, one after the other, as the ledger asks: after a failed binding, an unbind, or in vain.
+
+What is written is decided by the claim as it is at that moment: each write names the version it was decided on, and
+a claim that changed meanwhile is read and judged again.
+Source: dra-core 6.5, 6.6; kubelet-unbinding 7.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from scheduler.dra.ledger import ClaimLedger, Letting, Release
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.meta import Document
+
+TRIES: Final = 5
+log = structlog.get_logger()
+
+
+def release_patch(claim: ResourceClaim, letting: Letting) -> Document | None:
+    """Return what to write of the claim's status, None when there is nothing to let go. Pure.
+
+    Devices are freed only together with the last who may use them; a list that names others, or a workload, keeps
+    them where they are.
+    """
+    if claim.metadata.uid != letting.claim_uid:
+        return None
+    others = [each for each in claim.status.reserved_for if each.uid != letting.pod_uid]
+    is_listed = len(others) < len(claim.status.reserved_for)
+    allocation = claim.status.allocation
+    frees = letting.how is Release.DEALLOCATE or (
+        letting.how is Release.GIVE_BACK
+        and is_listed
+        and allocation is not None
+        and allocation.node_selector is not None
+    )
+    frees = frees and not others and allocation is not None
+    if not frees and (not is_listed or letting.how is Release.DEALLOCATE):
+        return None
+    status: Document = {"reservedFor": [msgspec.to_builtins(each) for each in others] or None}
+    if frees:
+        status |= {"allocation": None, "devices": None}
+    return {"status": status}
+
+
+class ClaimReleaser:
+    """Works off the ledger's list; only a scheduler that leads runs it."""
+
+    def __init__(self, ledger: ClaimLedger, client: Any) -> None:
+        self._ledger = ledger
+        self._client = client
+        self._wake = asyncio.Event()
+        ledger.on_letting = self._wake.set
+
+    async def run(self) -> None:
+        """Let go whatever is asked for, until cancelled."""
+        while True:
+            while self._ledger.lettings:
+                await self._let_go(self._ledger.lettings.popleft())
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _let_go(self, letting: Letting) -> None:
+        for _ in range(TRIES):
+            try:
+                claim = msgspec.convert(await self._client.get(CLAIMS, letting.claim), ResourceClaim)
+                patch = release_patch(claim, letting)
+                if patch is None:
+                    return
+                meta = claim.metadata
+                stored = await self._client.patch(CLAIMS, meta.key, patch, subresource="status", uid=meta.uid,
+                                                  resource_version=meta.resource_version)  # fmt: skip
+            except Conflict:
+                continue
+            except NotFound:
+                return
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("claim.not_released", claim=str(letting.claim), how=letting.how.value, reason=str(error))
+                return
+            self._ledger.wrote(msgspec.convert(stored, ResourceClaim))
+            log.info("claim.released", claim=str(letting.claim), how=letting.how.value)
+            return
+        log.warning("claim.not_released", claim=str(letting.claim), how=letting.how.value, reason="it keeps changing")

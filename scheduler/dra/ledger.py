@@ -1,0 +1,135 @@
+"""What the scheduler believes of claims before the API server confirms it, and which devices are in use. Pure.
+
+Three layers, the upper one wins: what informers show; what we wrote and they do not show yet; what Reserve has
+promised and is not written yet (in flight). Another pod may not rely on a promise: if its write failed, that pod
+would be bound with a claim that has no devices.
+All profiles of a scheduler share the ledger.
+Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from enum import Enum
+
+from scheduler.dra.pools import DeviceId
+from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
+from services.api.meta import Key
+from services.reconcile.controller import Change
+
+
+class Release(Enum):
+    """How a claim is let go.
+
+    UNRESERVE: the pod may not use it any more, that is all. GIVE_BACK: the same, and when nobody else may use it and
+    it can be used on some nodes only, its devices are freed. DEALLOCATE: the devices are freed, the pod with them.
+    """
+
+    UNRESERVE = "unreserve"
+    GIVE_BACK = "give back"
+    DEALLOCATE = "deallocate"
+
+
+@dataclass(frozen=True, slots=True)
+class Letting:
+    """One claim to be let go for a pod; what is written is decided by the claim as it is then."""
+
+    how: Release
+    claim: Key
+    claim_uid: str
+    pod_uid: str
+
+
+def _nobody_listens() -> None:
+    pass
+
+
+@dataclass
+class ClaimLedger:
+    """`lettings` are for the shell to write; `on_letting` is called when there is a new one."""
+
+    lettings: deque[Letting] = field(default_factory=deque)
+    on_letting: Callable[[], None] = _nobody_listens
+    _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    _written: dict[Key, ResourceClaim] = field(default_factory=dict)
+    _in_flight: dict[str, AllocationResult] = field(default_factory=dict)
+    _counted: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    _in_use: dict[DeviceId, int] = field(default_factory=dict)
+
+    # -- what is so
+
+    @property
+    def in_use(self) -> Container[DeviceId]:
+        """The devices that some claim has or is about to get."""
+        return self._in_use
+
+    def is_in_flight(self, claim_uid: str) -> bool:
+        """Whether devices were promised to the claim and that is not written yet."""
+        return claim_uid in self._in_flight
+
+    def of(self, key: Key, known: ResourceClaim | None) -> ResourceClaim | None:
+        """Return what is believed of a claim that the informer shows as `known`."""
+        written = self._written.get(key)
+        if written is None or known is None or known.metadata.uid != written.metadata.uid:
+            return known
+        return written if written.metadata.rv > known.metadata.rv else known
+
+    # -- what changes it
+
+    def heard(self, change: Change[ResourceClaim]) -> None:
+        """Follow the informer; hearing the same twice does no harm."""
+        key, new = change.object.metadata.key, change.new
+        written = self._written.get(key)
+        if written is not None and (
+            new is None or new.metadata.uid != written.metadata.uid or new.metadata.rv >= written.metadata.rv
+        ):
+            del self._written[key]
+        if change.old is not None and (new is None or new.metadata.uid != change.old.metadata.uid):
+            self._seen.pop(change.old.metadata.uid, None)
+            self._count(change.old)
+        if new is not None:
+            self._seen[new.metadata.uid] = _devices(new.status.allocation)
+            self._count(new)
+
+    def wrote(self, claim: ResourceClaim) -> None:
+        """Believe what the server answered to a write, until the informer shows it."""
+        self._written[claim.metadata.key] = claim
+        self._count(claim)
+
+    def promise(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
+        """Put an allocation in flight."""
+        self._in_flight[claim.metadata.uid] = allocation
+        self._count(claim)
+
+    def settle(self, claim: ResourceClaim) -> None:
+        """Take the promise away: it was written, or will not be."""
+        if self._in_flight.pop(claim.metadata.uid, None) is not None:
+            self._count(claim)
+
+    def let_go(self, letting: Letting) -> None:
+        """Have a claim let go."""
+        self.lettings.append(letting)
+        self.on_letting()
+
+    def _count(self, claim: ResourceClaim) -> None:
+        uid = claim.metadata.uid
+        written = self._written.get(claim.metadata.key)
+        if written is not None and written.metadata.uid == uid:
+            known = _devices(written.status.allocation)
+        else:
+            known = self._seen.get(uid, ())
+        devices = tuple(dict.fromkeys((*known, *_devices(self._in_flight.get(uid)))))
+        for each in self._counted.pop(uid, ()):
+            self._in_use[each] -= 1
+            if not self._in_use[each]:
+                del self._in_use[each]
+        if devices:
+            self._counted[uid] = devices
+        for each in devices:
+            self._in_use[each] = self._in_use.get(each, 0) + 1
+
+
+def _devices(allocation: AllocationResult | None) -> tuple[DeviceId, ...]:
+    return allocation.device_ids if allocation is not None else ()

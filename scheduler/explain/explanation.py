@@ -1,0 +1,146 @@
+"""Why a pod is where it is: the answer to `keplab explain`, put together from record, queue and cache.
+
+What was decided comes from the decision record; what holds now (pool, events that would wake it, the change
+that would make it fit) is looked up at the moment of asking. Asking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.core import Hearts
+from scheduler.cycle.decisions import Decision
+from scheduler.explain.simulator_record import SimulatorRecords
+from scheduler.explain.would_fit import Filters, would_fit_if
+from scheduler.queue.scheduling_queue import Pool, QueuedPod
+from scheduler.resize.deferral import waits
+from services.api.kinds.pod import Pod
+from services.api.meta import Key, find_condition
+
+POOL_ORDER = (Pool.IN_FLIGHT, Pool.ACTIVE, Pool.BACKOFF, Pool.ERROR_BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
+
+
+class HttpRequest(Protocol):
+    """What a route sees of a request."""
+
+    @property
+    def params(self) -> dict[str, str]: ...  # noqa: D102
+
+
+class Recorded(Protocol):
+    """Who keeps the record under the simulator's keys."""
+
+    @property
+    def records(self) -> SimulatorRecords: ...  # noqa: D102
+
+
+class Explainer:
+    """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
+
+    def __init__(self, hearts: Hearts, pod_of: Callable[[Key], Pod | None], now: Callable[[], float],
+                 recording: Recorded | None = None) -> None:  # fmt: skip
+        self._hearts = hearts
+        self._pod_of = pod_of
+        self._now = now
+        self._recording = recording
+
+    def pod(self, key: Key) -> dict[str, Any] | None:
+        """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
+        hearts, now = self._hearts, self._now()
+        decision, queued, live = hearts.decisions.of(key), hearts.queue.get(key), self._pod_of(key)
+        if decision is None and queued is None and live is None:
+            return None
+        known = decision or Decision("", 0, now, "")
+        found = {"pod": str(key), "uid": _uid(decision, queued, live), **known.document()}
+        found["since_s"] = round(now - decision.at_s, 3) if decision is not None else None
+        found["node"] = (live.spec.node_name if live is not None else "") or found["node"]
+        found["exists"] = live is not None
+        found["phase"] = live.status.phase if live is not None else ""
+        found["excluded"] = dict(hearts.exclusions.of(found["uid"]))
+        found |= self._waiting(queued, now)
+        if queued is None and live is not None and not live.spec.node_name and not found["message"]:
+            condition = find_condition(live.status.conditions, "PodScheduled")
+            found["message"] = condition.message if condition is not None else ""
+        if queued is None and live is not None and live.spec.node_name and not waits(live):
+            found["message"] = ""  # why it did not fit, or not grow, before it did
+        if queued is not None and queued.pool is Pool.GATED:
+            runner = hearts.profiles.of(queued.info).runner
+            found["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message
+        if live is not None and not live.spec.node_name and live.spec.scheduler_name not in hearts.profiles:
+            found["message"] = (f"it waits for the scheduler {live.spec.scheduler_name!r}; "
+                                f"this one is {', '.join(hearts.profiles.names)}")  # fmt: skip
+        found["nominated_node"] = hearts.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
+        found["would_fit_if"] = self._would_fit(queued)
+        if self._recording is not None:
+            found["annotations"] = self._recording.records.whole(found["uid"])
+        return found
+
+    def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:
+        if queued is None:
+            return {"pool": "", "pool_since_s": None, "wakes_on": [], "gated_by": ""}
+        deadline = self._hearts.queue.next_attempt(queued)
+        return {
+            "pool": queued.pool.value,
+            "pool_since_s": round(now - queued.timestamp, 3),
+            "waiting_since_s": None if queued.initial_attempt is None else round(now - queued.initial_attempt, 3),
+            "attempts": queued.attempts,
+            "next_attempt_in_s": None if deadline is None else round(max(deadline - now, 0.0), 3),
+            "moved_by": queued.moved_by,
+            "gated_by": queued.gating_plugin,
+            "rejected_by": sorted(queued.unschedulable_plugins | queued.pending_plugins),
+            "wakes_on": self._hearts.queue.wakes_on(queued),
+        }
+
+    def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
+        if queued is None or queued.info.spec.node_name:
+            return []  # who has a node waits for room on it: no other shape of the pod is asked for
+        hearts = self._hearts
+        filters = Filters(hearts.profiles.of(queued.info).runner, hearts.cache, hearts.queue.nominator, self._now())
+        # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.
+        changes = would_fit_if(filters, PodInfo(queued.info.pod))
+        answer: list[dict[str, Any]] = msgspec.to_builtins(changes)
+        return answer
+
+    def queue(self) -> dict[str, Any]:
+        """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""
+        queue, now = self._hearts.queue, self._now()
+        pods = sorted(queue.all(), key=lambda q: (POOL_ORDER.index(q.pool), q.timestamp, q.ticket))
+        return {
+            "counts": {pool.value: queue.pools[pool] for pool in POOL_ORDER},
+            "pods": [
+                {
+                    "pod": str(queued.key),
+                    "priority": queued.info.priority,
+                    "nominated_node": queue.nominator.node_of(queued.uid),
+                    **self._waiting(queued, now),
+                }
+                for queued in pods
+            ],
+            "in_flight_events": queue.in_flight_event_count,
+            "rejected_by_plugin": queue.unschedulable_plugins(),
+        }
+
+    def routes(self) -> list[tuple[str, Any]]:
+        """Serve `/explain/queue` and `/explain/<namespace>/<pod>` as JSON."""
+
+        def queue(request: HttpRequest) -> tuple[int, str, bytes]:
+            return 200, "application/json", msgspec.json.encode(self.queue())
+
+        def pod(request: HttpRequest) -> tuple[int, str, bytes]:
+            key = Key(request.params["namespace"], request.params["name"])
+            found = self.pod(key)
+            if found is None:
+                return 404, "text/plain", f"pod {key} is not known to this scheduler\n".encode()
+            return 200, "application/json", msgspec.json.encode(found)
+
+        return [("/explain/queue", queue), ("/explain/{namespace}/{name}", pod)]
+
+
+def _uid(decision: Decision | None, queued: QueuedPod | None, live: Pod | None) -> str:
+    if live is not None:
+        return live.metadata.uid
+    return queued.uid if queued is not None else decision.uid if decision is not None else ""

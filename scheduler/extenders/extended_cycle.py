@@ -1,0 +1,240 @@
+"""A scheduling cycle that stops to ask extenders, and what else they are asked.
+
+While it waits, nothing in the cache changes: the loop holds back what informers tell (decision 0011).
+Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/extender.go`,
+`pkg/scheduler/schedule_one.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import structlog
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.configuration.document import Extender
+from scheduler.cycle.binder import ExtenderBind
+from scheduler.cycle.profiles import Profile
+from scheduler.cycle.scheduling_cycle import Filtered, ScheduleResult, Unschedulable
+from scheduler.extenders import documents
+from scheduler.extenders.results import Gathered, is_interested, victims_of
+from scheduler.extenders.transport import ExtenderTransport
+from scheduler.framework.diagnosis import CycleError
+from scheduler.framework.status import Status
+from scheduler.preemption.candidates import Candidate
+from scheduler.preemption.extender_consent import ASKING, LEFT, ExtenderError, ask_extenders
+from scheduler.preemption.victims import Victims
+from services.api.errors import UnknownOutcome
+from services.api.meta import Document, Key
+
+TIMEOUT_S: Final = 5.0
+"""How long an extender may think that has no `httpTimeout` of its own."""
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """An extender as preemption knows one, that has answered already."""
+
+    is_ignorable: bool
+    answer: Mapping[str, Victims]
+    error: ExtenderError | None = None
+    supports_preemption: bool = True
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        """It was asked, so it is."""
+        return True
+
+    def process_preemption(self, pod: PodInfo, victims_by_node: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        """Return the answer. Raises: ExtenderError if that was the answer."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class Extenders:
+    """All extenders of the configuration, in the order in which they are asked.
+
+    `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone.
+    """
+
+    def __init__(self, extenders: Sequence[Extender], transport: ExtenderTransport, cache: Cache,
+                 pod_document: Callable[[Key], Document | None],
+                 node_document: Callable[[Key], Document | None]) -> None:  # fmt: skip
+        self._extenders = tuple(extenders)
+        self._transport = transport
+        self._cache = cache
+        self._pod_document = pod_document
+        self._node_document = node_document
+        self.asked_total = 0
+        self.ignored_total = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return how many questions were asked, and how many failures passed over."""
+        return {"scheduler_extender_questions_total": self.asked_total,
+                "scheduler_extender_failures_ignored_total": self.ignored_total}  # fmt: skip
+
+    def are_interested(self, pod: PodInfo) -> bool:
+        """Whether a cycle of this pod has to ask anybody."""
+        return any(is_interested(each, pod) for each in self._extenders)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._transport.close()
+
+    # -- the cycle -----------------------------------------------------------------------------------------
+
+    async def schedule(self, profile: Profile, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+        """Return what the pod's cycle returns, with the extenders' say in it."""
+        cycle = profile.cycle
+        cycle.rotation.cycle += 1  # what a cycle before this one left for the next is not for the one after
+        filtered = cycle.filter(pod, now)
+        if isinstance(filtered, CycleError):
+            return filtered
+        asked = [each for each in self._extenders if is_interested(each, pod)]
+        if filtered.own >= 0 and await self._take_nominated(asked, pod, filtered):
+            return cycle.only(filtered.own, filtered.state, 1)
+        cycle.narrow(filtered)
+        opinion = Gathered(self._cache.columns)
+        try:
+            await self._filter(asked, pod, filtered, opinion)
+        except ExtenderError as error:
+            return CycleError(str(error))
+        rows = np.flatnonzero(filtered.found.mask)
+        if len(rows) > 1:
+            await self._prioritize(asked, pod, self._names(rows.tolist()), opinion)
+        filtered.state.data[ASKING] = any(each.preempt_verb for each in asked)
+        result = cycle.choose(pod, filtered, opinion)
+        if isinstance(result, Unschedulable) and result.post_filter is not None and result.post_filter.asks:
+            filtered.state.data[LEFT] = await self._preempt(asked, pod, result.post_filter.asks)
+            columns, diagnosis = self._cache.columns, result.error.diagnosis
+            return replace(result, post_filter=profile.runner.post_filter(filtered.state, pod, columns, diagnosis))
+        return result
+
+    async def _take_nominated(self, asked: Sequence[Extender], pod: PodInfo, filtered: Filtered) -> bool:
+        """Whether the extenders, too, leave the node where somebody expects the pod; a failure is a no here."""
+        names = self._names([filtered.own])
+        try:
+            return bool(await self._pass(asked, pod, names, Gathered(self._cache.columns)))
+        except ExtenderError as error:
+            log.warning("extender.failed", pod=str(pod.key), node=names[0], reason=str(error))
+            return False
+
+    async def _filter(self, asked: Sequence[Extender], pod: PodInfo, filtered: Filtered, opinion: Gathered) -> None:
+        names = self._names(np.flatnonzero(filtered.found.mask).tolist())
+        left = await self._pass(asked, pod, names, opinion)
+        if len(left) < len(names):
+            filtered.found.mask, filtered.found.is_narrowed = self._cache.columns.mask_of(left), True
+
+    async def _pass(self, asked: Sequence[Extender], pod: PodInfo, names: list[str], opinion: Gathered) -> list[str]:
+        """Return the nodes that all leave, one extender after the other. Raises: ExtenderError."""
+        for each in asked:
+            if not names:
+                break
+            if not each.filter_verb:
+                continue
+            try:
+                body = await self._ask(each, each.filter_verb, self._question(each, pod, names))
+                left, answer = documents.read_filter(body, names, url=each.url_prefix, by_name=each.node_cache_capable)
+            except ExtenderError as error:
+                if not each.ignorable:
+                    raise
+                self._ignore(each, pod, error)
+                continue
+            opinion.turned_down(names, left, answer)
+            names = left
+        return names
+
+    async def _prioritize(self, asked: Sequence[Extender], pod: PodInfo, names: list[str], opinion: Gathered) -> None:
+        """Gather points of all at once; who fails gives none, ignorable or not."""
+        scoring = [each for each in asked if each.prioritize_verb]
+
+        async def points_of(each: Extender) -> list[documents.HostPriority]:
+            try:
+                body = await self._ask(each, each.prioritize_verb, self._question(each, pod, names))
+                return documents.read_priorities(body, url=each.url_prefix)
+            except ExtenderError as error:
+                self._ignore(each, pod, error)
+                return []
+
+        for each, points in zip(scoring, await asyncio.gather(*map(points_of, scoring)), strict=True):
+            opinion.prioritized(points, each.weight)
+
+    # -- preemption ----------------------------------------------------------------------------------------
+
+    async def _preempt(
+        self, asked: Sequence[Extender], pod: PodInfo, found: Sequence[Candidate]
+    ) -> list[Candidate] | Status:
+        """Return the candidates that all leave, or why there are none."""
+        left: list[Candidate] | Status = list(found)
+        for each in asked:
+            if not each.preempt_verb or isinstance(left, Status):
+                continue
+            left = ask_extenders([await self._victims(each, pod, left)], pod, left)
+        return left
+
+    async def _victims(self, extender: Extender, pod: PodInfo, found: Sequence[Candidate]) -> _Answered:
+        ours = {each.node: each.victims for each in found}
+        try:
+            whole = {
+                node: ([self._document(victim) for victim in victims.pods], victims.violations)
+                for node, victims in ours.items()
+            }
+            question = documents.preemption_args(self._document(pod), whole, by_uid=extender.node_cache_capable)
+            body = await self._ask(extender, extender.preempt_verb, question)
+            answer: dict[str, Victims] = {}
+            for node, theirs in documents.read_preemption(body, url=extender.url_prefix).items():
+                if node not in ours:
+                    raise ExtenderError(f"extender {extender.url_prefix} names node {node}, which was not asked about")
+                answer[node] = victims_of(self._cache.nodes[node], ours[node], theirs, extender.url_prefix)
+        except ExtenderError as error:
+            return _Answered(extender.ignorable, {}, error)
+        return _Answered(extender.ignorable, answer)
+
+    # -- binding -------------------------------------------------------------------------------------------
+
+    def binding_of(self, pod: PodInfo) -> ExtenderBind | None:
+        """Return what binds this pod to a node if an extender does; it raises UnknownOutcome when it fails."""
+        extender = next((each for each in self._extenders if each.bind_verb and is_interested(each, pod)), None)
+        return partial(self._bind, extender, pod) if extender is not None else None
+
+    async def _bind(self, extender: Extender, pod: PodInfo, node: str) -> None:
+        question = documents.bind_args(pod.key.namespace, pod.key.name, pod.uid, node)
+        try:
+            documents.read_binding(await self._ask(extender, extender.bind_verb, question), url=extender.url_prefix)
+        except ExtenderError as error:
+            # It may have bound the pod all the same: only a read is definite (K2).
+            raise UnknownOutcome(str(error)) from error
+
+    # -- asking --------------------------------------------------------------------------------------------
+
+    async def _ask(self, extender: Extender, verb: str, question: bytes) -> bytes:
+        self.asked_total += 1
+        url = f"{extender.url_prefix.rstrip('/')}/{verb}"
+        return await self._transport.post(extender, url, question, extender.http_timeout or TIMEOUT_S)
+
+    def _question(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> bytes:
+        nodes = None
+        if not extender.node_cache_capable:
+            nodes = [found for name in names if (found := self._node_document(Key("", name))) is not None]
+        return documents.filter_args(self._document(pod), names, nodes)
+
+    def _document(self, pod: PodInfo) -> Document:
+        found = self._pod_document(pod.key)
+        if found is None or found["metadata"].get("uid") != pod.uid:
+            raise ExtenderError(f"{pod.key} is gone")
+        return found
+
+    def _names(self, rows: Sequence[int]) -> list[str]:
+        nodes = self._cache.columns.nodes
+        return [node.name for row in rows if (node := nodes[row]) is not None]
+
+    def _ignore(self, extender: Extender, pod: PodInfo, error: ExtenderError) -> None:
+        self.ignored_total += 1
+        log.warning("extender.ignored", extender=extender.url_prefix, pod=str(pod.key), reason=str(error))

@@ -1,0 +1,123 @@
+"""Where a pod fits only without the pods that are nominated there, remembered by template and priority.
+
+Many preemptors wait at once for their victims to leave, each with a node nominated to it, and every cycle has to
+ask for each such node whether the pod fits beside them. Where filters look at nothing but a node's
+row, an answer holds until the node or the nominations to it change; then only those are asked about again.
+Source: scheduler-queue-and-cycles 7.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.status import SUCCESS, Status
+
+REMEMBERED_MAX: Final = 16
+CHANGED_MAX: Final = 256
+"""With more changed rows than this, starting anew is cheaper."""
+Ask = Callable[[CycleState, PodInfo, NodeInfo, Sequence[PodInfo]], Status]
+"""Whether the pod fits the node beside those pods."""
+
+
+@dataclass(slots=True)
+class Crowd:
+    """`noes`: the rows that nominations take away, by what is said about them; `free` is False at exactly those.
+
+    The cursors say how much of the two logs is known.
+    """
+
+    epoch: int
+    cursor: int
+    heard: int
+    free: Mask
+    noes: dict[Status, Mask] = field(default_factory=dict)
+    _by_row: dict[int, Status] = field(default_factory=dict)
+
+    def put(self, row: int, no: Status | None) -> None:
+        """Take in the answer about a row."""
+        before = self._by_row.pop(row, None)
+        if before is not None:
+            self.noes[before][row] = False
+        self.free[row] = no is None
+        if no is not None:
+            self._by_row[row] = no
+            self.noes.setdefault(no, np.zeros(len(self.free), bool))[row] = True
+
+    def but(self, row: int, no: Status | None) -> Crowd:
+        """Return the same with another answer for one row."""
+        noes = {each: mask.copy() for each, mask in self.noes.items()}
+        other = Crowd(self.epoch, self.cursor, self.heard, self.free.copy(), noes, self._by_row.copy())
+        other.put(row, no)
+        return other
+
+    def __bool__(self) -> bool:
+        return bool(self._by_row)
+
+
+class Crowding:
+    """Asks about nodes with nominations, and remembers."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._known: OrderedDict[tuple[int | None, int], Crowd] = OrderedDict()
+
+    def of(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *,
+           is_local: bool) -> Crowd:  # fmt: skip
+        """Return which rows of the mask nominations take away.
+
+        `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it.
+        """
+
+        def answer(row: int, *, is_shared: bool) -> Status | None:
+            node = columns.nodes[row]
+            if node is None or not mask[row]:
+                return None
+            rivals = nominator.at_least(node.name, pod.priority) if is_shared else nominator.rivals(node.name, pod)
+            status = self._ask(state, pod, node, rivals) if rivals else SUCCESS
+            return None if status.is_success else status
+
+        if not is_local:
+            crowd = _new(columns, nominator)
+            for row in _rows(columns, nominator.nodes()):
+                crowd.put(row, answer(row, is_shared=False))
+            return crowd
+        crowd, stale = self._recall(pod, columns, nominator)
+        for row in stale:
+            crowd.put(row, answer(row, is_shared=True))
+        own = columns.slots.get(nominator.node_of(pod.uid), -1)
+        # Whoever else is asked counts this pod in there; it itself must not.
+        return crowd if own < 0 else crowd.but(own, answer(own, is_shared=False))
+
+    def _recall(self, pod: PodInfo, columns: Columns, nominator: Nominator) -> tuple[Crowd, Iterable[int]]:
+        """Return what is known for pods like this one, and the rows that have to be asked about again."""
+        key = (pod.signature, pod.priority)
+        crowd = self._known.get(key)
+        log = columns.log
+        changed = nominator.changed_since(crowd.heard) if crowd is not None else None
+        if crowd is None or changed is None or crowd.epoch != columns.epoch or len(log) - crowd.cursor > CHANGED_MAX:
+            crowd = self._known[key] = _new(columns, nominator)
+            stale: Iterable[int] = _rows(columns, nominator.nodes())
+        else:
+            stale = dict.fromkeys([*_rows(columns, changed), *log[crowd.cursor :]])
+            crowd.cursor, crowd.heard = len(log), nominator.changes
+        self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED_MAX:
+            self._known.popitem(last=False)
+        return crowd, stale
+
+
+def _new(columns: Columns, nominator: Nominator) -> Crowd:
+    return Crowd(columns.epoch, len(columns.log), nominator.changes, np.ones(columns.capacity, bool))
+
+
+def _rows(columns: Columns, nodes: Iterable[str]) -> list[int]:
+    return [row for node in nodes if (row := columns.slots.get(node)) is not None]

@@ -1,0 +1,159 @@
+"""What the scheduler knows of kinds other than pods and nodes: budgets, volumes, groups, namespaces.
+
+Pods and nodes live in the cache, because the scheduler changes its mind about them before the API server
+does. All else is only read, and what informers hold is good enough. Adding a kind is a line in `WORLD_KINDS`:
+its changes then wake rejected pods by events of that kind's name (scheduler-queue-and-cycles 2.4, last row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from scheduler.framework.events import Action, ClusterEvent
+from services.api.kinds.csidriver import CSIDriver
+from services.api.kinds.csinode import CSINode
+from services.api.kinds.csistoragecapacity import CSIStorageCapacity
+from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.namespace import Namespace
+from services.api.kinds.noderesourcetopology import NodeResourceTopology
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
+from services.api.kinds.service import Service
+from services.api.kinds.statefulset import StatefulSet
+from services.api.kinds.storageclass import StorageClass
+from services.api.meta import Key, View
+from services.api.resources import resource_of_view
+from services.api.switches import Switches
+from services.reconcile.controller import Change
+
+V = TypeVar("V", bound=View)
+
+WORLD_KINDS: Final[tuple[type[View], ...]] = (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    DeviceClass,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    PodGroup,
+    ReplicaSet,
+    ResourceClaim,
+    ResourceSlice,
+    Service,
+    StatefulSet,
+    StorageClass,
+)
+"""The kinds that are followed, besides pods and nodes."""
+
+
+def followed(switches: Switches) -> tuple[type[View], ...]:
+    """Return the kinds that a scheduler with these switches follows."""
+    if switches.choice("numa_scheduler") == "none":
+        return WORLD_KINDS
+    return (*WORLD_KINDS, NodeResourceTopology)
+
+
+class World(Protocol):
+    """Read-only access to what is known of the other kinds."""
+
+    def get(self, view: type[V], key: Key) -> V | None:
+        """Return the object, or None; the key of a cluster-scoped one has no namespace."""
+        ...
+
+    def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
+        """Return all objects, or those of one namespace, in the same order every time."""
+        ...
+
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind from now on, after it can be read here."""
+        ...
+
+
+class Lister(Protocol):
+    """What a world needs of an informer's store."""
+
+    def get(self, key: Key) -> Any: ...  # noqa: D102
+    def all(self, namespace: str = "") -> list[Any]: ...  # noqa: D102
+    def on_change(self, handler: Callable[[Change[Any]], None]) -> None: ...  # noqa: D102
+
+
+class ListedWorld:
+    """A world over informers' stores, by view class. A kind that nobody follows is empty."""
+
+    def __init__(self, listers: Mapping[type[View], Lister]) -> None:
+        self._listers = dict(listers)
+
+    def get(self, view: type[V], key: Key) -> V | None:
+        """Return the object, or None."""
+        lister = self._listers.get(view)
+        found: V | None = lister.get(key) if lister is not None else None
+        return found
+
+    def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
+        """Return all objects, in the order in which they came."""
+        lister = self._listers.get(view)
+        return lister.all(namespace) if lister is not None else ()
+
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind."""
+        lister = self._listers.get(view)
+        if lister is not None:
+            lister.on_change(heard)
+
+
+class FixedWorld:
+    """A world made of objects, for whoever has no informers: benchmarks and tests."""
+
+    def __init__(self, *objects: View) -> None:
+        self._objects: dict[type[View], dict[Key, Any]] = {}
+        self._heard: dict[type[View], list[Callable[[Change[Any]], None]]] = {}
+        for each in objects:
+            self.put(each)
+
+    def put(self, item: Any) -> None:
+        """Know the object, or its newer form."""
+        known = self._objects.setdefault(type(item), {})
+        change = Change(known.get(item.metadata.key), item)
+        known[item.metadata.key] = item
+        self._tell(type(item), change)
+
+    def delete(self, item: Any) -> None:
+        """Forget the object."""
+        old = self._objects.get(type(item), {}).pop(item.metadata.key, None)
+        if old is not None:
+            self._tell(type(item), Change(old, None))
+
+    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
+        """Call `heard` with every change of that kind."""
+        self._heard.setdefault(view, []).append(heard)
+
+    def _tell(self, view: type[View], change: Change[Any]) -> None:
+        for heard in self._heard.get(view, ()):
+            heard(change)
+
+    def get(self, view: type[V], key: Key) -> V | None:
+        """Return the object, or None."""
+        return self._objects.get(view, {}).get(key)
+
+    def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
+        """Return all objects in the order in which they were put."""
+        found: Iterable[V] = self._objects.get(view, {}).values()
+        return [each for each in found if not namespace or each.metadata.namespace == namespace]  # type: ignore[attr-defined]
+
+
+def world_event(view: type[View], old: View | None, new: View | None) -> ClusterEvent:
+    """Return what a change of one of the other kinds is called: `PersistentVolumeAdd` and so on."""
+    kind = resource_of_view(view).kind
+    if old is None:
+        return ClusterEvent(kind, Action.ADD, f"{kind}Add")
+    if new is None:
+        return ClusterEvent(kind, Action.DELETE, f"{kind}Delete")
+    return ClusterEvent(kind, Action.UPDATE_OTHER, f"{kind}Update")

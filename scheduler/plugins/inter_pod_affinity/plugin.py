@@ -1,0 +1,328 @@
+"""Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
+
+Required terms refuse, preferred ones weigh; existing pods' terms count in both. What it is made of, in
+`scheduler.plugins.inter_pod_affinity`.
+
+Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns, Floats, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
+from scheduler.cache.pod_terms import PodTerm, PodTerms, terms_of
+from scheduler.entry import Args, PluginEntry
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
+from scheduler.framework.world import World
+from scheduler.handle import Handle
+from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
+from scheduler.plugins.inter_pod_affinity.terms import (
+    knows_nobody,
+    means,
+    means_all,
+    namespace_labels,
+    question,
+    unrolled,
+)
+from services.api.kinds.namespace import Namespace
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+
+AFFINITY_REASON = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_REASON = "node(s) didn't match pod anti-affinity rules"
+HOSTILE_REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+@dataclass(slots=True)
+class Required:
+    """What PreFilter leaves. `affinity`: counts of pods that all affinity terms mean, one grouping a term."""
+
+    terms: PodTerms
+    affinity: tuple[Grouping | None, ...]
+    is_first: bool
+    unwanted: tuple[Grouping, ...]
+    hostile: tuple[Grouping, ...]
+    hand: HandCount
+
+    def clone(self) -> Required:
+        """Return a copy for a what-if."""
+        return Required(self.terms, self.affinity, self.is_first, self.unwanted, self.hostile, self.hand.clone())
+
+
+class InterPodAffinity:
+    """`hard_weight`: what an existing pod's required affinity is worth in scoring. `ignores_existing`: pods without
+    preferences of their own are not scored by those of others."""
+
+    name = "InterPodAffinity"
+
+    def __init__(self, cache: Cache, world: World, *, hard_weight: int = 1, ignores_existing: bool = False) -> None:
+        self._cache = cache
+        self._world = world
+        self._hard_weight = hard_weight
+        self._ignores_existing = ignores_existing
+        self._scoring = f"{self.name}.score"
+
+    # -- filter --------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
+        """Skip pods without required terms that no existing pod keeps away."""
+        index = self._cache.index
+        if not index.term_count and knows_nobody(pod):
+            return SKIP
+        labels = namespace_labels(self._world, pod.key.namespace)
+        hostile: list[Grouping] = []
+        for kind, term, tally in index.terms_about(pod, labels):
+            if kind == REQUIRED_ANTI_AFFINITY:
+                grouping = tally.by(term.topology_key)
+                if grouping.counts.any():
+                    hostile.append(grouping)
+        if not hostile and knows_nobody(pod):
+            return SKIP
+        terms = unrolled(pod.terms, self._world)
+        affinity = self._groupings_of_all(terms.required_affinity)
+        is_first = not any(grouping is not None and grouping.counts.any() for grouping in affinity) and means_all(
+            terms.required_affinity, pod.key.namespace, pod.metadata.labels
+        )
+        unwanted = tuple(
+            grouping
+            for term in terms.required_anti_affinity
+            for grouping in self._groupings_of_all((term,))
+            if grouping is not None
+        )
+        hand = HandCount(Census(pod, terms, labels, self._cache.nodes.values()))
+        state.data[self.name] = Required(terms, affinity, is_first, unwanted, tuple(hostile), hand)
+        return SUCCESS
+
+    def _groupings_of_all(self, terms: tuple[PodTerm, ...]) -> tuple[Grouping | None, ...]:
+        """Return, for each term's key, the counts of pods that all the terms mean; None when no pod can be meant."""
+        asked = question(terms)
+        if asked is None:
+            return (None,) * len(terms)
+        if not terms:
+            return ()
+        tally = self._cache.index.tally(asked)
+        return tuple(tally.by(term.topology_key) for term in terms)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no for the first of: nobody wanted is near, somebody unwanted is, somebody does not want the pod."""
+        hand, labels = state.data[self.name].hand, node.labels
+        if not hand.has_wanted(labels):
+            return unresolvable(AFFINITY_REASON)
+        if hand.has_unwanted(labels):
+            return unschedulable(ANTI_AFFINITY_REASON)
+        return unschedulable(HOSTILE_REASON) if hand.is_hostile(labels) else SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count a pod that was put on the node for a what-if."""
+        state.data[self.name].hand.change(added, node.labels, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Stop counting a pod that was taken off the node for a what-if."""
+        state.data[self.name].hand.change(removed, node.labels, -1)
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where all three hold."""
+        required: Required = state.data[self.name]
+        mask = _near(required, columns)
+        for grouping in (*required.unwanted, *required.hostile):
+            part = _away(grouping)
+            mask = part if mask is None else mask & part
+        return mask
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """A node is charged to the first of the three."""
+        required: Required = state.data[self.name]
+        near = _near(required, columns)
+        alone = np.zeros_like(refused) if near is None else refused & ~near
+        left = refused & ~alone
+        unwanted = np.zeros_like(refused)
+        for grouping in required.unwanted:
+            unwanted |= left & ~_away(grouping)
+        return [
+            Refusal(AFFINITY_REASON, alone, Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+            Refusal(ANTI_AFFINITY_REASON, unwanted),
+            Refusal(HOSTILE_REASON, left & ~unwanted),
+        ]
+
+    # -- score ---------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Add up, by label and value, what each term is worth; skip when no term means any pod."""
+        index, own = self._cache.index, pod.terms
+        has_preferences = bool(own.preferred_affinity or own.preferred_anti_affinity)
+        if not has_preferences and (self._ignores_existing or not index.term_count):
+            return SKIP
+        worth: dict[str, Floats] = {}
+        for weight, term in _preferences(unrolled(own, self._world)) if has_preferences else ():
+            asked = question((term,))
+            if asked is not None:
+                _add(worth, term.topology_key, index.tally(asked), weight)
+        for kind, term, tally in index.terms_about(pod, namespace_labels(self._world, pod.key.namespace)):
+            weight = kind.weight if not kind.is_required else self._hard_weight * (kind == REQUIRED_AFFINITY)
+            if weight:
+                _add(worth, term.topology_key, tally, weight)
+        if not worth:
+            return SKIP
+        total = np.zeros(columns.capacity)
+        for key, of_value in worth.items():
+            total += of_value[columns.label_ids(key)[0]]
+        state.data[self._scoring] = total
+        return SUCCESS
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return each row's sum over its labels."""
+        total: Scores = state.data[self._scoring]
+        return total
+
+    def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
+        """The best sum gets 100, the worst 0; in floating point and then cut, as upstream: 29 of 100 is 28."""
+        if isinstance(raw, int):
+            return 0
+        among = raw[feasible]
+        low, high = float(among.min(initial=np.inf)), float(among.max(initial=-np.inf))
+        if high <= low:
+            return 0
+        scores: Scores = np.trunc(100.0 * ((raw - low) / (high - low)))
+        return scores
+
+    # -- events --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Pods or nodes come, go or change labels, or namespaces do; upstream forgets those, and nodes that go."""
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        return (
+            Registration(ClusterEvent(POD, pods), self._after_pod),
+            Registration(ClusterEvent(NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL), self._after_node),
+            Registration(ClusterEvent("Namespace", Action.ADD | Action.UPDATE), _after_namespace),
+        )
+
+    def _after_pod(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        if new is not None and new.metadata.uid == pod.uid:
+            return Hint.QUEUE  # Its own labels changed: others may want it, or want it no more.
+        if any(each is not None and not _has_place(each) for each in (old, new)):
+            return Hint.SKIP
+        terms = unrolled(pod.terms, self._world)
+
+        def joins(other: Pod | None) -> bool:
+            return other is not None and means_all(
+                terms.required_affinity, other.metadata.namespace, other.metadata.labels
+            )
+
+        def annoys(other: Pod | None) -> bool:
+            return other is not None and any(
+                means(term, other.metadata.namespace, other.metadata.labels) for term in terms.required_anti_affinity
+            )
+
+        if joins(new) and not joins(old):
+            return Hint.QUEUE
+        if annoys(old) and not annoys(new):
+            return Hint.QUEUE
+        if old is not None and new is None and self._dislikes(old, pod):
+            return Hint.QUEUE
+        # The last pod it wants may have gone: the first of its kind may go anywhere.
+        return _hint(joins(old) and not joins(new) and joins(pod.pod))
+
+    def _wants_itself(self, pod: PodInfo) -> bool:
+        return means_all(unrolled(pod.terms, self._world).required_affinity, pod.key.namespace, pod.metadata.labels)
+
+    def _dislikes(self, other: Pod, pod: PodInfo) -> bool:
+        labels = namespace_labels(self._world, pod.key.namespace)
+        return any(
+            term.matches(pod.key.namespace, pod.metadata.labels, labels)
+            for term in terms_of(other).required_anti_affinity
+        )
+
+    def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        after = new.metadata.labels if new is not None else {}
+        wanted = [term.topology_key for term in pod.terms.required_affinity]
+        if old is None:
+            return _hint(all(key in after for key in wanted))
+        before = old.metadata.labels
+        moved = [key for key in wanted if before.get(key) != after.get(key)]
+        # A pod that wants its like may be the first of its kind once those are in no domain any more.
+        if any(key in after for key in moved) or (moved and self._wants_itself(pod)):
+            return Hint.QUEUE
+        shunned = [term.topology_key for term in pod.terms.required_anti_affinity]
+        if self._cache.index.term_count:
+            # Upstream forgets pods that only others keep away: they would wait for the leftover flush.
+            about = self._cache.index.terms_about(pod, namespace_labels(self._world, pod.key.namespace))
+            shunned += [term.topology_key for kind, term, _ in about if kind == REQUIRED_ANTI_AFFINITY]
+        return _hint(any(key in before and before[key] != after.get(key) for key in shunned))
+
+
+def _hint(is_helpful: bool) -> Hint:
+    return Hint.QUEUE if is_helpful else Hint.SKIP
+
+
+def _after_namespace(pod: PodInfo, old: Namespace | None, new: Namespace | None) -> Hint:
+    """Selectors of namespaces, the pod's own or of others that know it, may mean other pods now."""
+    before, after = (each.metadata.labels if each is not None else {} for each in (old, new))
+    return _hint(before != after)
+
+
+def _has_place(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _near(required: Required, columns: Columns) -> Mask | None:
+    """Return the rows with every key of the affinity and somebody wanted in each domain; None without affinity."""
+    mask: Mask | None = None
+    for grouping in required.affinity:
+        if grouping is None:
+            return columns.full(False)
+        allowed = np.ones(len(grouping.counts), bool) if required.is_first else grouping.counts > 0
+        allowed[0] = False
+        part: Mask = allowed[grouping.ids]
+        mask = part if mask is None else mask & part
+    return mask
+
+
+def _away(grouping: Grouping) -> Mask:
+    """Return the rows in whose domain nobody counts."""
+    mask: Mask = (grouping.counts <= 0)[grouping.ids]
+    return mask
+
+
+def _preferences(terms: PodTerms) -> Iterator[tuple[int, PodTerm]]:
+    yield from terms.preferred_affinity
+    for weight, term in terms.preferred_anti_affinity:
+        yield -weight, term
+
+
+def _add(worth: dict[str, Floats], key: str, tally: Tally, weight: int) -> None:
+    """Add the term's worth in each domain, if it means anybody there."""
+    counts = tally.by(key).counts
+    if counts.any():
+        known = worth.get(key)
+        worth[key] = counts * weight if known is None else known + counts * weight
+
+
+class InterPodAffinityArgs(Args, frozen=True):
+    """`hardPodAffinityWeight`: 0 to 100."""
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+def _make(args: InterPodAffinityArgs, handle: Handle) -> InterPodAffinity:
+    return InterPodAffinity(
+        handle.cache,
+        handle.world,
+        hard_weight=args.hard_pod_affinity_weight,
+        ignores_existing=args.ignore_preferred_terms_of_existing_pods,
+    )
+
+
+PLUGIN = PluginEntry(
+    "InterPodAffinity", _make, args=InterPodAffinityArgs, default_args=lambda switches: InterPodAffinityArgs()
+)

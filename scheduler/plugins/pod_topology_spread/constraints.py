@@ -1,0 +1,114 @@
+"""A pod's spread constraints, compiled: its own, or the cluster's defaults with the selector of its owners.
+
+Source: scheduler-queue-and-cycles 6, 12.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.pod_index import Clause, Question
+from scheduler.cache.pod_terms import compile_selector, with_labels
+from scheduler.framework.world import World
+from services.api.kinds.pod import Pod, TopologySpreadConstraint
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.service import Service
+from services.api.kinds.statefulset import StatefulSet
+from services.api.meta import Key
+from services.api.selectors import Selector, Term
+
+HONOR: Final = "Honor"
+_OWNERS: Final[Mapping[tuple[str, str], type[ReplicaSet] | type[StatefulSet]]] = {
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+}
+"""Whose selectors say what belongs together."""
+NO_POD: Final = Question((Clause(frozenset(), Selector()),))
+
+
+class Constraint(NamedTuple):
+    """One constraint with the defaults filled in. `selector` None selects nothing."""
+
+    max_skew: int
+    key: str
+    selector: Selector | None
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+    def means(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is spread by it, so that placing the pod adds to a domain."""
+        return self.selector is not None and self.selector.matches(labels)
+
+    def question(self, namespace: str) -> Question:
+        """Return which existing pods count; an empty selector counts none, although it means every pod (12.5)."""
+        if self.selector is None or not self.selector.terms:
+            return NO_POD
+        return Question((Clause(frozenset((namespace,)), self.selector),), with_terminating=False)
+
+
+def compiled(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+    """Return the constraint for a pod with these labels, whose values `matchLabelKeys` add to the selector."""
+    selector = with_labels(
+        compile_selector(constraint.label_selector),
+        ((key, labels[key]) for key in constraint.match_label_keys if key in labels),
+    )
+    return Constraint(
+        constraint.max_skew,
+        constraint.topology_key,
+        selector,
+        1 if constraint.min_domains is None else constraint.min_domains,
+        (constraint.node_affinity_policy or HONOR) == HONOR,
+        constraint.node_taints_policy == HONOR,
+    )
+
+
+class Constraints:
+    """Which constraints hold for a pod. `is_system`: the defaults are upstream's own, not an administrator's."""
+
+    def __init__(self, world: World, defaults: Sequence[TopologySpreadConstraint], *, is_system: bool) -> None:
+        self._world = world
+        self._defaults = tuple(defaults)
+        self._default_actions = frozenset(each.when_unsatisfiable for each in defaults)
+        self._is_system = is_system
+
+    def of(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+        """Return the pod's constraints with that `whenUnsatisfiable`."""
+        labels, own = pod.metadata.labels, pod.spec.topology_spread_constraints
+        if own:
+            return tuple(compiled(each, labels) for each in own if each.when_unsatisfiable == action)
+        if action not in self._default_actions:
+            return ()
+        selector = default_selector(pod.pod, self._world)
+        if not selector.terms:
+            return ()
+        return tuple(
+            compiled(each, labels)._replace(selector=selector)
+            for each in self._defaults
+            if each.when_unsatisfiable == action
+        )
+
+    def needs_all_keys(self, pod: PodInfo) -> bool:
+        """Whether a node without one of the keys is left out; upstream's own defaults tolerate it."""
+        return bool(pod.spec.topology_spread_constraints) or not self._is_system
+
+
+def default_selector(pod: Pod, world: World) -> Selector:
+    """Return what all services that select the pod, and the workload that owns it, have in common with it."""
+    meta = pod.metadata
+    labels: dict[str, str] = {}
+    for service in world.all(Service, meta.namespace):
+        wanted = service.spec.selector
+        if wanted and wanted.items() <= meta.labels.items():
+            labels.update(wanted)
+    terms = tuple(Term(key, "in", (value,)) for key, value in sorted(labels.items()))
+    owner = meta.controller
+    view = _OWNERS.get((owner.api_version, owner.kind)) if owner is not None else None
+    if owner is not None and view is not None:
+        owned_by = world.get(view, Key(meta.namespace, owner.name))
+        selector = compile_selector(owned_by.spec.selector) if owned_by is not None else None
+        if selector is not None:
+            terms += selector.terms
+    return Selector(terms)

@@ -1,0 +1,248 @@
+"""Filter and Score: spread pods that match a selector evenly over the values of a node label.
+
+Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
+services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread`.
+
+Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_selection import matches_required
+from scheduler.cache.node_tree import ZONE
+from scheduler.cache.pod_index import Grouping
+from scheduler.entry import Args, PluginEntry
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
+from scheduler.framework.world import World
+from scheduler.handle import Handle
+from scheduler.plugins.pod_topology_spread.areas import Areas
+from scheduler.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from scheduler.plugins.pod_topology_spread.hand_count import Census, HandCount, has_keys
+from scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, Crowdedness, crowdedness, ranked
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod, TopologySpreadConstraint
+
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+REASON: Final = "node(s) didn't match pod topology spread constraints"
+MISSING_LABEL: Final = REASON + " (missing required label)"
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
+    TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SOFT, max_skew=5),
+)
+
+
+@dataclass(slots=True)
+class Hard:
+    """What PreFilter leaves: for each constraint the counts it is judged by, and the same for single nodes."""
+
+    constraints: tuple[Constraint, ...]
+    groupings: tuple[Grouping, ...]
+    hand: HandCount
+
+    def clone(self) -> Hard:
+        """Return a copy for a what-if."""
+        return Hard(self.constraints, self.groupings, self.hand.clone())
+
+
+class PodTopologySpread:
+    """`defaults`: constraints of pods that have none; `is_system`: they are upstream's own, not an administrator's."""
+
+    name = "PodTopologySpread"
+
+    def __init__(
+        self,
+        cache: Cache,
+        world: World,
+        *,
+        defaults: Sequence[TopologySpreadConstraint] = SYSTEM_DEFAULTS,
+        is_system: bool = True,
+    ) -> None:
+        self._cache = cache
+        self._constraints = Constraints(world, defaults, is_system=is_system)
+        self._areas = Areas()
+        self._scoring = f"{self.name}.score"
+
+    # -- filter --------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
+        """Skip pods without hard constraints."""
+        constraints = self._constraints.of(pod, HARD)
+        if not constraints:
+            return SKIP
+        keys = tuple(each.key for each in constraints)
+        groupings: list[Grouping] = []
+        for each in constraints:
+            area = self._areas.of(
+                pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints
+            )
+            tally = self._cache.index.tally(each.question(pod.key.namespace))
+            groupings.append(tally.by(each.key, area))
+        census = Census(pod, constraints, self._cache.nodes.values())
+        state.data[self.name] = Hard(constraints, tuple(groupings), HandCount(pod, constraints, census))
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Say no at the first constraint whose key the node lacks or whose skew would be too large."""
+        hard: Hard = state.data[self.name]
+        for index, constraint in enumerate(hard.constraints):
+            value = node.labels.get(constraint.key)
+            if value is None:
+                return unresolvable(MISSING_LABEL)
+            if hard.hand.skew(index, value) > constraint.max_skew:
+                return unschedulable(REASON)
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count a pod that was put on the node for a what-if."""
+        if node.node is not None:
+            state.data[self.name].hand.change(added, node.node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Stop counting a pod that was taken off the node for a what-if."""
+        if node.node is not None:
+            state.data[self.name].hand.change(removed, node.node, -1)
+
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where every constraint holds."""
+        hard: Hard = state.data[self.name]
+        mask: Mask | None = None
+        for constraint, grouping in zip(hard.constraints, hard.groupings, strict=True):
+            part = _even(pod, constraint, grouping)
+            mask = part if mask is None else mask & part
+        return mask
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """A node is charged to its first constraint that does not hold."""
+        hard: Hard = state.data[self.name]
+        lacking, uneven = np.zeros_like(refused), np.zeros_like(refused)
+        left = refused.copy()
+        for constraint, grouping in zip(hard.constraints, hard.groupings, strict=True):
+            missing = left & (grouping.ids == 0)
+            lacking |= missing
+            left &= ~missing
+            skewed = left & ~_even(pod, constraint, grouping)
+            uneven |= skewed
+            left &= ~skewed
+        return [Refusal(REASON, uneven), Refusal(MISSING_LABEL, lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
+
+    # -- score ---------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip pods without soft constraints; for others see how crowded their domains are."""
+        constraints = self._constraints.of(pod, SOFT)
+        if not constraints:
+            return SKIP
+        keys = tuple(each.key for each in constraints) if self._constraints.needs_all_keys(pod) else ()
+        areas = [
+            self._areas.of(pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints)
+            for each in constraints
+        ]
+        complete = self._areas.of(pod, columns, keys, honors_affinity=False, honors_taints=False) if keys else None
+        state.data[self._scoring] = crowdedness(
+            pod, constraints, areas, None if complete is None else ~complete.mask, feasible, self._cache.index, columns
+        )
+        return SUCCESS
+
+    def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
+        """Return how crowded each row's domains are."""
+        crowded: Crowdedness = state.data[self._scoring]
+        return crowded.raw
+
+    def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
+        """The emptiest gets the most."""
+        return ranked(state.data[self._scoring], feasible)
+
+    # -- events --------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Pods that count come, go or change labels; domains do; or the pod itself learns to tolerate."""
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return (
+            Registration(ClusterEvent(POD, pods), self._after_pod),
+            Registration(ClusterEvent(NODE, nodes), self._after_node),
+        )
+
+    def _after_pod(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        if any(each is not None and not _concerns(pod, each) for each in (old, new)):
+            return Hint.SKIP
+        constraints = self._constraints.of(pod, HARD)
+        if old is not None and new is not None:
+            tolerates_more = pod.uid == new.metadata.uid and old.spec.tolerations != new.spec.tolerations
+            if tolerates_more and any(each.honors_taints for each in constraints):
+                return Hint.QUEUE
+            before, after = old.metadata.labels, new.metadata.labels
+            return _hint(any(each.means(before) != each.means(after) for each in constraints))
+        changed = new if new is not None else old
+        assert changed is not None
+        return _hint(any(each.means(changed.metadata.labels) for each in constraints))
+
+    def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        constraints = self._constraints.of(pod, HARD)
+        was_domain = old is not None and has_keys(old.metadata.labels, constraints)
+        is_domain = new is not None and has_keys(new.metadata.labels, constraints)
+        if old is None or new is None:
+            return _hint(was_domain or is_domain)
+        if was_domain != is_domain:
+            return Hint.QUEUE
+        has_moved = any(old.metadata.labels.get(each.key) != new.metadata.labels.get(each.key) for each in constraints)
+        # A node that the pod's node affinity does not mean any more takes its domain with it; upstream forgets that.
+        honors_affinity = any(each.honors_affinity for each in constraints)
+        has_moved |= honors_affinity and matches_required(pod, old) != matches_required(pod, new)
+        return _hint(is_domain and (has_moved or old.spec.taints != new.spec.taints))
+
+
+def _hint(is_helpful: bool) -> Hint:
+    return Hint.QUEUE if is_helpful else Hint.SKIP
+
+
+def _concerns(pod: PodInfo, other: Pod) -> bool:
+    """Whether the other pod is the pod itself, or one in its namespace that has a node."""
+    if other.metadata.uid == pod.uid:
+        return True
+    return bool(other.spec.node_name) and other.metadata.namespace == pod.key.namespace
+
+
+def _even(pod: PodInfo, constraint: Constraint, grouping: Grouping) -> Mask:
+    """Return the rows that have the key and whose domain may take one more."""
+    least = 0.0 if grouping.size < constraint.min_domains else grouping.least
+    limit = constraint.max_skew + least - constraint.means(pod.metadata.labels)
+    allowed = grouping.counts <= limit
+    allowed[0] = False
+    mask: Mask = allowed[grouping.ids]
+    return mask
+
+
+class PodTopologySpreadArgs(Args, frozen=True):
+    """`defaultingType` System means upstream's defaults, List the constraints given here."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = "System"
+
+
+def _make(args: PodTopologySpreadArgs, handle: Handle) -> PodTopologySpread:
+    is_system = args.defaulting_type == "System"
+    return PodTopologySpread(
+        handle.cache,
+        handle.world,
+        defaults=SYSTEM_DEFAULTS if is_system else args.default_constraints,
+        is_system=is_system,
+    )
+
+
+PLUGIN = PluginEntry(
+    "PodTopologySpread", _make, args=PodTopologySpreadArgs, default_args=lambda switches: PodTopologySpreadArgs()
+)

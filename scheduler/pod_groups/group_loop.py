@@ -1,0 +1,187 @@
+"""What follows a pod-group cycle: members bound or put back, evictions, and the group's own status.
+
+The deciding is done in `pod_groups`; the scheduling loop hands a group over here when it pops one.
+Source: preemption 6.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from scheduler.cache.cache import Assumption
+from scheduler.cycle.attempt import Attempt, Attempts
+from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.failure_handler import FAILED, FailureHandler
+from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.handle import Handle
+from scheduler.histogram import Histogram
+from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome, Rejected
+from scheduler.pod_groups.entity import GroupInfo
+from scheduler.pod_groups.placement import Placed
+from scheduler.pod_groups.queue import GroupedQueue
+from scheduler.pod_groups.status import disruption_condition, scheduling_condition
+from scheduler.pod_groups.status_writer import GroupStatusWriter
+from scheduler.pod_groups.units import GroupUnits
+from scheduler.preemption.evictions import Evictions
+from scheduler.preemption.progress import Eviction
+from scheduler.queue.queued_pod import QueuedPod
+from scheduler.recorder import Telling
+from services.api.kinds.podgroup import PodGroup
+from services.api.seams import Seams, Span
+
+ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
+COUNT_BOUNDS: Final = tuple(float(2**i) for i in range(11))
+
+Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
+"""Ask for permission and start the binding cycle of a pod that is assumed and reserved."""
+
+
+class GroupLoop:
+    """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
+
+    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
+                 evictions: Evictions, bind: Bind, handle: Handle, cycle: GroupCycle | None) -> None:  # fmt: skip
+        self._seams = seams
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+        self._failures = failures
+        self._attempts = Attempts(seams, hearts)
+        self._evictions = evictions
+        self._bind = bind
+        self._cycle = cycle
+        self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
+        self._writer = GroupStatusWriter(wires.client)
+        self._profile = hearts.profiles.names[0]
+        self._counters: dict[str, float] = {}
+        self._attempt_seconds: dict[Outcome, Histogram] = {}
+        self._algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
+        self._victims = Histogram(COUNT_BOUNDS)
+        self._units = {kind: Histogram(COUNT_BOUNDS) for kind in ("pod", "podgroup")}
+
+    async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
+        """Run one group cycle and do what it says."""
+        queue, cycle, info = self._hearts.queue, self._cycle, entity.info
+        assert isinstance(queue, GroupedQueue)
+        assert isinstance(info, GroupInfo)
+        assert cycle is not None
+        self._drop_needless(queue, info)
+        if not info.members:
+            queue.attempted(entity, now, has_placed=False)
+            return
+        cause = entity.traceparent
+        span = self._seams.tracer.start("schedule pod group", parent=cause, links=(cause,) if cause else (),
+                                        group=info.group.name, namespace=info.group.namespace,
+                                        attempt=entity.attempts)  # fmt: skip
+        result = cycle.run(info, now)
+        took_s = self._seams.clock.now() - now
+        for placed in result.placed:
+            queue.place(entity, placed.member)
+        error = await self._evictions.carry_out(result.actions, span, group, self.tell_disrupted)
+        if error:
+            error = f"pod group preemption: {error}"
+        for placed in result.placed:
+            await self._go_on(placed, now, took_s, span, group)
+        for rejected in result.rejected:
+            await self._put_back(rejected, result, error, now, took_s, span)
+        queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending,
+                        has_placed=bool(result.placed))  # fmt: skip
+        self._tell(info, result, span, group)
+        self._count(result, took_s)
+        span.end(result.message if result.outcome is Outcome.ERROR else "")
+
+    def _drop_needless(self, queue: GroupedQueue, info: GroupInfo) -> None:
+        """Let go of members that are being deleted or have a node already."""
+        for member in list(info.members.values()):
+            if member.info.metadata.deletion_timestamp is not None:
+                text = f"skip schedule deleting pod: {member.key}"
+                self._telling.event(member.info, FAILED, text, is_warning=True)
+                queue.bound(member)
+            elif member.uid in self._hearts.cache.pods:
+                queue.bound(member)
+
+    async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
+        member, assumption = placed.member, placed.assumption
+        assert assumption is not None, f"{member.key} is to be bound but not assumed"
+        attempt = self._attempts.begin(member, now, parent=span.traceparent)
+        attempt.took_s = took_s
+        await self._bind(attempt, assumption, placed.result, tasks)
+
+    async def _put_back(self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float,
+                        span: Span) -> None:  # fmt: skip
+        is_rejected = rejected.status.code.is_rejected
+        reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
+        message = error or rejected.status.message
+        victims = tuple(str(v.key) for action in result.actions for v in action.victims)
+        attempt = self._attempts.begin(rejected.member, now, parent=span.traceparent)
+        attempt.took_s = took_s
+        self._attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
+        self._attempts.count(attempt, outcome)
+        await self._failures.fail(
+            attempt,
+            reason,
+            message,
+            rejectors=rejected.rejectors,
+            pending=rejected.pending,
+            nominated=None if error else rejected.nominated,
+        )
+
+    def _tell(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
+        """Write the group's condition, unless it says so already."""
+        found: PodGroup | None = self._wires.others[PodGroup].lister.get(info.group)
+        condition = scheduling_condition(found, result, self._seams.clock.wall()) if found is not None else None
+        if found is not None and condition is not None:
+            self._writer.submit(found, condition, span.traceparent, tasks)
+
+    def tell_disrupted(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
+        """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
+        if self._cycle is None:
+            return
+        preemptor = eviction.preemptor
+        if eviction.pending:
+            self._units[preemptor.kind].observe(len(self._group_units.of(eviction.victims)))
+        what = "pod group" if preemptor.is_group else "pod"
+        text = f"{preemptor.pods[0].spec.scheduler_name}: preempting to accommodate a higher priority {what}"
+        groups = {g.metadata.key: g for v in eviction.pending if (g := self._group_units.group_of(v)) is not None}
+        for found in groups.values():
+            if found.spec.is_disrupted_as_a_whole:
+                condition = disruption_condition(found, text, self._seams.clock.wall())
+                if condition is not None:
+                    self._writer.submit(found, condition, span.traceparent, tasks)
+
+    # -- metrics ---------------------------------------------------------------------------------------
+
+    def _count(self, result: GroupResult, took_s: float) -> None:
+        self._add(f'scheduler_podgroup_schedule_attempts_total{{profile="{self._profile}",result="{result.outcome}"}}')
+        self._algorithm_seconds.observe(took_s)
+        self._attempt_seconds.setdefault(result.outcome, Histogram(ATTEMPT_BOUNDS)).observe(took_s)
+        preemption = result.preemption
+        if preemption is None:
+            return
+        outcome = "success" if preemption.status.is_success else "failure"
+        self._add(f'scheduler_workload_preemption_attempts_total{{result="{outcome}"}}')
+        eviction: Eviction | None = preemption.eviction
+        if eviction is not None:
+            self._victims.observe(len(eviction.victims))
+            self._add('scheduler_preemption_pdb_violations_total{preemptor="podgroup"}', preemption.violations)
+
+    def _add(self, name: str, by: float = 1) -> None:
+        self._counters[name] = self._counters.get(name, 0) + by
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of groups under upstream's names (preemption 5)."""
+        found = dict(self._counters)
+        queue = self._hearts.queue
+        if isinstance(queue, GroupedQueue):
+            found.update(queue.samples())
+        for outcome, seconds in self._attempt_seconds.items():
+            labels = f'profile="{self._profile}",result="{outcome}"'
+            found.update(seconds.samples("scheduler_podgroup_scheduling_attempt_duration_seconds", labels))
+        found.update(self._algorithm_seconds.samples("scheduler_podgroup_scheduling_algorithm_duration_seconds"))
+        found.update(self._victims.samples("scheduler_workload_preemption_victims"))
+        for kind, units in self._units.items():
+            found.update(units.samples("scheduler_preemption_workload_disruptions", f'preemptor="{kind}"'))
+        return found

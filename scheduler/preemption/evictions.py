@@ -1,0 +1,324 @@
+"""Evictions, performed: the calls that make room, beside the scheduling loop or while it waits (KEP-4832).
+
+The preemptor is held back meanwhile. Each victim is marked, then deleted; one that only waits for its own bind
+is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+import structlog
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.waiting_pods import WaitingPods
+from scheduler.dispatcher.calls import clear_nomination
+from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from scheduler.histogram import Histogram
+from scheduler.metrics import RESIZE
+from scheduler.preemption.disruption_target import disruption_patch
+from scheduler.preemption.progress import Eviction, Preempting
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.recorder import Telling
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.kinds.pod import Pod
+from services.api.seams import Seams, Span
+
+PARALLEL: Final = 16
+"""Victims evicted at once, upstream's parallelism."""
+DELETED_MAX: Final = 1024
+"""Acknowledged deletions remembered before those that the watch has shown are forgotten."""
+IN_MEMORY: Final = " (in kube-scheduler memory)."
+VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
+SECONDS_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
+EXECUTION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
+log = structlog.get_logger()
+
+
+class _Fate(Enum):
+    """What became of one victim. NEEDLESS: it was gone already, or the preemptor has no need of it any more."""
+
+    DELETED = 0
+    IN_MEMORY = 1
+    NEEDLESS = 2
+    FAILED = 3
+
+
+class Evictions:
+    """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on.
+
+    `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics tell resizes apart.
+    """
+
+    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, preempting: Preempting,
+                 waiting: WaitingPods, wake: asyncio.Event, waits_for_resize: Callable[[Pod], bool], *,
+                 has_resize_labels: bool) -> None:  # fmt: skip
+        switches = seams.switches
+        self._seams = seams
+        self._hearts = hearts
+        self._wires = wires
+        self._telling = telling
+        self._preempting = preempting
+        self._waiting = waiting
+        self._wake = wake
+        self._activates = switches.choice("preemption.async_activate")
+        self._reverts = switches.flag("preemption.revert_nomination")
+        self._waiting_victim = switches.choice("preemption.waiting_victim")
+        self._pre_bind_victim = switches.choice("preemption.pre_bind_victim")
+        self._victims = Histogram(VICTIM_BOUNDS)
+        self._deleted: dict[str, PodInfo] = {}
+        """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
+        self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
+        self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
+        self._waits_for_resize = waits_for_resize
+        self._tells_resizes = has_resize_labels
+
+    @property
+    def _queue(self) -> SchedulingQueue:
+        return self._hearts.queue
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of preemption under upstream's names (preemption 5)."""
+        found: dict[str, float] = {"scheduler_preemption_attempts_total": self._preempting.attempts}
+        found.update(self._victims.samples("scheduler_preemption_victims"))
+        for result, seconds in self._seconds.items():
+            label = f'result="{result}"'
+            found.update(seconds.samples("scheduler_preemption_goroutines_duration_seconds", label))
+            of_resizes = self._of_resizes[result]
+            found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count - of_resizes.count
+            if self._tells_resizes:
+                label = f'operation="{RESIZE}",{label}'
+                found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = of_resizes.count
+                label = f'{label},preemptor="pod"'
+                found.update(of_resizes.samples("scheduler_preemption_execution_duration_seconds", label))
+        found['scheduler_goroutines{operation="preemption"}'] = len(self._preempting)
+        return found
+
+    def count_attempt(self) -> None:
+        """Note an attempt that no plugin made: one for a resize, before metrics told those apart."""
+        self._preempting.attempts += 1
+
+    def _count_victims(self, eviction: Eviction) -> None:
+        if not (eviction.preemptor.is_bound and self._tells_resizes):
+            self._victims.observe(len(eviction.victims))
+
+    async def carry_out(
+        self,
+        evictions: Iterable[Eviction],
+        span: Span,
+        group: asyncio.TaskGroup,
+        before: Callable[[Eviction, Span, asyncio.TaskGroup], None] | None = None,
+    ) -> str:
+        """Begin the evictions, or perform them where the loop waits for them; return what went wrong, or "".
+
+        `before` is called with each of them first.
+        """
+        for eviction in evictions:
+            if before is not None:
+                before(eviction, span, group)
+            if eviction.is_async:
+                self.begin(eviction, span.traceparent, group)
+            elif error := await self.perform(eviction, span.traceparent):
+                return error
+        return ""
+
+    # -- beside the loop ---------------------------------------------------------------------------------
+
+    def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
+        """Start the evictions; from here on the preemptor's gate is shut. With nobody to evict it stays open."""
+        if not eviction.pending:
+            group.create_task(self._only_clear(eviction, parent))
+            return
+        self._count_victims(eviction)
+        self._preempting.begin(eviction.preemptor.uid)
+        group.create_task(self._run(eviction, parent))
+
+    async def _only_clear(self, eviction: Eviction, parent: str) -> None:
+        span = self._start_span(eviction, parent)
+        await self._clear_lesser(eviction, span)
+        span.end()
+
+    async def _run(self, eviction: Eviction, parent: str) -> None:
+        clock = self._seams.clock
+        began = clock.now()
+        span = self._start_span(eviction, parent)
+        *others, last = eviction.pending
+        is_cleared = await self._clear_lesser(eviction, span)
+        fates = await self._evict_all(eviction, others, span)
+        fate = _Fate.NEEDLESS
+        if _Fate.FAILED not in fates:
+            # Failing early lets the preemptor try again early.
+            self._preempting.come_to_last(eviction.preemptor.uid, last)
+            fate = await self._evict(eviction, last, span)
+        self._preempting.end(eviction.preemptor.uid)
+        has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
+        result, took_s = "error" if has_failed else "success", clock.now() - began
+        self._seconds[result].observe(took_s)
+        if eviction.preemptor.is_bound and self._tells_resizes:
+            self._of_resizes[result].observe(took_s)
+        if has_failed and self._reverts:
+            await self._revert(eviction, span)
+        if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
+            self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
+        self._wake.set()
+        span.end("evictions failed" if has_failed else "")
+
+    def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
+        """Whether the preemptor may have missed the event that should have woken it."""
+        if self._activates == "always" or has_failed:
+            return True
+        return self._activates == "on-error-or-in-memory" and is_last_in_memory
+
+    async def _revert(self, eviction: Eviction, span: Span) -> None:
+        nominator = self._queue.nominator
+        for pod in eviction.preemptor.pods:
+            if nominator.node_of(pod.uid) in eviction.nodes:
+                nominator.remove(pod.uid)
+                await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
+
+    # -- in the loop -------------------------------------------------------------------------------------
+
+    async def perform(self, eviction: Eviction, parent: str) -> str:
+        """Evict while the caller waits; return "" or what went wrong."""
+        self._count_victims(eviction)
+        span = self._start_span(eviction, parent)
+        fates = await self._evict_all(eviction, eviction.pending, span)
+        error = "" if _Fate.FAILED not in fates else f"not all victims on node {eviction.node} could be evicted"
+        if not error:
+            await self._clear_lesser(eviction, span)
+        span.end(error)
+        return error
+
+    # -- what both do ------------------------------------------------------------------------------------
+
+    def _start_span(self, eviction: Eviction, parent: str) -> Span:
+        pod = eviction.preemptor.pods[0]
+        return self._seams.tracer.start("evict victims", parent=parent, pod=pod.key.name,
+                                        namespace=pod.key.namespace, uid=pod.uid, node=eviction.node)  # fmt: skip
+
+    async def _clear_lesser(self, eviction: Eviction, span: Span) -> bool:
+        """Take back nominations of lower priority, which may not fit any more; say whether all was written."""
+        nominator = self._queue.nominator
+        is_ok = True
+        for node in eviction.nodes:
+            for pod in nominator.of_lower_priority(node, eviction.preemptor.priority):
+                nominator.remove(pod.uid)
+                is_ok = await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
+        return is_ok
+
+    async def _evict_all(self, eviction: Eviction, victims: Sequence[PodInfo], span: Span) -> list[_Fate]:
+        """Evict many, some at once; after a failure no further one is begun."""
+        fates: list[_Fate] = []
+        waiting = list(reversed(victims))
+
+        async def evict_some() -> None:
+            while waiting and _Fate.FAILED not in fates:
+                fates.append(await self._evict(eviction, waiting.pop(), span))
+
+        if len(waiting) == 1:
+            await evict_some()
+        elif waiting:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(PARALLEL, len(waiting))):
+                    group.create_task(evict_some())
+        return fates
+
+    async def _evict(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate:
+        """Evict one victim, if that is still right (K5)."""
+        live = self._staying(victim)
+        if live is None or victim.uid in self._deleted:
+            return _Fate.NEEDLESS
+        if not self._is_needed(eviction, victim):
+            log.info("eviction.needless", pod=str(victim.key), node=eviction.node)
+            return _Fate.NEEDLESS
+        try:
+            fate = await self._turn_back(eviction, victim, span)
+            if fate is None:
+                fate = await self._delete(eviction, victim, live, span)
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("eviction.failed", pod=str(victim.key), node=eviction.node, reason=str(error))
+            return _Fate.FAILED
+        if fate is not _Fate.NEEDLESS:
+            for preemptor in eviction.preemptor.pods:
+                self._hearts.metrics.evicted(preemptor.uid, eviction.node)
+            self._tell(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
+        return fate
+
+    def _staying(self, victim: PodInfo) -> Pod | None:
+        """Return the victim as the watch shows it, unless it is gone or going."""
+        live: Pod | None = self._wires.pods.lister.get(victim.key)
+        if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
+            return None
+        return live
+
+    def _is_needed(self, eviction: Eviction, victim: PodInfo) -> bool:
+        """Whether the preemptor, or a member of it, still exists, waits and matters more."""
+        if victim.priority >= eviction.preemptor.priority and not eviction.preemptor.is_group:
+            return False
+        for pod in eviction.preemptor.pods:
+            live: Pod | None = self._wires.pods.lister.get(pod.key)
+            if eviction.preemptor.is_bound:
+                return live is not None and live.metadata.uid == pod.uid and self._waits_for_resize(live)
+            if (
+                live is not None
+                and live.metadata.uid == pod.uid
+                and live.is_active
+                and not live.spec.node_name
+                and pod.uid not in self._hearts.cache.pods
+            ):
+                return True
+        return False
+
+    async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
+        """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
+        uid, mode = victim.uid, self._waiting_victim
+        if mode == "delete" and self._waiting.is_waiting(uid):
+            return None
+        if self._pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
+            return None
+        left = self._waiting.turn_back(uid, eviction.plugin)
+        if left is None:
+            return None
+        await left
+        if mode == "backoff":
+            self._queue.move(victim.key, SCHEDULE_ATTEMPT_FAILURE, self._seams.clock.now())
+        return _Fate.IN_MEMORY
+
+    async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
+        """Mark the victim and delete it; gone already is as good."""
+        client, preemptor = self._wires.client, eviction.preemptor
+        who = preemptor.pods[0].spec.scheduler_name
+        text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
+        patch = disruption_patch(live, text, self._seams.clock.wall())
+        try:
+            if patch is not None:
+                await client.patch_rv("pods", victim.key, patch, subresource="status", patch_type="strategic",
+                                      uid=victim.uid, traceparent=span.traceparent)  # fmt: skip
+            if not self._is_needed(eviction, victim):
+                return _Fate.NEEDLESS
+            self._telling.line("sched.victim", victim, eviction.node, span, {
+                "preemptor": preemptor.pods[0].uid, "preemptor_priority": preemptor.priority,
+                "priority": victim.priority,
+                **({"group": preemptor.uid} if preemptor.is_group else {}),
+                **({"resize": True} if preemptor.is_bound else {}),
+            }, rv_seen=self._wires.pods.last_rv)  # fmt: skip
+            await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
+        except (NotFound, Conflict):
+            return _Fate.NEEDLESS
+        if len(self._deleted) >= DELETED_MAX:
+            self._deleted = {uid: pod for uid, pod in self._deleted.items() if self._staying(pod) is not None}
+        self._deleted[victim.uid] = victim
+        return _Fate.DELETED
+
+    def _tell(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
+        preemptor = eviction.preemptor
+        decision = self._hearts.decisions.of(victim.key)
+        if decision is not None:
+            decision.preempted_by = str(preemptor.pods[0].key)
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"
+        self._telling.event(victim, "Preempted", note + (IN_MEMORY if is_in_memory else ""),
+                            action="Preempting", related=preemptor.pods[0], traceparent=span.traceparent)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Which pod is tried next, and what brings a rejected one back: queue, back-off, hints, exclusions."""

@@ -1,0 +1,102 @@
+"""Whether an event makes a rejected pod worth another attempt (KEP-4247; scheduler-queue-and-cycles 2.3).
+
+Each plugin registers the events that may change its no and, for each, a function that looks closer. Only the
+plugins that rejected the pod are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from scheduler.framework.events import ClusterEvent, Hint, Registration
+from scheduler.framework.timing import Turns
+from scheduler.queue.queued_pod import QueuedPod
+
+
+class Strategy(Enum):
+    """What an event makes of a rejected pod."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+class QueueWatch(Protocol):
+    """Where the times of hints and events go. `now`: monotonic seconds."""
+
+    def now(self) -> float: ...  # noqa: D102
+    def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None: ...  # noqa: D102
+    def event(self, event: str, took_s: float) -> None: ...  # noqa: D102
+
+
+class Hints:
+    """`by_profile`: registrations by schedulerName and plugin; `default` for pods of any other name."""
+
+    def __init__(self, default: Mapping[str, Sequence[Registration]],
+                 by_profile: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:  # fmt: skip
+        self._default = dict(default)
+        self._by_profile = dict(by_profile)
+        self._interest: dict[ClusterEvent, list[str]] = {}
+        self.watch: QueueWatch | None = None
+        self._turns = Turns()
+
+    def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
+        """Return what the plugin registered in the pod's profile."""
+        return self._by_profile.get(queued.info.spec.scheduler_name, self._default).get(plugin, ())
+
+    def interested(self, event: ClusterEvent) -> list[str]:
+        """Return the plugins that registered for such an event, in any profile."""
+        found = self._interest.get(event)
+        if found is None:
+            interested = {
+                plugin: None
+                for table in (self._default, *self._by_profile.values())
+                for plugin, registered in table.items()
+                if any(event.matches(registration.event) for registration in registered)
+            }
+            found = self._interest[event] = list(interested)
+        return found
+
+    def gate_cares(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether the plugin that gates the pod registered for such an event."""
+        return any(event.matches(each.event) for each in self.registered(queued, queued.gating_plugin))
+
+    def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+        """Return what the event makes of the pod."""
+        rejectors = queued.rejectors
+        if not rejectors or event.is_wildcard:
+            return Strategy.AFTER_BACKOFF
+        found = Strategy.SKIP
+        for plugin in sorted(rejectors):
+            is_pending = plugin in queued.pending_plugins
+            if found is not Strategy.SKIP and not is_pending:
+                continue
+            for registration in self.registered(queued, plugin):
+                if not event.matches(registration.event):
+                    continue
+                if self._says_queue(registration, plugin, queued, event, old, new):
+                    if is_pending:
+                        return Strategy.IMMEDIATELY
+                    found = Strategy.AFTER_BACKOFF
+                    break
+        return found
+
+    def _says_queue(self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent,
+                    old: Any, new: Any) -> bool:  # fmt: skip
+        if self.watch is None or not self._turns.is_next():
+            return _is_promising(registration, queued, old, new)
+        began = self.watch.now()
+        answer = _is_promising(registration, queued, old, new)
+        self.watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, self.watch.now() - began)
+        return answer
+
+
+def _is_promising(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
+    if registration.hint is None:
+        return True
+    try:
+        return registration.hint(queued.info, old, new) is Hint.QUEUE
+    except Exception:  # a broken hint must not make a pod wait for ever: it counts as Queue
+        return True

@@ -1,0 +1,167 @@
+"""What a pod's status tells of its rejection at PreEnqueue, and when: the models that KEP-5501 weighs.
+
+*Explicit* models show the text that a plugin wrote for users, *implicit* ones what its status says anyway; *immediate*
+ones send at once, *delayed* ones after five seconds, so that a passing no is never seen. The memory of what was
+reported is on the queued pod (`reported`): the same words are sent once. Pure: what is to be sent is returned.
+Source: kep-5501 3 to 5 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.dispatcher.calls import ClearCondition, SetCondition, StatusPatch, status_patch
+from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED, SCHEDULING_GATED
+from scheduler.framework.status import Status
+from scheduler.queue.queued_pod import QueuedPod
+from services.api.kinds.pod import Pod
+from services.api.meta import find_condition
+from services.api.switches import Switches
+
+GATE: Final = "SchedulerPreEnqueuePodStatus"
+REQUIRED_GATE: Final = "SchedulerAsyncAPICalls"
+SILENT: Final = "blocked on PreEnqueue by plugin: {plugin}"
+
+UserMessage = Callable[[PodInfo, Status], str | None]
+"""What the plugin that rejected wants people to read; "" for nothing, None when it has no opinion."""
+
+
+class Model(StrEnum):
+    """The reporting models of kep-5501 7."""
+
+    OFF = "off"
+    EXPLICIT_IMMEDIATE = "explicit_immediate"
+    EXPLICIT_DELAYED = "explicit_delayed"
+    IMPLICIT_DELAYED_OPTOUT = "implicit_delayed_optout"
+    IMPLICIT_DELAYED = "implicit_delayed"
+    IMPLICIT_IMMEDIATE = "implicit_immediate"
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether nothing is delayed."""
+        return self in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE)
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether only a text meant for users is shown."""
+        return self in (Model.EXPLICIT_IMMEDIATE, Model.EXPLICIT_DELAYED)
+
+
+@dataclass(frozen=True)
+class ReportRules:
+    """The model and its knobs; `seeds_naively`: any PodScheduled=False message counts as reported by us."""
+
+    model: Model = Model.IMPLICIT_DELAYED
+    delay_s: float = 5.0
+    clear_delay_s: float = 5.0
+    names_silent_plugins: bool = False
+    on_other_plugin_rejects: str = "keep_stale"
+    seeds_naively: bool = False
+    forgets_on_failure: bool = False
+
+
+def rules_of(switches: Switches) -> ReportRules:
+    """Return what the switches say; without the feature gate nothing is reported."""
+    is_on = switches.flag(GATE)
+    return ReportRules(
+        model=Model(switches.choice("preenqueue_report.model")) if is_on else Model.OFF,
+        delay_s=switches.number("preenqueue_report.delay_s"),
+        clear_delay_s=switches.number("preenqueue_report.clear_delay_s"),
+        names_silent_plugins=switches.choice("preenqueue_report.default_message_for_silent") == "generic",
+        on_other_plugin_rejects=switches.choice("preenqueue_report.on_other_plugin_rejects"),
+        seeds_naively=switches.choice("preenqueue_report.seed") == "naive",
+        forgets_on_failure=switches.choice("preenqueue_report.on_patch_failure") == "reset_cache",
+    )
+
+
+def missing_gate(switches: Switches) -> str:
+    """Return why the scheduler may not start with these gates, or ""."""
+    if switches.flag(GATE) and not switches.flag(REQUIRED_GATE):
+        return f"feature gate {GATE}=true requires {REQUIRED_GATE}=true, which is false"
+    return ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A call to make, `delay_s` from now."""
+
+    call: StatusPatch
+    delay_s: float
+
+
+class Reporter:
+    """Told of every answer of PreEnqueue that matters; returns what the pod's status should be told."""
+
+    def __init__(self, rules: ReportRules, user_message: UserMessage) -> None:
+        self._rules = rules
+        self._user_message = user_message
+
+    def observe(self, queued: QueuedPod, status: Status) -> Report | None:
+        """Return the call that this answer asks for; remembers it at once, as if it were made."""
+        if self._rules.model is Model.OFF:
+            return None
+        if status.is_success:
+            return self._clear(queued)
+        message = self.message_of(queued.info, status)
+        if message:
+            return self._say(queued, message)
+        generic = SILENT.format(plugin=status.plugin)
+        if self._rules.names_silent_plugins:
+            return self._say(queued, generic)
+        if queued.reported and self._rules.on_other_plugin_rejects == "generic":
+            return self._say(queued, generic)
+        if self._rules.on_other_plugin_rejects == "clear":
+            return self._clear(queued)
+        return None
+
+    def message_of(self, info: PodInfo, status: Status) -> str:
+        """Return the text that the model shows of this rejection, "" for none."""
+        match self._rules.model:
+            case Model.EXPLICIT_IMMEDIATE | Model.EXPLICIT_DELAYED:
+                return self._user_message(info, status) or ""
+            case Model.IMPLICIT_DELAYED_OPTOUT:
+                return "" if self._user_message(info, status) == "" else status.message
+            case _:
+                return status.message
+
+    def failed(self, queued: QueuedPod) -> None:
+        """Learn that a report could not be written: nothing retries it but the pod's next rejection in new words,
+        or, if failures are forgotten, its next rejection."""
+        if self._rules.forgets_on_failure:
+            queued.reported = ""
+
+    def _say(self, queued: QueuedPod, message: str) -> Report | None:
+        pod = queued.info.pod
+        if not queued.reported:
+            queued.reported = self._seed(pod)
+        if queued.reported == message:
+            return None
+        queued.reported = message
+        call = status_patch(
+            pod, SetCondition(NOT_READY, message), event=(NOT_READY, message), traceparent=queued.traceparent
+        )
+        return Report(call, self._delay(self._rules.delay_s))
+
+    def _clear(self, queued: QueuedPod) -> Report | None:
+        if not queued.reported:
+            return None
+        queued.reported = ""
+        call = status_patch(queued.info.pod, ClearCondition(), traceparent=queued.traceparent)
+        return Report(call, self._delay(self._rules.clear_delay_s))
+
+    def _delay(self, delay_s: float) -> float:
+        return 0.0 if self._rules.model.is_immediate else delay_s
+
+    def _seed(self, pod: Pod) -> str:
+        """Return what the pod's status tells already: after a restart the same words need not be sent again."""
+        shown = find_condition(pod.status.conditions, POD_SCHEDULED)
+        if shown is None or shown.status != "False":
+            return ""
+        # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
+        is_ours = shown.reason in (NOT_READY, SCHEDULING_GATED)
+        return shown.message if is_ours or self._rules.seeds_naively else ""

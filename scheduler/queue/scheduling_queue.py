@@ -1,0 +1,503 @@
+"""The scheduling queue: which pod is next, and when a rejected one deserves another look.
+
+Three stores. *Active*: ready, ordered by QueueSort. *Back-off*: waiting out a penalty, in two heaps, one for
+pods that plugins rejected and one for pods that came back by an error; an idle scheduler may take from the
+first before its time (KEP-5142), never from the second. *Unschedulable*: waiting for an event that a
+plugin's hint finds promising (`hints`); gated pods wait there too.
+
+A pod popped and not yet done is *in flight* (`in_flight`): events are kept for it, so that what happened while
+it was being tried is not missed. All times are the caller's monotonic seconds.
+
+Invariant: a key is in exactly one pool; `pools` counts them.
+Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/backend/queue` v1.34.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.framework.events import (
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_TIMEOUT,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    ClusterEvent,
+    Registration,
+)
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.timing import Turns
+from scheduler.queue.backoff import Backoff
+from scheduler.queue.hints import Hints, QueueWatch, Strategy
+from scheduler.queue.in_flight import InFlight
+from scheduler.queue.queued_pod import Pool, QueuedPod
+from services.api.kinds.pod import Pod
+from services.api.meta import Key
+
+__all__ = ["Pool", "QueuedPod", "SchedulingQueue", "Strategy"]
+
+UNSCHEDULABLE_STAY_S: Final = 300.0
+LEFTOVER_PERIOD_S: Final = 30.0
+STALE_MAX: Final = 64
+"""Entries of pods that left, kept in a heap until it is mostly made of them."""
+IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
+PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
+
+PreEnqueue = Callable[[PodInfo, str], Status]
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+GateObserver = Callable[[QueuedPod, Status, float], None]
+
+
+def _unheard(queued: QueuedPod, status: Status, now: float) -> None:
+    """Nobody wants to know what PreEnqueue said."""
+
+
+class SchedulingQueue:
+    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin.
+
+    `registrations_by_profile`: the same by schedulerName, where profiles give a plugin different arguments.
+    `on_gate(pod, status, now)` hears every rejection at PreEnqueue, and that a pod rejected before now passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        sort_key: SortKey,
+        pre_enqueue: PreEnqueue = lambda pod, first: SUCCESS,
+        registrations: Mapping[str, Sequence[Registration]] | None = None,
+        registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]] | None = None,
+        backoff_initial_s: float = 1.0,
+        backoff_max_s: float = 10.0,
+        pop_from_backoff: bool = True,
+        nominator: Nominator | None = None,
+        on_gate: GateObserver = _unheard,
+    ) -> None:
+        self._sort_key = sort_key
+        self._pre_enqueue = pre_enqueue
+        self._hints = Hints(registrations or {}, registrations_by_profile or {})
+        self._backoff_of = Backoff(backoff_initial_s, backoff_max_s, is_in_windows=pop_from_backoff)
+        self._pop_from_backoff = pop_from_backoff
+        self.on_gate = on_gate
+        self.nominator = nominator if nominator is not None else Nominator()
+        self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
+        self.incoming: dict[tuple[str, str], int] = {}
+        """`(queue, event) -> pods`, for scheduler_queue_incoming_pods_total."""
+        self.scheduling_cycle = 0
+        self._pods: dict[Key, QueuedPod] = {}
+        self._keys: dict[str, Key] = {}
+        self._tickets = 0
+        self._active: list[tuple[Any, ...]] = []
+        self._backoff: list[tuple[Any, ...]] = []
+        self._error_backoff: list[tuple[Any, ...]] = []
+        self._unschedulable: dict[Key, QueuedPod] = {}
+        self._rejected_by: dict[str, dict[Key, QueuedPod]] = {}
+        self._in_flight = InFlight()
+        self._next_leftover_flush: float | None = None
+        self._events_turns = Turns()
+
+    # -- looking in ------------------------------------------------------------------------------------
+
+    def watch(self, watch: QueueWatch) -> None:
+        """Have one hint and one event in ten timed from now on."""
+        self._hints.watch = watch
+
+    def get(self, key: Key) -> QueuedPod | None:
+        """Return the queued (or in-flight) pod of that key."""
+        return self._pods.get(key)
+
+    def all(self) -> list[QueuedPod]:
+        """Return everybody, in no particular order."""
+        return list(self._pods.values())
+
+    def next_attempt(self, queued: QueuedPod) -> float | None:
+        """Return when time alone makes the pod ready; None when it is ready, or when only an event helps."""
+        if queued.pool in IN_BACKOFF:
+            return self._backoff_of.first_free(queued)
+        return queued.timestamp + UNSCHEDULABLE_STAY_S if queued.pool is Pool.UNSCHEDULABLE else None
+
+    def by_uid(self, uid: str) -> QueuedPod | None:
+        """Return the queued pod of that uid."""
+        key = self._keys.get(uid)
+        return None if key is None else self._pods.get(key)
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Whether the pod was popped and is not done."""
+        return uid in self._in_flight
+
+    @property
+    def in_flight_event_count(self) -> int:
+        """Events kept for pods in flight."""
+        return self._in_flight.event_count
+
+    def unschedulable_plugins(self) -> dict[str, int]:
+        """Return how many pods, each rejected and not tried again since, every plugin rejected."""
+        found: dict[str, int] = {}
+        for queued in self._pods.values():
+            if queued.pool is not Pool.IN_FLIGHT:
+                for plugin in sorted(queued.rejectors):
+                    found[plugin] = found.get(plugin, 0) + 1
+        return found
+
+    def wakes_on(self, queued: QueuedPod) -> list[str]:
+        """Return the events that may wake the pod, as `Plugin: Resource/Action`."""
+        return [
+            f"{plugin}: {r.event.resource}/{r.event.action.words}"
+            for plugin in sorted(queued.rejectors)
+            for r in self._hints.registered(queued, plugin)
+        ]
+
+    # -- pods come and go --------------------------------------------------------------------------------
+
+    def add(self, info: PodInfo, now: float, *, traceparent: str = "",
+            event: ClusterEvent = UNSCHEDULED_POD_ADD) -> None:  # fmt: skip
+        """Take in a pod that waits for a node; `event` is how we came to know it."""
+        queued = self._take_in(QueuedPod(info, now, attempts=info.attempts, traceparent=traceparent))
+        self._move_to_active(queued, event, now)
+        self.nominator.update(None, info)
+
+    def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
+                  traceparent: str = "") -> QueuedPod:  # fmt: skip
+        """Take in a pod that must not be tried before `not_before`.
+
+        It waits in the error heap: that back-off is a rate limit, which an idle scheduler must respect.
+        """
+        queued = QueuedPod(info, now, attempts=info.attempts, not_before=not_before, traceparent=traceparent)
+        self._move_to_backoff(self._take_in(queued), event, now)
+        return queued
+
+    def _take_in(self, queued: QueuedPod) -> QueuedPod:
+        if queued.key in self._pods:
+            self.delete(queued.key)
+        self._pods[queued.key] = queued
+        self._keys[queued.uid] = queued.key
+        return queued
+
+    def update(self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *,
+               traceparent: str = "") -> None:  # fmt: skip
+        """Replace a pod by its newer form; `events` are what changed, each with the old form.
+
+        A pod in flight gets the events recorded; a rejected or gated one is woken if a hint says so; an unknown
+        one is added.
+        """
+        queued = self._pods.get(info.key)
+        if queued is None or queued.uid != info.uid:
+            self.add(info, now, traceparent=traceparent, event=UNSCHEDULED_POD_UPDATE)
+            return
+        old = queued.info
+        info.attempts = max(info.attempts, old.attempts)
+        queued.info = info
+        if queued.uid in self._in_flight:
+            for event, before in events:
+                self._in_flight.note(event, before, info.pod, info.uid)
+            return
+        if traceparent:
+            queued.traceparent = traceparent
+        self.nominator.update(old, info)
+        for event, before in events:
+            if queued.pool not in PARKED:
+                return
+            strategy = self._hints.worth(queued, event, before, info.pod)
+            if strategy is not Strategy.SKIP:
+                self._requeue(queued, strategy, event, now)
+
+    def delete(self, key: Key) -> QueuedPod | None:
+        """Forget the pod and its nomination."""
+        queued = self._pods.pop(key, None)
+        if queued is not None:
+            self._keys.pop(queued.uid, None)
+            self._leave(queued)
+            self.done(queued.uid)
+            self.nominator.remove(queued.uid)
+            if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
+                # Nobody pops while a standby waits to lead, yet pods come and are bound by another.
+                self._active = [entry for entry in self._active if entry[-1].ticket == entry[-2]]
+                heapq.heapify(self._active)
+        return queued
+
+    # -- scheduling cycles ---------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the next pod to try, now in flight, or None when there is nothing to do."""
+        queued = self._take(self._active)
+        if queued is None and self._pop_from_backoff:
+            queued = self._take(self._backoff)
+            if queued is not None:
+                self._count_incoming(Pool.ACTIVE, POP_FROM_BACKOFF)
+        if queued is None:
+            return None
+        self._leave(queued)
+        queued.attempts += 1
+        queued.info.attempts = queued.attempts
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        queued.backoff_expiration = None
+        queued.not_before = 0.0
+        self._enter(queued, Pool.IN_FLIGHT)
+        self._in_flight.begin(queued.uid)
+        self.scheduling_cycle += 1
+        return queued
+
+    def done(self, uid: str) -> None:
+        """End the pod's flight; events nobody needs any more are dropped."""
+        self._in_flight.end(uid)
+
+    def bound(self, queued: QueuedPod) -> None:
+        """Let go of a pod whose binding goes its way; its flight ends."""
+        self.done(queued.uid)
+        if self._pods.get(queued.key) is queued:
+            self._leave(queued)
+            del self._pods[queued.key]
+            del self._keys[queued.uid]
+
+    def add_unschedulable(self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (),
+                          pending: Iterable[str] = ()) -> None:  # fmt: skip
+        """Put back a pod whose attempt failed; without rejectors it was an error. Its flight ends."""
+        queued.unschedulable_plugins = set(rejectors)
+        queued.pending_plugins = set(pending)
+        if queued.rejectors:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        else:
+            queued.consecutive_errors += 1
+        queued.timestamp = now
+        queued.backoff_expiration = None
+        queued.is_rescued = False
+        strategy = self._missed_while_in_flight(queued)
+        self.done(queued.uid)
+        if self._pods.get(queued.key) is not queued:
+            return  # deleted, or deleted and created again, meanwhile
+        self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
+
+    def move_all(self, event: ClusterEvent, old: Any, new: Any, now: float, *,
+                 only: Callable[[QueuedPod], bool] | None = None) -> int:  # fmt: skip
+        """Wake the rejected pods that the event may help (and `only` admits); return how many."""
+        interested = self._hints.interested(event)
+        if not interested and not event.is_wildcard:
+            return 0
+        watch = self._hints.watch
+        if watch is None or not self._events_turns.is_next():
+            return self._move_all(event, interested, old, new, now, only)
+        began = watch.now()
+        moved = self._move_all(event, interested, old, new, now, only)
+        watch.event(event.label, watch.now() - began)
+        return moved
+
+    def _move_all(self, event: ClusterEvent, interested: list[str], old: Any, new: Any, now: float,
+                  only: Callable[[QueuedPod], bool] | None) -> int:  # fmt: skip
+        moved = 0
+        for queued in self._candidates(event, interested):
+            if only is not None and not only(queued):
+                continue
+            # What gates a pod decides alone whether it is looked at: nobody else's event can let it in.
+            if queued.pool is Pool.GATED and not self._hints.gate_cares(queued, event):
+                continue
+            strategy = self._hints.worth(queued, event, old, new)
+            if strategy is not Strategy.SKIP:
+                moved += self._requeue(queued, strategy, event, now)
+        self._in_flight.note(event, old, new)
+        return moved
+
+    def move(self, key: Key, event: ClusterEvent, now: float) -> bool:
+        """Wake one rejected pod, after its back-off; say whether it was waiting."""
+        queued = self._pods.get(key)
+        if queued is None:
+            return False
+        if queued.uid in self._in_flight:
+            self._in_flight.note(event, None, None, queued.uid)
+            return False
+        if queued.pool is not Pool.UNSCHEDULABLE:
+            return False
+        self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
+        return True
+
+    def wake(self, key: Key, event: ClusterEvent, now: float) -> None:
+        """Wake one pod, after its back-off; one that is gated has its gates asked again."""
+        queued = self._pods.get(key)
+        if queued is not None and queued.pool is Pool.GATED:
+            self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
+        else:
+            self.move(key, event, now)
+
+    def activate(self, keys: Iterable[Key], now: float) -> None:
+        """Force pods to the active queue, whatever they wait for; gates still hold, and so does `not_before`."""
+        for key in keys:
+            queued = self._pods.get(key)
+            if queued is None:
+                continue
+            if queued.uid in self._in_flight:
+                self._in_flight.note(FORCE_ACTIVATE, None, None, queued.uid)
+            elif queued.pool in (*PARKED, *IN_BACKOFF) and now >= queued.not_before:
+                was_in_backoff = queued.pool in IN_BACKOFF
+                self._leave(queued)
+                self._move_to_active(queued, FORCE_ACTIVATE, now, was_in_backoff=was_in_backoff)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def flush(self, now: float) -> None:
+        """Move what has waited long enough; call at `next_deadline` or oftener."""
+        for heap in (self._backoff, self._error_backoff):
+            while True:
+                queued = self._peek(heap)
+                if queued is None or self._backoff_of.is_backing_off(queued, now):
+                    break
+                self._leave(queued)
+                self._move_to_active(queued, BACKOFF_COMPLETE, now, was_in_backoff=True)
+        if self._next_leftover_flush is None:
+            self._next_leftover_flush = now + LEFTOVER_PERIOD_S
+        elif now >= self._next_leftover_flush:
+            self._next_leftover_flush = now + LEFTOVER_PERIOD_S
+            self._flush_leftovers(now)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when `flush` has something to do, if nothing else happens; None when never."""
+        deadlines = []
+        for heap in (self._backoff, self._error_backoff):
+            queued = self._peek(heap)
+            if queued is not None:
+                deadlines.append(max(self._backoff_of.first_free(queued), now))
+        if self._unschedulable and self._next_leftover_flush is not None:
+            deadlines.append(self._next_leftover_flush)
+        return min(deadlines, default=None)
+
+    def _flush_leftovers(self, now: float) -> None:
+        """Give another look to whoever waits too long; a gated pod's gates are asked again, too."""
+        late = [
+            q
+            for q in self._unschedulable.values()
+            if now - q.timestamp > UNSCHEDULABLE_STAY_S
+            and (q.pool is not Pool.GATED or self._hints.gate_cares(q, UNSCHEDULABLE_TIMEOUT))
+        ]
+        for queued in late:
+            queued.is_rescued = True
+            queued.rescued_from = tuple(sorted(queued.rejectors))
+            self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT, now)
+
+    # -- moving --------------------------------------------------------------------------------------------------
+
+    def _requeue(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent, now: float) -> bool:
+        """Put the pod where the strategy says, unless it is gated; say whether it left the unschedulable ones."""
+        self._leave(queued)
+        if strategy is Strategy.SKIP:
+            self._to_unschedulable(queued, Pool.UNSCHEDULABLE, event)
+        elif strategy is Strategy.AFTER_BACKOFF and self._backoff_of.is_backing_off(queued, now):
+            self._move_to_backoff(queued, event, now)
+        else:
+            self._move_to_active(queued, event, now)
+        return queued.pool not in PARKED
+
+    def _is_gated(self, queued: QueuedPod, event: ClusterEvent, now: float) -> bool:
+        status = self._pre_enqueue(queued.info, queued.gating_plugin)
+        was_gated = bool(queued.gating_plugin)
+        queued.gating_plugin = "" if status.is_success else status.plugin
+        if not status.is_success:
+            queued.unschedulable_plugins.add(status.plugin)
+            self._to_unschedulable(queued, Pool.GATED, event)
+            self.on_gate(queued, status, now)
+        elif was_gated or queued.reported:
+            self.on_gate(queued, status, now)
+        return not status.is_success
+
+    def _move_to_active(self, queued: QueuedPod, event: ClusterEvent, now: float, *,
+                        was_in_backoff: bool = False) -> None:  # fmt: skip
+        # With pop-from-back-off the gates were asked on the way into the back-off queue already.
+        if not (was_in_backoff and self._pop_from_backoff) and self._is_gated(queued, event, now):
+            return
+        if queued.initial_attempt is None:
+            queued.initial_attempt = now
+        self._enter(queued, Pool.ACTIVE)
+        queued.moved_by = event.label
+        key = self._sort_key(queued.info, queued.timestamp)
+        heapq.heappush(self._active, (*key, queued.ticket, queued))
+        self._count_incoming(Pool.ACTIVE, event)
+
+    def _move_to_backoff(self, queued: QueuedPod, event: ClusterEvent, now: float) -> None:
+        if self._pop_from_backoff and self._is_gated(queued, event, now):
+            return
+        expiration = self._backoff_of.expiration(queued)
+        is_error = bool(queued.not_before) or not queued.rejectors
+        self._enter(queued, Pool.ERROR_BACKOFF if is_error else Pool.BACKOFF)
+        queued.moved_by = event.label
+        if is_error:
+            heapq.heappush(self._error_backoff, (expiration, queued.ticket, queued))
+        else:
+            key = self._sort_key(queued.info, queued.timestamp) if self._pop_from_backoff else ()
+            heapq.heappush(self._backoff, (expiration, *key, queued.ticket, queued))
+        self._count_incoming(Pool.BACKOFF, event)
+
+    def _to_unschedulable(self, queued: QueuedPod, pool: Pool, event: ClusterEvent) -> None:
+        self._enter(queued, pool)
+        queued.is_rescued = False
+        self._unschedulable[queued.key] = queued
+        for plugin in sorted(queued.rejectors):
+            self._rejected_by.setdefault(plugin, {})[queued.key] = queued
+        self._count_incoming(Pool.UNSCHEDULABLE, event)
+
+    def _enter(self, queued: QueuedPod, pool: Pool) -> None:
+        self._tickets += 1
+        queued.ticket = self._tickets
+        queued.pool = pool
+        self.pools[pool] += 1
+
+    def _leave(self, queued: QueuedPod) -> None:
+        if queued.pool in PARKED:
+            del self._unschedulable[queued.key]
+            for plugin in sorted(queued.rejectors):
+                pods = self._rejected_by.get(plugin)
+                if pods is not None:
+                    pods.pop(queued.key, None)
+        if queued.pool is not Pool.NONE:
+            self.pools[queued.pool] -= 1
+            queued.pool = Pool.NONE
+        queued.ticket = 0  # makes its entry in a heap stale
+
+    @staticmethod
+    def _peek(heap: list[tuple[Any, ...]]) -> QueuedPod | None:
+        while heap:
+            ticket, queued = heap[0][-2:]
+            if queued.ticket == ticket:
+                found: QueuedPod = queued
+                return found
+            heapq.heappop(heap)
+        return None
+
+    def _take(self, heap: list[tuple[Any, ...]]) -> QueuedPod | None:
+        queued = self._peek(heap)
+        if queued is not None:
+            heapq.heappop(heap)
+        return queued
+
+    def _count_incoming(self, pool: Pool, event: ClusterEvent) -> None:
+        key = (pool.value, event.label)
+        self.incoming[key] = self.incoming.get(key, 0) + 1
+
+    def _candidates(self, event: ClusterEvent, interested: list[str]) -> list[QueuedPod]:
+        if event.is_wildcard:
+            return list(self._unschedulable.values())
+        found: dict[Key, QueuedPod] = {}
+        for plugin in interested:
+            found.update(self._rejected_by.get(plugin, {}))
+        return list(found.values())
+
+    def _missed_while_in_flight(self, queued: QueuedPod) -> Strategy:
+        if not queued.rejectors:
+            return Strategy.AFTER_BACKOFF
+        missed = self._in_flight.since(queued.uid)
+        if missed is None:
+            # Nobody knows what it missed: better one attempt too many.
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for happened in missed:
+            strategy = self._hints.worth(queued, happened.event, happened.old, happened.new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                best = strategy
+                if not queued.pending_plugins:
+                    return best
+        return best

@@ -1,0 +1,54 @@
+"""What the scheduler tells: Events for people, and lines of the event log for the auditor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.cache.node_info import PodInfo
+from services.api.seams import EventLog, Span
+from services.client.recorder import Recorder
+from services.reconcile.actions import Related
+
+
+class Telling:
+    """The recorder and the event log, in the words of a scheduler."""
+
+    def __init__(self, recorder: Recorder, events: EventLog) -> None:
+        self._recorder = recorder
+        self._events = events
+
+    def event(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False, action: str = "",
+              related: PodInfo | None = None, traceparent: str = "") -> None:  # fmt: skip
+        """Send an Event about the pod, some time soon; `related`: the pod for whose sake it happened."""
+        self._recorder.event(
+            kind="Pod",
+            api_version="v1",
+            key=info.key,
+            uid=info.uid,
+            reason=reason,
+            message=message,
+            type="Warning" if is_warning else "Normal",
+            action=action,
+            related=Related("Pod", "v1", related.key, related.uid) if related is not None else None,
+            # What happens to a victim, the profile of the pod for whose sake says.
+            reporter=(related or info).spec.scheduler_name,
+            traceparent=traceparent,
+        )
+
+    def gate(self, ev: str, info: PodInfo, data: dict[str, Any]) -> None:
+        """Write to the event log what PreEnqueue said of the pod."""
+        obj = ("Pod", info.key.namespace, info.key.name, info.uid)
+        self._events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
+
+    def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None,
+             rv_seen: int | None = None) -> None:  # fmt: skip
+        """Write a line about the pod to the event log (guarantees 1.2); `rv_seen` is the pod's, if nothing else is."""
+        self._events.write(
+            ev,
+            obj=("Pod", info.key.namespace, info.key.name, info.uid),
+            rv_seen=info.metadata.rv if rv_seen is None else rv_seen,
+            rv=rv,
+            node=node,
+            trace_id=span.trace_id,
+            data=data,
+        )

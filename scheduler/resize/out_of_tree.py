@@ -1,0 +1,118 @@
+"""Plugins that are not kube-scheduler's own, and what they have to say of pods that wait on their nodes for capacity.
+
+Kube-scheduler's own plugins skip such pods, all but the fit, the node's policy and preemption. An out-of-tree Filter
+was written for pods that look for a node, its PostFilter may nominate one. So the first draft of the proposal asks
+PostFilter plugins only that say they can (G0); then plugins are advised to skip, and those that do not are asked as
+for any pod (G1 to G3); the beta asks those that say the pod concerns them (G4). `resize.outside_plugins` chooses.
+Source: kep-5836 6.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.configuration.default_plugins import plugins
+from scheduler.cycle.profiles import Profile
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.status import SUCCESS, Code, Status
+
+OPT_IN, AS_NEW, RELEVANCE = "postfilter_opt_in", "as_for_new_pods", "relevance"
+UNSUPPORTED: Final = "plugin does not support deferred resizes"
+_CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit", "postBind")
+
+
+class OutOfTreePlugins:
+    """Those of one profile: one runner for their gates, which hold in every draft, one for whom the draft asks."""
+
+    def __init__(self, profile: Profile, mode: str) -> None:
+        own = plugins()
+        known, post_filters = profile.runner.plugins_by_name, profile.points["postFilter"]
+        served = {name for point in _CYCLE_POINTS for name in profile.points[point] if name not in own}
+        by_mode: dict[str, set[str]] = {
+            OPT_IN: set(),
+            AS_NEW: served,
+            RELEVANCE: {name for name in served if isinstance(known[name], RelevancePlugin)},
+        }
+        self.asked = by_mode[mode]
+        self.gates = profile.runner.only(lambda plugin: plugin.name not in own)
+        self.runner = profile.runner.only(lambda plugin: plugin.name in self.asked, asks_relevance=mode == RELEVANCE)
+        self.is_opt_in = mode == OPT_IN
+        self.post_filters = tuple(post_filters)
+        """Every PostFilter plugin of the profile by name, in its order, kube-scheduler's own ones included."""
+        self.out_of_tree_post_filters = {name: known[name] for name in post_filters if name in served}
+        self.are_none = not served
+
+    def attempt(self, pod: PodInfo, node: NodeInfo, columns: Columns, now: float) -> OutOfTreeAttempt:
+        """Begin an attempt for a pod on its node."""
+        return OutOfTreeAttempt(self, pod, node, columns, now)
+
+
+class OutOfTreeAttempt:
+    """What they say in one attempt for one pod on its node."""
+
+    def __init__(self, plugins: OutOfTreePlugins, pod: PodInfo, node: NodeInfo, columns: Columns, now: float) -> None:
+        self.state = CycleState(now)
+        self.runner = plugins.runner
+        self._plugins = plugins
+        self._pod, self._node, self._columns = pod, node, columns
+
+    def pre_filter(self) -> Status:
+        """Find out who takes part; return the first rejection on all nodes, or on this one."""
+        prepared = self.runner.pre_filter(self.state, self._pod, self._columns)
+        if prepared.rejection is not None:
+            return prepared.rejection
+        if prepared.node_names is not None and self._node.name not in prepared.node_names:
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (prepared.elsewhere,), prepared.named_by[0])
+        return SUCCESS
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether any plugin filters the node."""
+        return self.runner.has_filters(self.state)
+
+    def post_filter(self, name: str, rejection: Status) -> PostFilterResult | None:
+        """Ask an out-of-tree PostFilter plugin; None when it is not its turn.
+
+        `rejection`: what was rejected, and by which plugin.
+        """
+        plugin: Any = self._plugins.out_of_tree_post_filters.get(name)
+        if plugin is None:
+            return None
+        if self._plugins.is_opt_in:
+            takes = isinstance(plugin, ResizeInterestedPlugin)
+            if not takes or not plugin.should_handle_deferred_resize(self._pod, self._node.name):
+                return PostFilterResult(Status(Code.UNSCHEDULABLE, (UNSUPPORTED,)))
+        elif name not in self._plugins.asked or name in self.state.irrelevant:
+            return None
+        columns = self._columns
+        elsewhere = columns.valid.copy()
+        elsewhere[self._node.slot] = rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        diagnosis = Diagnosis(columns.count, rejectors={rejection.plugin}, unresolvable=elsewhere.astype(np.bool_))
+        for reason in rejection.reasons:
+            diagnosis.count(rejection.plugin, reason, 1)
+        found: PostFilterResult = plugin.post_filter(self.state, self._pod, columns, diagnosis)
+        return found
+
+    def reserve(self) -> Status:
+        """Run Reserve; a rejection undoes it."""
+        return self.runner.reserve(self.state, self._pod, self._node.name)
+
+    def unreserve(self) -> None:
+        """Undo Reserve."""
+        self.runner.unreserve(self.state, self._pod, self._node.name)
+
+    def permit(self) -> Status:
+        """Run Permit and, unless a plugin rejects, PostBind. To wait counts as success: there is no bind."""
+        status, _ = self.runner.permit(self.state, self._pod, self._node.name)
+        if not status.is_success and status.code is not Code.WAIT:
+            self.unreserve()
+            return status
+        self.runner.post_bind(self.state, self._pod, self._node.name)
+        return SUCCESS

@@ -1,0 +1,78 @@
+"""What an attempt for a deferred resize found, in words that queue, shell and people need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.preemption.progress import Eviction
+
+NAME: Final = "DeferredPodScheduling"
+FIT: Final = "NodeResourcesFit"
+PREEMPTION: Final = "DefaultPreemption"
+FITS: Final = "pod resize fits, waiting for Kubelet actuation"
+
+
+class Waits(StrEnum):
+    """What a deferred pod waits for."""
+
+    TURN = "turn"
+    ROOM = "room"
+    POLICY = "policy"
+    PLUGIN = "plugin"
+    """That a plugin which is not kube-scheduler's own changes its mind."""
+    KUBELET = "kubelet"
+    """It fits, and is parked."""
+    NOTHING = "nothing"
+    """It fits, and is not queued any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an attempt found. `plugin` and `reasons` say why the pod cannot grow now; none when it can.
+
+    `after`: what preemption could not do about it; `others`: what other PostFilter plugins could not. `evictions`: who
+    is to leave. `missing`: how much of what was short, known only where victims were sought (`has_tried`).
+    `is_guarded`: victims of an earlier attempt are leaving, and are waited for. `is_pending`: the plugin waits for
+    somebody outside. `is_error`: no plain no, a plugin failed.
+    """
+
+    pod: PodInfo
+    node: str
+    waits_for: Waits
+    plugin: str = NAME
+    reasons: tuple[str, ...] = ()
+    after: str = ""
+    evictions: tuple[Eviction, ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
+    others: tuple[str, ...] = ()
+    has_tried: bool = False
+    is_guarded: bool = False
+    is_pending: bool = False
+    is_error: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room, or will be as soon as the kubelet looks."""
+        return self.waits_for in (Waits.KUBELET, Waits.NOTHING)
+
+    @property
+    def eviction(self) -> Eviction | None:
+        """The first eviction: more than one, only a plugin that is not kube-scheduler's own asks for."""
+        return self.evictions[0] if self.evictions else None
+
+    @property
+    def victims(self) -> tuple[PodInfo, ...]:
+        """Everybody who is to leave."""
+        return tuple(victim for eviction in self.evictions for victim in eviction.victims)
+
+    @property
+    def message(self) -> str:
+        """The sentence for people, in the words of a fit error over the one node."""
+        if self.is_error:
+            return f'running plugin "{self.plugin}": {", ".join(self.reasons)}'
+        lines = ", ".join(sorted(f"1 {reason}" for reason in self.reasons or (FITS,)))
+        after = ", ".join([*([f"preemption: {self.after}"] if self.after else []), *self.others])
+        return f"0/1 nodes are available: {lines}." + (f" {after}" if after else "")

@@ -1,0 +1,78 @@
+"""What Reserve promises a pod: volumes for its claims, or that one is made for them on its node.
+
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`,
+`RevertAssumedPodVolumes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from scheduler.volumes.assumed import AssumedVolumes
+from scheduler.volumes.finder import Found
+from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, ObjectReference, PersistentVolume
+from services.api.kinds.persistentvolumeclaim import SELECTED_NODE, PersistentVolumeClaim
+from services.api.meta import Key
+
+
+@dataclass
+class Reserved:
+    """`bindings`: the volume as it was, as it is promised (the same when nothing has to be written), and its claim.
+
+    `makings`: claims with the node chosen for them. `is_cancelled`: nobody wants the outcome any more.
+    """
+
+    bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
+    makings: tuple[PersistentVolumeClaim, ...]
+    is_cancelled: bool = False
+
+    @property
+    def claims(self) -> tuple[Key, ...]:
+        """The claims it is about."""
+        return (
+            *(claim.metadata.key for _, _, claim in self.bindings),
+            *(claim.metadata.key for claim in self.makings),
+        )
+
+
+def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
+    """Promise what the node offers, so that the next pod is not promised the same."""
+    bindings = []
+    for volume, claim in found.bindings:
+        promised = _bound_to(volume, claim)
+        if promised is not volume:
+            assumed.volumes.assume(promised)
+        bindings.append((volume, promised, claim))
+    makings = []
+    for claim in found.makings:
+        meta = msgspec.structs.replace(
+            claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node_name}
+        )
+        chosen = msgspec.structs.replace(claim, metadata=meta)
+        assumed.claims.assume(chosen)
+        makings.append(chosen)
+    return Reserved(tuple(bindings), tuple(makings))
+
+
+def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
+    """Take the promises back; what was written stays written."""
+    for before, promised, _ in reserved.bindings:
+        if promised is not before:
+            assumed.volumes.drop(promised.metadata.key)
+    for claim in reserved.makings:
+        assumed.claims.drop(claim.metadata.key)
+
+
+def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    reference = volume.spec.claim_ref
+    if reference is not None and reference.uid == claim.metadata.uid:
+        return volume
+    meta = volume.metadata
+    if reference is None:
+        # Chosen by us and not by a person: then the binder may also take it back.
+        meta = msgspec.structs.replace(meta, annotations={**meta.annotations, BOUND_BY_CONTROLLER: "yes"})
+    key = claim.metadata
+    wanted = ObjectReference(kind="PersistentVolumeClaim", namespace=key.namespace, name=key.name, uid=key.uid)
+    return msgspec.structs.replace(volume, metadata=meta, spec=msgspec.structs.replace(volume.spec, claim_ref=wanted))

@@ -1,0 +1,88 @@
+"""Roles: what an identity may do, as data. Each controller's lies in its folder, as `role.yaml`.
+
+The API server authorizes by these files and the token files name their users; neither imports a controller, which
+is a process of its own (decision 0022). The form is a ClusterRole's, with wire names for resources and with what RBAC
+cannot say: which fields an update may touch and which preconditions a delete must name.
+Source: guarantees 8.3.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from services.api.identity import CONTROLLER_PREFIX, Identity
+
+T = TypeVar("T")
+
+FOLDER: Final = Path(__file__).parents[1] / "controllers"
+FILE: Final = "role.yaml"
+CHANGE: Final = ("update", "patch")
+LEASES: Final = "leases.coordination.k8s.io"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Verbs on resources, `*` for every resource itself.
+
+    `may_change`: paths that an update or patch may touch, all of them when empty. `needs`: preconditions a delete
+    must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
+    namespaces of that user, `lease` for the caller's own lease only. `to_unknown`: conditions may be changed to
+    Unknown only.
+    """
+
+    name: str
+    verbs: tuple[str, ...]
+    resources: tuple[str, ...]
+    may_change: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, bool] = ("", False)
+    where: str = ""
+    to_unknown: bool = False
+
+
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one user may do; `group:<name>` is every member of a group, `user:*` every `user:<name>`."""
+
+    user: str
+    rules: tuple[Rule, ...]
+
+
+OF_EVERY_CONTROLLER: Final = (
+    Rule(name="events", verbs=("create", *CHANGE), resources=("events",)),
+    Rule(name="lease", verbs=("get", "create", *CHANGE), resources=(LEASES,), where="lease"),
+)
+"""No controller's file repeats these."""
+
+
+@cache
+def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
+    """Return the roles of all controllers, in the order of their folders.
+
+    Raises: ValueError naming the file that is no role.
+    """
+    return tuple(_with_common(_decode(path, Role)) for path in sorted(folder.glob(f"*/{FILE}")))
+
+
+def controller_identities() -> tuple[Identity, ...]:
+    """Return whom the controllers act as."""
+    return tuple(Identity(role.user) for role in controller_roles())
+
+
+def read_roles(path: Path) -> list[Role]:
+    """Return the roles of a file that has a list of them. Raises: ValueError naming the file."""
+    return _decode(path, list[Role])
+
+
+def _with_common(role: Role) -> Role:
+    is_controller = role.user.startswith(CONTROLLER_PREFIX)
+    return Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if is_controller else role
+
+
+def _decode(path: Path, form: type[T]) -> T:
+    try:
+        return msgspec.yaml.decode(path.read_bytes(), type=form)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,91 @@
+"""What kubelet, API server, controller and auditor agree on about unbinding: names, the request's id, who may ask.
+
+Source: kubelet-unbinding 4.2 to 4.4; guarantees X-UB1, X-UB5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from services.api.identity import Identity
+from services.api.switches import Switches
+from services.api.times import parse_time
+
+UNBINDER: Final = Identity("system:pod-unbinder")
+"""The central controller, where one may unbind."""
+REQUESTED: Final = "UnbindRequested"
+"""With `unbind.api=condition`, True: the kubelet asks for the unbind, and why; False: the pod stays bound."""
+DECAY_S: Final = 600.0
+"""After so long without an unbind, one less counts (kubelet-unbinding 9)."""
+BLOCKED: Final = "UnbindBlocked"
+"""True: the pod cannot be unbound, and waits on its node (`unbind.fallback=hold`)."""
+
+UNSUPPORTED_REASONS: Final = (
+    "SysctlForbidden", "AppArmor", "PodFeatureUnsupported", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported",
+    "SupplementalGroupsPolicyNotSupported", "PodLevelResourcesNotSupported", "InitContainerRestartPolicyForbidden",
+)  # fmt: skip
+"""The node will not learn it in a minute: excluded for the longest time at once (kubelet-unbinding 7.3)."""
+REASONS: Final = frozenset((
+    *UNSUPPORTED_REASONS, "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity",
+    "NodeName", "NodePorts", "TaintToleration", "NodeUnschedulable", "UnexpectedPredicateFailureType",
+    "NodeShutdown", "Evicted", "VolumeAttachmentLimitExceeded", "UnknownReason",
+    "FailedPrepareDynamicResources", "FailedCreatePodSandBox", "FailedMount", "RunContainerError",
+))  # fmt: skip
+"""What may be sent (kubelet-unbinding 6.1), besides every `OutOf<resource>`."""
+
+
+def spelling(switches: Switches) -> tuple[str, str]:
+    """Return verb and subresource by which a kubelet gives a pod back (4.2); the body is the same."""
+    return ("delete", "binding") if switches.choice("unbind.api") == "binding_delete" else ("create", "unbind")
+
+
+def request_id(uid: str, generation: int, node: str) -> str:
+    """Return the one legal `requestID` of an unbind (X-UB5)."""
+    return hashlib.sha256(b"\0".join((uid.encode(), str(generation).encode(), node.encode()))).hexdigest()[:32]
+
+
+def counted_unbinds(count: int, times: Sequence[str | None], wall_s: float, switches: Switches) -> int:
+    """Return how many of a pod's unbinds count against `unbind.max_attempts`.
+
+    `times`: when they were, newest first, as far as the history goes. With `unbind.attempt_decay` one is forgiven for
+    every ten minutes without another. `unbindCount` itself never falls: it numbers the bindings (I3).
+    """
+    if not switches.flag("unbind.attempt_decay"):
+        return count
+    counted, last_s = count - len(times), 0.0
+    for text in reversed(times):
+        at_s = parse_time(text) if text else last_s
+        counted, last_s = _decayed(counted, at_s - last_s) + 1, at_s
+    return _decayed(counted, wall_s - last_s)
+
+
+def _decayed(counted: int, seconds: float) -> int:
+    return max(0, counted - max(0, int(seconds / DECAY_S)))
+
+
+def unbinder_may(switches: Switches) -> bool:
+    """Whether the central controller may unbind: by its switch, or because no other form is there."""
+    return switches.choice("authz.unbind_callers") != "kubelet" or switches.choice("unbind.api") == "condition"
+
+
+def nodes_may(switches: Switches) -> bool:
+    """Whether kubelets may unbind their own pods themselves."""
+    return switches.choice("authz.unbind_callers") != "controller" and switches.choice("unbind.api") != "condition"
+
+
+def has_start_fence(switches: Switches) -> bool:
+    """Whether the first container waits for an acknowledged `startTime`, after which the pod is not unbound.
+
+    Where others than the pod's own kubelet may unbind, nothing else keeps a pod from running twice (4.4).
+    """
+    return switches.flag("kubelet.start_fence") or unbinder_may(switches)
+
+
+def is_reason(pattern: str) -> bool:
+    """Whether any node may give a pod back for a reason like this; globs allowed (`unbind.reasons`)."""
+    if pattern == "all" or pattern.startswith("OutOf"):
+        return True
+    return any(fnmatchcase(reason, pattern) for reason in (*sorted(REASONS), "OutOfcpu"))

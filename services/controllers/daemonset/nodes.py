@@ -1,0 +1,186 @@
+"""Which nodes a DaemonSet's pod belongs on, which node a pod was made for, and how the pod of a node looks. Pure.
+
+A node that is not ready, cordoned or short of something still gets its pod: the pods tolerate that by themselves.
+Source: controllers 6; upstream `NodeShouldRunDaemonPod`, `pkg/controller/daemon/util/daemonset_util.go`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.api.kinds.daemonset import TEMPLATE_GENERATION, TEMPLATE_GENERATION_LABEL, DaemonSet
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod, PodSpec
+from services.api.meta import Document, Key
+from services.api.node_selection import NAME_FIELD, may_go_to
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, untolerated
+from services.controllers.shared_ownership import controller_reference
+from services.controllers.shared_revisions import POD_LABEL
+from services.reconcile.controller import Change, Listers
+
+_TAINT = "node.kubernetes.io/"
+_ALWAYS = (
+    ("not-ready", NO_EXECUTE), ("unreachable", NO_EXECUTE), ("disk-pressure", NO_SCHEDULE),
+    ("memory-pressure", NO_SCHEDULE), ("pid-pressure", NO_SCHEDULE), ("unschedulable", NO_SCHEDULE),
+)  # fmt: skip
+_ON_HOST_NETWORK = (("network-unavailable", NO_SCHEDULE),)
+
+
+class Fit(NamedTuple):
+    """`runs`: a pod should be there; `stays`: one that is there may remain."""
+
+    runs: bool
+    stays: bool
+
+
+NOWHERE = Fit(False, False)
+
+
+def _automatic(*, on_host_network: bool) -> tuple[tuple[str, str], ...]:
+    return _ALWAYS + _ON_HOST_NETWORK if on_host_network else _ALWAYS
+
+
+def _tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+    return spec.tolerations + tuple(
+        Toleration(key=_TAINT + name, operator="Exists", effect=effect)
+        for name, effect in _automatic(on_host_network=spec.host_network)
+    )
+
+
+def fit_of(daemon_set: DaemonSet, node: Node) -> Fit:
+    """Return what the set wants of a node, by its name, labels and taints; nothing else of the node counts.
+
+    A taint without toleration keeps new pods away; only one with NoExecute sends those away that are there.
+    """
+    spec = daemon_set.spec.template.spec
+    if spec.node_name and spec.node_name != node.metadata.name:
+        return NOWHERE
+    if not may_go_to(spec, node.metadata.name, node.metadata.labels):
+        return NOWHERE
+    if not node.spec.taints:
+        return Fit(True, True)
+    tolerations = _tolerations(spec)
+    runs = untolerated(node.spec.taints, tolerations, (NO_SCHEDULE, NO_EXECUTE)) is None
+    return Fit(runs, runs or untolerated(node.spec.taints, tolerations, (NO_EXECUTE,)) is None)
+
+
+class Fits:
+    """What every DaemonSet wants of every node, kept while set and node stay as they are.
+
+    A heartbeat changes nothing here, and a reconcile judges only the nodes that changed since the last one.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[tuple[str, int], dict[str, Fit]]] = {}
+
+    def of(self, daemon_set: DaemonSet, node: Node) -> Fit:
+        """Return what the set wants of the node."""
+        known = self._of(daemon_set)
+        fit = known.get(node.metadata.name)
+        if fit is None:
+            fit = known[node.metadata.name] = fit_of(daemon_set, node)
+        return fit
+
+    def changed(self, change: Change[Node], listers: Listers) -> list[Key]:
+        """Return the sets that want something else of a node now.
+
+        Deviates: upstream learns that a node is gone only through its pods.
+        """
+        old, new = change.old, change.new
+        if (
+            old is not None
+            and new is not None
+            and old.metadata.labels == new.metadata.labels
+            and old.spec.taints == new.spec.taints
+        ):
+            return []
+        found = []
+        for daemon_set in listers.of(DaemonSet).all():
+            known = self._of(daemon_set)
+            before = known.pop(change.object.metadata.name, None)
+            if before is None:
+                before = fit_of(daemon_set, old) if old is not None else NOWHERE
+            after = self.of(daemon_set, new) if new is not None else NOWHERE
+            if before != after:
+                found.append(daemon_set.metadata.key)
+        return found
+
+    def forget(self, key: Key) -> None:
+        """The set is gone."""
+        self._known.pop(key, None)
+
+    def _of(self, daemon_set: DaemonSet) -> dict[str, Fit]:
+        meta = daemon_set.metadata
+        state = meta.uid, meta.generation
+        held = self._known.get(meta.key)
+        if held is None or held[0] != state:
+            held = self._known[meta.key] = (state, {})
+        return held[1]
+
+
+def target_of(pod: Pod) -> str:
+    """Return the node a pod is on or was made for; "" when its affinity names none."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return ""
+    for term in affinity.required.node_selector_terms:
+        for field in term.match_fields:
+            if field.key == NAME_FIELD and field.operator == "In":
+                return field.values[0] if len(field.values) == 1 else ""
+    return ""
+
+
+def is_updated(pod: Pod, text: str, daemon_set: DaemonSet) -> bool:
+    """Whether a pod was made from the current template: by the revision's hash, or by the template's number."""
+    labels = pod.metadata.labels
+    number = daemon_set.metadata.annotations.get(TEMPLATE_GENERATION)
+    return labels.get(POD_LABEL) == text or (number is not None and labels.get(TEMPLATE_GENERATION_LABEL) == number)
+
+
+def pod_template(daemon_set: DaemonSet, document: Document, text: str) -> Document:
+    """Return a pod without its node, from the template in the stored document, unknown fields and all.
+
+    `text`: the hash of the revision that the template is.
+    """
+    template = document.get("spec", {}).get("template", {})
+    given, spec = template.get("metadata") or {}, template.get("spec") or {}
+    labels = {**(given.get("labels") or {}), POD_LABEL: text}
+    if (number := daemon_set.metadata.annotations.get(TEMPLATE_GENERATION)) is not None:
+        labels[TEMPLATE_GENERATION_LABEL] = number
+    metadata: Document = {
+        "generateName": f"{daemon_set.metadata.name}-",
+        "namespace": daemon_set.metadata.namespace,
+        "labels": labels,
+        **{field: given[field] for field in ("annotations", "finalizers") if given.get(field)},
+        "ownerReferences": [controller_reference(daemon_set)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "tolerations": _added(spec)}}
+
+
+def _added(spec: Document) -> list[Document]:
+    """Return the template's tolerations and the automatic ones, which replace those that end after a time."""
+    found = list(spec.get("tolerations") or ())
+    for name, effect in _automatic(on_host_network=bool(spec.get("hostNetwork"))):
+        wanted = {"key": _TAINT + name, "operator": "Exists", "effect": effect}
+        same = [
+            number
+            for number, each in enumerate(found)
+            if all(each.get(field) == value for field, value in wanted.items()) and not each.get("value")
+        ]
+        for number in same:
+            found[number] = wanted
+        if not same:
+            found.append(wanted)
+    return found
+
+
+def for_node(template: Document, node: str) -> Document:
+    """Return the pod of one node: the scheduler may bind it there and nowhere else."""
+    spec = template["spec"]
+    affinity = spec.get("affinity") or {}
+    only = {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
+    wanted = {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}
+    return {**template, "spec": {**spec, "affinity": wanted}}

@@ -1,0 +1,180 @@
+"""What a DaemonSet's nodes lack and have too much, looked at once: one pass over the pods, one over the nodes. Pure.
+
+Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of
+`pkg/controller/daemon/daemon_controller.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from services.api.kinds.daemonset import DaemonSet, RollingUpdateDaemonSet
+from services.api.kinds.pod import Pod
+from services.api.meta import Document
+from services.controllers.daemonset.nodes import Fit, is_updated, target_of
+from services.controllers.shared_int_or_percent import resolve
+from services.controllers.shared_readiness import available_in_s, is_ready
+from services.controllers.shared_revisions import POD_LABEL
+from services.reconcile.actions import earliest
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one reconcile sees. `text`: the current revision's hash. `fits`: by node, in the order of the cache.
+
+    `pods`: those that matter by node, the one that counts first; a pod that has ended and is leaving does not matter.
+    """
+
+    daemon_set: DaemonSet
+    text: str
+    fits: Mapping[str, Fit]
+    pods: Mapping[str, list[Pod]]
+    wall_s: float
+
+    def is_updated(self, pod: Pod) -> bool:
+        """Whether it was made from the current template."""
+        return is_updated(pod, self.text, self.daemon_set)
+
+    def is_available(self, pod: Pod) -> bool:
+        """Whether it has been ready for `minReadySeconds`."""
+        return available_in_s(pod, self.daemon_set.spec.min_ready_seconds, self.wall_s) == 0
+
+
+@dataclass
+class Plan:
+    """What to do. `failed` and `succeeded` are among `deletes` and are reported by Events."""
+
+    creates: list[str] = field(default_factory=list)
+    """Nodes, each of which gets a pod."""
+    deletes: list[Pod] = field(default_factory=list)
+    failed: list[Pod] = field(default_factory=list)
+    succeeded: list[Pod] = field(default_factory=list)
+    again_s: float | None = None
+
+    def wait(self, seconds: float) -> None:
+        """Look again at the latest then."""
+        self.again_s = earliest(self.again_s, seconds)
+
+
+def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Return the pods by the node each is on or was made for, the one that counts first: bound, then the oldest."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.is_terminal and pod.metadata.deletion_timestamp is not None:
+            continue
+        if node := target_of(pod):
+            found.setdefault(node, []).append(pod)
+    for here in found.values():
+        if len(here) > 1:
+            here.sort(key=lambda p: (not p.spec.node_name, p.metadata.creation_timestamp, p.metadata.name))
+    return found
+
+
+def limits(daemon_set: DaemonSet, nodes: int) -> tuple[int, int]:
+    """Return (surge, unavailable) of so many nodes, both rounded up; (0, 0) unless the set rolls.
+
+    Raises: ValueError for a text that is no percentage, which the API server does not let in.
+    """
+    strategy = daemon_set.spec.update_strategy
+    if strategy.type != "RollingUpdate":
+        return 0, 0
+    numbers = strategy.rolling_update or RollingUpdateDaemonSet()
+    return resolve(numbers.max_surge, nodes, is_up=True), resolve(numbers.max_unavailable, nodes, is_up=True)
+
+
+def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
+    """Return what brings every node to what the set wants of it, whatever revision its pods are of.
+
+    `wait_s(node)`: how long a failed pod there must stay before it may be removed and followed by another.
+    """
+    made, surges = Plan(), limits(sight.daemon_set, 1)[0] > 0
+    for node, fit in sight.fits.items():
+        here = sight.pods.get(node)
+        if here is None:
+            if fit.runs:
+                made.creates.append(node)
+        elif fit.stays:
+            running = _running(made, node, here, wait_s)
+            if not surges:
+                made.deletes += running[1:]
+            elif not running and fit.runs:
+                made.creates.append(node)
+            elif len(running) > 1:
+                _tidy_surge(made, sight, running)
+        else:
+            made.deletes += [pod for pod in here if pod.metadata.deletion_timestamp is None]
+    for node, pods in sight.pods.items():
+        if node not in sight.fits:
+            # Bound ones are PodGC's; these were made for a node that is gone and would wait for ever.
+            made.deletes += [p for p in pods if not p.spec.node_name and p.metadata.deletion_timestamp is None]
+    return made
+
+
+def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], float]) -> list[Pod]:
+    """Return the node's pods that have not ended and are not leaving; those that have ended are to go."""
+    running: list[Pod] = []
+    for pod in here:
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        if pod.status.phase == "Failed":
+            if (left_s := wait_s(node)) > 0:
+                made.wait(left_s)
+                continue
+            made.failed.append(pod)
+            made.deletes.append(pod)
+        elif pod.status.phase == "Succeeded":
+            made.succeeded.append(pod)
+            made.deletes.append(pod)
+        else:
+            running.append(pod)
+    return running
+
+
+def _tidy_surge(made: Plan, sight: Sight, running: list[Pod]) -> None:
+    """Keep the oldest new pod, and the oldest old one as long as it is ready and the new one is not available."""
+    new: Pod | None = None
+    old: Pod | None = None
+    for pod in running:
+        is_new = pod.metadata.labels.get(POD_LABEL) == sight.text
+        if is_new and new is None:
+            new = pod
+        elif not is_new and old is None:
+            old = pod
+        else:
+            made.deletes.append(pod)
+    if new is not None and old is not None and (not is_ready(old) or sight.is_available(new)):
+        made.deletes.append(old)
+
+
+def counters_of(sight: Sight) -> tuple[Document, float | None]:
+    """Return the numbers of the status, and in how many seconds the next ready pod becomes available."""
+    desired = current = misscheduled = ready = available = updated = 0
+    again_s: float | None = None
+    for node, fit in sight.fits.items():
+        here = sight.pods.get(node)
+        if not fit.runs:
+            misscheduled += here is not None
+            continue
+        desired += 1
+        if here is None:
+            continue
+        current += 1
+        updated += sight.is_updated(here[0])
+        left_s = available_in_s(here[0], sight.daemon_set.spec.min_ready_seconds, sight.wall_s)
+        if left_s is None:
+            continue
+        ready += 1
+        available += left_s == 0
+        if left_s > 0:
+            again_s = earliest(again_s, left_s)
+    counters: Document = {
+        "currentNumberScheduled": current,
+        "numberMisscheduled": misscheduled,
+        "desiredNumberScheduled": desired,
+        "numberReady": ready,
+        "updatedNumberScheduled": updated,
+        "numberAvailable": available,
+        "numberUnavailable": desired - available,
+    }
+    return counters, again_s

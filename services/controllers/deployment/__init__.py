@@ -1,0 +1,1 @@
+"""Deployments: ReplicaSets that are rolled out, rolled back and counted."""

@@ -1,0 +1,237 @@
+"""A Deployment's ReplicaSets: which one is the current template's, what a new one looks like, and how they change.
+
+Every change is written down as an action of the step; the sizes themselves are `rollout`'s.
+Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/deployment_util.go`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.meta import Document
+from services.controllers.deployment.rollout import Set, proportional
+from services.controllers.deployment.step import RESOURCE, SETS, Step, counters_of, is_complete
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import Delete, Patch
+from services.reconcile.controller import Listers
+
+HASH_LABEL = "pod-template-hash"
+PREFIX = "deployment.kubernetes.io/"
+REVISION = PREFIX + "revision"
+HISTORY = PREFIX + "revision-history"
+DESIRED = PREFIX + "desired-replicas"
+MAX = PREFIX + "max-replicas"
+_OWN_ANNOTATIONS = frozenset(
+    (REVISION, HISTORY, DESIRED, MAX, "kubectl.kubernetes.io/last-applied-configuration",
+     "deprecated.deployment.rollback.to")
+)  # fmt: skip
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""Hash texts use these, so that no bad word can appear."""
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def template_hash(template: Document, collision_count: int) -> str:
+    """Return the label that names a template's ReplicaSet: FNV-1a over its canonical JSON and the count.
+
+    Deviates: upstream hashes a Go dump of the struct, so the texts differ from a real cluster's.
+    """
+    data = _ENCODER.encode(template)
+    if collision_count:
+        data += collision_count.to_bytes(8, "little")
+    value = 2166136261
+    for byte in data:
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return "".join(_SAFE[int(digit) if digit.isdigit() else 0] for digit in str(value))
+
+
+def same_template(a: Document, b: Document) -> bool:
+    """Whether two templates are equal but for the hash label."""
+    return without_hash(a) == without_hash(b)
+
+
+def without_hash(template: Document) -> Document:
+    """Return the template as its hash is counted over: without the hash label and without a time."""
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
+    metadata.pop("creationTimestamp", None)
+    return {**template, "metadata": metadata}
+
+
+def as_set(each: ReplicaSet) -> Set:
+    """Return a ReplicaSet as the arithmetic sees it."""
+    noted = each.metadata.annotations.get(MAX, "")
+    return Set(
+        each.metadata.name,
+        each.spec.replicas,
+        each.status.available_replicas,
+        int(noted) if noted.isdigit() else None,
+        each.metadata.creation_timestamp,
+    )
+
+
+def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
+    """Return the oldest set whose template is the Deployment's, so that every look finds the same one."""
+    template = step.document["spec"].get("template") or {}
+    for each in step.sets:
+        stored = listers.of(ReplicaSet).document(each.metadata.key)
+        if stored is not None and same_template(stored.get("spec", {}).get("template") or {}, template):
+            return each
+    return None
+
+
+def is_scaling(step: Step) -> bool:
+    """Whether the number desired changed since the sets were last scaled."""
+    for each in step.sets:
+        noted = each.metadata.annotations.get(DESIRED, "")
+        if each.spec.replicas > 0 and noted.isdigit() and int(noted) != step.replicas:
+            return True
+    return False
+
+
+def revision_of(each: ReplicaSet) -> int:
+    """Return the revision a set carries; 0 when it carries none."""
+    text = each.metadata.annotations.get(REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+def new_set(step: Step, name: str, text: str, size: int) -> Document:
+    """Return the ReplicaSet of the current template."""
+    spec = step.document["spec"]
+    template = dict(spec.get("template") or {})
+    metadata = dict(template.get("metadata") or {})
+    labels = {**(metadata.get("labels") or {}), HASH_LABEL: text}
+    template["metadata"] = {**metadata, "labels": labels}
+    selector = dict(spec.get("selector") or {})
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: text}
+    own = step.deployment.metadata
+    annotations = {k: v for k, v in own.annotations.items() if k not in _OWN_ANNOTATIONS}
+    annotations |= {REVISION: step.revision, **_size_notes(step)}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": own.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [controller_reference(step.deployment)],
+        },
+        "spec": {
+            "replicas": size,
+            "minReadySeconds": step.deployment.spec.min_ready_seconds,
+            "selector": selector,
+            "template": template,
+        },
+    }
+
+
+def _size_notes(step: Step) -> dict[str, str]:
+    return {DESIRED: str(step.replicas), MAX: str(step.replicas + step.surge)}
+
+
+def resize(step: Step, each: ReplicaSet, size: int) -> bool:
+    """Scale a set and write down what for; return whether its size changes."""
+    notes = {k: v for k, v in _size_notes(step).items() if each.metadata.annotations.get(k) != v}
+    if size == each.spec.replicas and not notes:
+        return False
+    patch: Document = {"spec": {"replicas": size}} if size != each.spec.replicas else {}
+    if notes:
+        patch["metadata"] = {"annotations": notes}
+    # On the version decided from: a set that someone else scaled meanwhile is looked at again (C5).
+    step.actions.append(
+        Patch(SETS, each.metadata.key, patch, uid=each.metadata.uid, resource_version=each.metadata.resource_version)
+    )
+    step.sizes[each.metadata.name] = size
+    if size == each.spec.replicas:
+        return False
+    way = "up" if size > each.spec.replicas else "down"
+    text = f"Scaled {way} replica set {each.metadata.name} from {each.spec.replicas} to {size}"
+    step.event("ScalingReplicaSet", text)
+    return True
+
+
+def sync_revision(step: Step) -> None:
+    """Let the new set carry the highest revision, and the Deployment the same."""
+    new = step.new
+    if new is None:
+        return
+    wanted = max((revision_of(old) for old in step.olds), default=0) + 1
+    patch: Document = {}
+    if revision_of(new) < wanted:
+        notes = {REVISION: str(wanted)}
+        if before := new.metadata.annotations.get(REVISION):
+            history = new.metadata.annotations.get(HISTORY)
+            notes[HISTORY] = f"{history},{before}" if history else before
+        patch["metadata"] = {"annotations": notes}
+    if new.spec.min_ready_seconds != step.deployment.spec.min_ready_seconds:
+        patch["spec"] = {"minReadySeconds": step.deployment.spec.min_ready_seconds}
+    if patch:
+        step.actions.append(Patch(SETS, new.metadata.key, patch, uid=new.metadata.uid))
+        # A resize in the same reconcile must not ask for the version before this patch.
+        step.new = _without_version(new)
+    sync_deployment_revision(step, str(max(wanted, revision_of(new))))
+
+
+def _without_version(each: ReplicaSet) -> ReplicaSet:
+    return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, resource_version=""))
+
+
+def sync_deployment_revision(step: Step, revision: str) -> None:
+    """Let the Deployment carry this revision."""
+    meta = step.deployment.metadata
+    if meta.annotations.get(REVISION) != revision:
+        step.actions.append(
+            Patch(RESOURCE, meta.key, {"metadata": {"annotations": {REVISION: revision}}}, uid=meta.uid)
+        )
+
+
+def scale(step: Step) -> None:
+    """Follow a changed number of replicas: the one active set, or all of them in proportion."""
+    active = [each for each in step.sets if each.spec.replicas > 0]
+    if len(active) <= 1:
+        only = active[0] if active else step.new or (step.sets[-1] if step.sets else None)
+        if only is not None:
+            resize(step, _current(step, only), step.replicas)
+        return
+    new = step.new
+    if new is not None and _is_saturated(step, new):
+        for old in step.olds:
+            if old.spec.replicas > 0:
+                resize(step, old, 0)
+        return
+    if step.deployment.spec.strategy.type != "RollingUpdate":
+        return
+    sizes = proportional(
+        step.replicas, step.surge, step.deployment.status.replicas, [as_set(each) for each in step.sets]
+    )
+    for each in step.sets:
+        if each.metadata.name in sizes:
+            resize(step, _current(step, each), sizes[each.metadata.name])
+
+
+def _current(step: Step, each: ReplicaSet) -> ReplicaSet:
+    """Return the set as this reconcile has already changed it."""
+    return step.new if step.new is not None and step.new.metadata.uid == each.metadata.uid else each
+
+
+def _is_saturated(step: Step, new: ReplicaSet) -> bool:
+    return (
+        new.spec.replicas == step.replicas
+        and new.metadata.annotations.get(DESIRED) == str(step.replicas)
+        and new.status.available_replicas == step.replicas
+    )
+
+
+def clean_up(step: Step) -> None:
+    """Delete the oldest empty sets beyond the history limit, once the rollout is complete."""
+    if not step.deployment.spec.paused and not is_complete(step, counters_of(step)):
+        return
+    olds = sorted(
+        (old for old in step.olds if old.metadata.deletion_timestamp is None),
+        key=lambda old: (revision_of(old), old.metadata.creation_timestamp, old.metadata.name),
+    )
+    for old in olds[: max(0, len(olds) - step.deployment.spec.revision_history_limit)]:
+        is_empty = old.status.replicas == 0 and old.spec.replicas == 0
+        if is_empty and old.metadata.generation <= old.status.observed_generation:
+            step.actions.append(Delete(SETS, old.metadata.key, uid=old.metadata.uid))

@@ -1,0 +1,134 @@
+"""What a Deployment says of itself: the counters, whether it is available, and whether its rollout moves on.
+
+Source: controllers 3; upstream `pkg/controller/deployment/progress.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.api.kinds.deployment import Deployment
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.meta import Document
+from services.api.times import format_time
+from services.controllers import shared_conditions as conditions
+from services.controllers.deployment.step import RESOURCE, Step, counters_of, is_complete
+from services.controllers.shared_readiness import seconds_of
+from services.reconcile.actions import Patch
+
+
+def put(step: Step, kind: str, status: str, reason: str, message: str) -> None:
+    """Set one condition, as of now."""
+    conditions.put(step.conditions, kind, status, reason, message, step.now.wall_s, has_update_time=True)
+
+
+def note_progress(step: Step, reason: str, message: str) -> None:
+    """Begin to count the deadline, unless it is counted already."""
+    if step.deadline_s is not None and conditions.find(step.conditions, "Progressing") is None:
+        put(step, "Progressing", "True", reason, message)
+
+
+def note_pause(step: Step) -> None:
+    """Say that the deadline is suspended while paused, and that it counts again afterwards."""
+    if step.deadline_s is None:
+        return
+    current = conditions.find(step.conditions, "Progressing") or {}
+    if current.get("reason") == "ProgressDeadlineExceeded":
+        return
+    is_noted = current.get("reason") == "DeploymentPaused"
+    if step.deployment.spec.paused and not is_noted:
+        put(step, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
+    elif not step.deployment.spec.paused and is_noted:
+        put(step, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
+
+
+def report(step: Step, *, is_rolling: bool) -> None:
+    """Append the status write if anything differs from what is stored."""
+    counters = counters_of(step)
+    min_available = step.replicas - step.unavailable
+    if counters["availableReplicas"] >= min_available:
+        put(step, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    else:
+        put(step, "Available", "False", "MinimumReplicasUnavailable",
+                  "Deployment does not have minimum availability.")  # fmt: skip
+    if is_rolling:
+        _judge_progress(step, counters)
+    _copy_failure(step)
+    status: Document = {**counters, "conditions": step.conditions}
+    if step.collision_count:
+        status["collisionCount"] = step.collision_count
+    stored = step.document.get("status") or {}
+    if all(stored.get(name, None if name == "conditions" else 0) == value for name, value in status.items()):
+        return
+    meta = step.deployment.metadata
+    step.actions.append(Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid))
+
+
+def _judge_progress(step: Step, counters: Document) -> None:
+    if step.deadline_s is None:
+        conditions.remove(step.conditions, "Progressing")
+        return
+    current = conditions.find(step.conditions, "Progressing")
+    name = f'ReplicaSet "{step.new.metadata.name}"' if step.new is not None else (
+        f'Deployment "{step.deployment.metadata.name}"'
+    )  # fmt: skip
+    is_over = (
+        counters["replicas"] == counters["updatedReplicas"]
+        and current is not None
+        and current.get("reason") == "NewReplicaSetAvailable"
+    )
+    if is_over:
+        return
+    if is_complete(step, counters):
+        put(step, "Progressing", "True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
+    elif _has_progressed(step.deployment, counters):
+        # A new condition each time: its lastUpdateTime is what the deadline is counted from.
+        since = current.get("lastTransitionTime") if current and current.get("status") == "True" else None
+        conditions.remove(step.conditions, "Progressing")
+        put(step, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing.")
+        if since:
+            step.conditions[-1]["lastTransitionTime"] = since
+    elif _is_timed_out(step, current):
+        put(step, "Progressing", "False", "ProgressDeadlineExceeded", f"{name} has timed out progressing.")
+
+
+def look_again_s(step: Step) -> float | None:
+    """Return when the deadline will have passed, for a rollout that may be stuck."""
+    current = conditions.find(step.conditions, "Progressing")
+    if step.deadline_s is None or current is None or step.deployment.spec.paused:
+        return None
+    if current.get("reason") in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
+        return None
+    return max(0.0, seconds_of(current.get("lastUpdateTime")) + step.deadline_s - step.now.wall_s) + 1.0
+
+
+def _has_progressed(deployment: Deployment, counters: Document) -> bool:
+    """Whether updated, ready or available pods became more, or old ones fewer."""
+    old = deployment.status
+    return bool(
+        counters["updatedReplicas"] > old.updated_replicas
+        or counters["replicas"] - counters["updatedReplicas"] < old.replicas - old.updated_replicas
+        or counters["readyReplicas"] > old.ready_replicas
+        or counters["availableReplicas"] > old.available_replicas
+    )
+
+
+def _is_timed_out(step: Step, current: Document | None) -> bool:
+    if current is None or step.deadline_s is None or current.get("reason") == "NewReplicaSetAvailable":
+        return False
+    if current.get("reason") == "ProgressDeadlineExceeded":
+        return True
+    return step.now.wall_s > seconds_of(current.get("lastUpdateTime")) + step.deadline_s
+
+
+def _copy_failure(step: Step) -> None:
+    """Show the ReplicaFailure of the new set, or else of any."""
+    candidates: Iterable[ReplicaSet] = ([step.new] if step.new is not None else []) + step.olds
+    for each in candidates:
+        for condition in each.status.conditions:
+            if condition.type == "ReplicaFailure" and condition.status == "True":
+                now = format_time(step.now.wall_s)
+                conditions.put(step.conditions, "ReplicaFailure", "True", condition.reason, condition.message,
+                               seconds_of(now), has_update_time=True)  # fmt: skip
+                return
+    conditions.remove(step.conditions, "ReplicaFailure")

@@ -1,0 +1,1 @@
+"""Pods deleted because a better place than theirs may exist."""

@@ -1,0 +1,68 @@
+"""Remove failed pods after a while: the descheduler's strategy RemoveFailedPods, as today's cure for rejections.
+
+Every `descheduler.interval_s` the Failed pods with one of the reasons, of at least a minimum age and not of excluded
+owners are deleted. What it cannot do is the point: it comes after the fact, races with controllers that replaced the
+pod long ago, has no say in which node is chosen, and never sees a pod that is stuck Pending. Upstream's limits of a
+round are left out. Source: kubelet-unbinding 2; kubernetes-sigs/descheduler, RemoveFailedPods.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from services.api.kinds.pod import Pod
+from services.api.meta import Key
+from services.api.switches import Switches
+from services.controllers.shared_readiness import seconds_of
+from services.reconcile.actions import Delete, RecordEvent, Result, event
+from services.reconcile.controller import Controller, Listers, Moment, Registration
+
+
+class RemoveFailedPods:
+    """The rules of one round; nothing is remembered between two."""
+
+    def __init__(self, switches: Switches) -> None:
+        self._reasons = tuple(part for part in switches.choice("descheduler.reasons").split("+") if part)
+        self._min_lifetime_s = switches.number("descheduler.min_lifetime_s")
+        self._excluded_owners = tuple(switches.choice("descheduler.exclude_owners").split("+"))
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Delete what is due this round, the oldest first, each with an Event."""
+        actions: list[Delete | RecordEvent] = []
+        due = [pod for pod in listers.of(Pod).all() if self._is_due(pod, moment.wall_s)]
+        due.sort(key=lambda pod: (seconds_of(pod.metadata.creation_timestamp), pod.metadata.key))
+        for pod in due:
+            meta = pod.metadata
+            actions.append(Delete("pods", meta.key, uid=meta.uid, grace_period_s=0))
+            why = f"pod failed on {pod.spec.node_name or 'no node'}: {pod.status.reason}"
+            actions.append(event(pod, "RemoveFailedPods", why))
+        return Result(tuple(actions))
+
+    def _is_due(self, pod: Pod, wall_s: float) -> bool:
+        meta, owner = pod.metadata, pod.metadata.controller
+        if pod.status.phase != "Failed" or meta.deletion_timestamp is not None:
+            return False
+        if owner is not None and owner.kind in self._excluded_owners:
+            return False
+        if wall_s - seconds_of(meta.creation_timestamp) < self._min_lifetime_s:
+            return False
+        return any(fnmatchcase(pod.status.reason, wanted) for wanted in self._reasons)
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the controller."""
+    return Controller(
+        name="descheduler",
+        reconciles=None,
+        reconcile=RemoveFailedPods(switches).reconcile,
+        reads=(Pod,),
+        period_s=switches.number("descheduler.interval_s"),
+    )
+
+
+def is_wanted(switches: Switches) -> bool:
+    """Whether there is anything to listen for."""
+    return switches.flag("descheduler.enabled")
+
+
+CONTROLLER = Registration("descheduler", controller, start_order=20, is_wanted=is_wanted)

@@ -1,0 +1,265 @@
+"""Count for each disruption budget how many of its pods may be away, for the eviction API to spend.
+
+A key with `pods/` before the name is a pod whose announced disruption may have come to nothing.
+Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.api.kinds.deployment import Deployment
+from services.api.kinds.pod import Pod
+from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.statefulset import StatefulSet
+from services.api.meta import Document, Key, find_condition
+from services.api.selectors import Selector, from_label_selector
+from services.api.switches import Switches
+from services.api.times import format_time
+from services.controllers import shared_conditions as conditions
+from services.controllers.shared_int_or_percent import resolve
+from services.controllers.shared_ownership import is_owner
+from services.controllers.shared_readiness import is_ready, seconds_of
+from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, earliest, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+RESOURCE = "poddisruptionbudgets.policy"
+DISRUPTED_S = 120.0
+"""How long an evicted pod may take to begin its deletion before it counts again."""
+STALE_TARGET_S = 120.0
+"""How long DisruptionTarget may stand on a pod that is not deleted."""
+_POD = "pods/"
+
+
+class SyncError(Exception):
+    """The budget cannot be computed; nothing may be disrupted until it can."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """The numbers of one budget."""
+
+    expected: int
+    desired: int
+    healthy: int
+
+    @property
+    def allowed(self) -> int:
+        """How many more pods may go: none when nothing is expected."""
+        return max(0, self.healthy - self.desired) if self.expected > 0 else 0
+
+
+def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
+    """Return the budgets that select the pod before or after, and the pod if it awaits disruption."""
+    found: dict[Key, None] = {}
+    budgets = listers.of(PodDisruptionBudget).all(change.object.metadata.namespace)
+    for budget in budgets:
+        selector = _selector(budget)
+        if any(
+            pod is not None and selector is not None and selector.matches(pod.metadata.labels)
+            for pod in (change.old, change.new)
+        ):
+            found[budget.metadata.key] = None
+    new = change.new
+    if new is not None and _awaits_disruption(new):
+        found[Key(new.metadata.namespace, _POD + new.metadata.name)] = None
+    return list(found)
+
+
+def workload_changed(
+    change: Change[ReplicaSet] | Change[Deployment] | Change[StatefulSet], listers: Listers
+) -> list[Key]:
+    """Return the namespace's budgets when a scale changed: percentages are of the scale."""
+    old, new = change.old, change.new
+    if old is not None and new is not None and old.spec.replicas == new.spec.replicas:
+        return []
+    return [b.metadata.key for b in listers.of(PodDisruptionBudget).all(change.object.metadata.namespace)]
+
+
+def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
+    """Bring a budget's status up to date, or reset a pod's stale DisruptionTarget."""
+    if key.name.startswith(_POD):
+        return _reset_stale(Key(key.namespace, key.name[len(_POD) :]), listers, moment)
+    budget = listers.of(PodDisruptionBudget).get(key)
+    if budget is None:
+        return NOTHING
+    selector = _selector(budget)
+    pods = [p for p in listers.of(Pod).all(key.namespace) if selector and selector.matches(p.metadata.labels)]
+    try:
+        expected, desired = _wanted(budget, [pod for pod in pods if not pod.is_terminal], listers)
+    except SyncError as error:
+        return Result(tuple(_fail_safe(budget, str(error), moment.wall_s)))
+    disrupted, again_s, events = _disrupted(budget, pods, moment.wall_s)
+    healthy = sum(
+        is_ready(pod) and pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted for pod in pods
+    )
+    count = Count(expected, desired, healthy)
+    return Result((*events, *_status(budget, count, disrupted, moment.wall_s)), again_s)
+
+
+def _selector(budget: PodDisruptionBudget) -> Selector | None:
+    """Return the matcher: a missing selector selects nothing, an empty one everything (policy/v1)."""
+    if budget.spec.selector is None:
+        return None
+    try:
+        return from_label_selector(budget.spec.selector)
+    except ValueError:
+        return None
+
+
+def _wanted(budget: PodDisruptionBudget, pods: list[Pod], listers: Listers) -> tuple[int, int]:
+    """Return (expected, desired). Raises: SyncError when a scale is needed and a pod's owner has none."""
+    spec = budget.spec
+    try:
+        if spec.max_unavailable is not None:
+            expected = _scale(pods, listers)
+            return expected, max(0, expected - resolve(spec.max_unavailable, expected, is_up=True))
+        if isinstance(spec.min_available, str):
+            expected = _scale(pods, listers)
+            return expected, resolve(spec.min_available, expected, is_up=True)
+    except ValueError as error:
+        raise SyncError(str(error)) from error
+    return len(pods), spec.min_available or 0
+
+
+def _scale(pods: list[Pod], listers: Listers) -> int:
+    """Return how many pods the pods' controllers want, each controller counted once."""
+    wanted: dict[str, int] = {}
+    for pod in pods:
+        reference = pod.metadata.controller
+        if reference is None:
+            continue  # unmanaged pods have no scale; they count in integers only
+        if is_owner(reference, StatefulSet):
+            stateful_set = listers.of(StatefulSet).get(Key(pod.metadata.namespace, reference.name))
+            if stateful_set is not None and stateful_set.metadata.uid == reference.uid:
+                wanted[reference.uid] = stateful_set.spec.replicas
+            continue
+        if not is_owner(reference, ReplicaSet):
+            raise SyncError(f"pod {pod.metadata.key}: its owner {reference.kind} {reference.name} has no scale")
+        replica_set = listers.of(ReplicaSet).get(Key(pod.metadata.namespace, reference.name))
+        if replica_set is None or replica_set.metadata.uid != reference.uid:
+            continue
+        owner = replica_set.metadata.controller
+        if owner is not None and is_owner(owner, Deployment):
+            deployment = listers.of(Deployment).get(Key(pod.metadata.namespace, owner.name))
+            if deployment is not None and deployment.metadata.uid == owner.uid:
+                wanted[owner.uid] = deployment.spec.replicas
+                continue
+        wanted[reference.uid] = replica_set.spec.replicas
+    return sum(wanted.values())
+
+
+def _disrupted(
+    budget: PodDisruptionBudget, pods: list[Pod], wall_s: float
+) -> tuple[dict[str, str], float | None, list[RecordEvent]]:
+    """Return the evictions still awaited, when the next expires, and events for those that expired."""
+    by_name = {pod.metadata.name: pod for pod in pods}
+    kept: dict[str, str] = {}
+    events: list[RecordEvent] = []
+    again_s: float | None = None
+    for name, stamp in budget.status.disrupted_pods.items():
+        pod = by_name.get(name)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            continue
+        left_s = seconds_of(stamp) + DISRUPTED_S - wall_s
+        if left_s <= 0:
+            text = f"Pod was expected by PDB {budget.metadata.key} to be deleted but it wasn't"
+            events.append(event(pod, "NotDeleted", text, warns=True))
+            continue
+        kept[name] = stamp
+        again_s = earliest(again_s, left_s)
+    return kept, again_s, events
+
+
+def _status(budget: PodDisruptionBudget, count: Count, disrupted: dict[str, str], wall_s: float) -> list[Patch]:
+    old = budget.status
+    listed = conditions.as_documents(old.conditions)
+    reason = "SufficientPods" if count.allowed > 0 else "InsufficientPods"
+    conditions.put(listed, "DisruptionAllowed", "True" if count.allowed > 0 else "False", reason, "", wall_s)
+    is_same = (
+        (old.expected_pods, old.desired_healthy, old.current_healthy, old.disruptions_allowed)
+        == (count.expected, count.desired, count.healthy, count.allowed)
+        and old.disrupted_pods == disrupted
+        and old.observed_generation == budget.metadata.generation
+        and listed == conditions.as_documents(old.conditions)
+    )
+    if is_same:
+        return []
+    gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
+    status: Document = {
+        "expectedPods": count.expected,
+        "desiredHealthy": count.desired,
+        "currentHealthy": count.healthy,
+        "disruptionsAllowed": count.allowed,
+        "observedGeneration": budget.metadata.generation,
+        "conditions": listed,
+    }
+    if gone:
+        status["disruptedPods"] = gone
+    return [_patch(budget, status)]
+
+
+def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list[Action]:
+    """Allow nothing while the numbers are unknown."""
+    listed = conditions.as_documents(budget.status.conditions)
+    conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s)
+    if budget.status.disruptions_allowed == 0 and listed == conditions.as_documents(budget.status.conditions):
+        return []
+    failed = event(budget, "CalculateExpectedPodCountFailed", message, warns=True)
+    return [failed, _patch(budget, {"disruptionsAllowed": 0, "conditions": listed})]
+
+
+def _patch(budget: PodDisruptionBudget, status: Document) -> Patch:
+    # On the version seen: an eviction that has meanwhile spent from the budget must not be undone.
+    meta = budget.metadata
+    return Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid,
+                 resource_version=meta.resource_version)  # fmt: skip
+
+
+def _awaits_disruption(pod: Pod) -> bool:
+    """Whether a component other than the kubelet announced the pod's end, and it has not begun."""
+    if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
+        return False
+    target = find_condition(pod.status.conditions, "DisruptionTarget")
+    return target is not None and target.status == "True" and target.reason != "TerminationByKubelet"
+
+
+def _reset_stale(key: Key, listers: Listers, moment: Moment) -> Result:
+    pod = listers.of(Pod).get(key)
+    if pod is None or not _awaits_disruption(pod):
+        return NOTHING
+    target = find_condition(pod.status.conditions, "DisruptionTarget")
+    assert target is not None
+    left_s = seconds_of(target.last_transition_time) + STALE_TARGET_S - moment.wall_s
+    if left_s > 0:
+        return Result(requeue_after_s=left_s)
+    condition = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": format_time(moment.wall_s)}
+    patch = Patch(
+        "pods",
+        key,
+        {"status": {"conditions": [condition]}},
+        subresource="status",
+        patch_type="strategic",
+        uid=pod.metadata.uid,
+        resource_version=pod.metadata.resource_version,
+    )
+    return Result((patch,))
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the disruption controller; it remembers nothing."""
+    return Controller(
+        name="disruption",
+        reconciles=PodDisruptionBudget,
+        reconcile=reconcile,
+        watches=(
+            Watch(Pod, pod_changed),
+            Watch(ReplicaSet, workload_changed),
+            Watch(Deployment, workload_changed),
+            Watch(StatefulSet, workload_changed),
+        ),
+    )
+
+
+CONTROLLER = Registration("disruption", controller, start_order=13)

@@ -1,0 +1,1 @@
+"""Dependents follow the owners that are gone."""

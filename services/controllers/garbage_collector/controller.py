@@ -1,0 +1,288 @@
+"""Owners gone, dependents follow; or they are orphaned, or the owner waits for them.
+
+Looks at all kinds but events and secrets. A key names its kind too: `pods/web-1` in a namespace. An owner that the
+caches do not show is looked up live before anything is deleted for its sake.
+Source: controllers 7; upstream `pkg/controller/garbagecollector` (`garbagecollector.go`, `graph_builder.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference
+from services.api.resources import Resource, resource_of_kind, resources
+from services.api.switches import Switches
+from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+UNREAD = ("events", "secrets")
+"""Kinds that are not looked at (guarantees 8.3)."""
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+ABSENT_MAX = 500
+"""Owners known to be gone for good; the oldest are forgotten first. A uid never comes back (I22)."""
+
+
+class State(Enum):
+    """What an owner reference turned out to be."""
+
+    SOLID = "solid"
+    DANGLING = "dangling"
+    WAITING = "waiting"
+    """The owner is being deleted in the foreground and waits for its dependents."""
+
+
+@dataclass
+class _Owners:
+    """References by state; `unread`: owners that must be looked up live first."""
+
+    by_state: dict[State, list[OwnerReference]] = field(default_factory=lambda: {state: [] for state in State})
+    unread: list[Query] = field(default_factory=list)
+    events: list[RecordEvent] = field(default_factory=list)
+
+
+def gc_key(resource: str, key: Key) -> Key:
+    """Return the key under which an object of any kind is reconciled."""
+    return Key(key.namespace, f"{resource}/{key.name}")
+
+
+def split(key: Key) -> tuple[str, Key]:
+    """Return the wire name and the object's key; the inverse of `gc_key`."""
+    resource, _, name = key.name.partition("/")
+    return resource, Key(key.namespace, name)
+
+
+def _resource_name(view: AnyObject) -> str:
+    found = resource_of_kind(view.api_version, view.kind)
+    return found.name if found is not None else ""
+
+
+def is_waiting(metadata: ObjectMeta) -> bool:
+    """Whether the object is being deleted in the foreground."""
+    return metadata.deletion_timestamp is not None and FOREGROUND in metadata.finalizers
+
+
+class GarbageCollector:
+    """One controller's memory and its reconcile."""
+
+    def __init__(self) -> None:
+        self._absent: dict[str, None] = {}
+        self._homes: dict[str, str] = {}
+        """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
+
+    # --- which keys changes lead to ---
+
+    def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
+        """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""
+        old, new = change.old, change.new
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            return [*self._gone(old, listers), *self._came(new)]
+        if new is None:
+            assert old is not None
+            return self._gone(old, listers)
+        if old is None:
+            return self._came(new)
+        before, after = old.metadata, new.metadata
+        if (
+            before.owner_references == after.owner_references
+            and before.deletion_timestamp == after.deletion_timestamp
+            and before.finalizers == after.finalizers
+        ):
+            return []
+        found = {gc_key(_resource_name(new), after.key): None}
+        if is_waiting(after) and not is_waiting(before):
+            found.update(dict.fromkeys(_dependent_keys(after.uid, listers)))
+        if before.owner_references != after.owner_references:
+            found.update(dict.fromkeys(_waiting_owner_keys(before, listers)))
+        return list(found)
+
+    def _came(self, new: AnyObject) -> list[Key]:
+        metadata = new.metadata
+        self._homes[metadata.uid] = metadata.namespace
+        if metadata.owner_references or metadata.deletion_timestamp is not None:
+            return [gc_key(_resource_name(new), metadata.key)]
+        return []
+
+    def _gone(self, old: AnyObject, listers: Listers) -> list[Key]:
+        metadata = old.metadata
+        self._homes.pop(metadata.uid, None)
+        self._remember_absent(metadata.uid)
+        return [*_dependent_keys(metadata.uid, listers), *_waiting_owner_keys(metadata, listers)]
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > ABSENT_MAX:
+            del self._absent[next(iter(self._absent))]
+
+    # --- the decision ---
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Finish a deletion that waits for dependents, or delete, or drop references that dangle."""
+        resource, own_key = split(key)
+        if resource not in resources() or resource in UNREAD:
+            return NOTHING
+        found = listers.any(resource).get(own_key)
+        if found is None:
+            return NOTHING
+        metadata: ObjectMeta = found.metadata
+        if metadata.deletion_timestamp is not None:
+            return _finish(resource, metadata, listers)
+        if not metadata.owner_references:
+            return NOTHING
+        owners = self._classify(resource, metadata, listers, moment)
+        if owners.unread:
+            return Result(refresh=tuple(owners.unread))
+        return Result((*owners.events, *_decide(resource, metadata, owners, listers)))
+
+    def _classify(self, resource: str, metadata: ObjectMeta, listers: Listers, moment: Moment) -> _Owners:
+        owners = _Owners()
+        for reference in metadata.owner_references:
+            kind = resource_of_kind(reference.api_version, reference.kind)
+            if kind is None or kind.name in UNREAD or (kind.namespaced and not metadata.namespace):
+                # A kind we do not serve or may not read, or an owner that cannot exist: never a reason to delete.
+                owners.by_state[State.SOLID].append(reference)
+                continue
+            state = self._state(reference, kind, metadata, listers, moment, owners)
+            if state is not None:
+                owners.by_state[state].append(reference)
+            if state is State.DANGLING and self._homes.get(reference.uid, metadata.namespace) != metadata.namespace:
+                owners.events.append(_elsewhere(resource, metadata, reference))
+        return owners
+
+    def _state(
+        self,
+        reference: OwnerReference,
+        kind: Resource,
+        metadata: ObjectMeta,
+        listers: Listers,
+        moment: Moment,
+        owners: _Owners,
+    ) -> State | None:
+        """Return the owner's state, or None after noting that it must be read live."""
+        key = Key(metadata.namespace if kind.namespaced else "", reference.name)
+        cached = listers.any(kind.name).get(key)
+        if cached is not None and cached.metadata.uid == reference.uid:
+            return State.WAITING if is_waiting(cached.metadata) else State.SOLID
+        if reference.uid in self._absent:
+            return State.DANGLING
+        query = Query(AnyObject, key, kind.name)
+        if query not in moment.live:
+            owners.unread.append(query)
+            return None
+        live = moment.live[query]
+        if isinstance(live, AnyObject) and live.metadata.uid == reference.uid:
+            return State.WAITING if is_waiting(live.metadata) else State.SOLID
+        if self._homes.get(reference.uid, metadata.namespace) == metadata.namespace:
+            self._remember_absent(reference.uid)
+        return State.DANGLING
+
+
+def _decide(resource: str, metadata: ObjectMeta, owners: _Owners, listers: Listers) -> list[Action]:
+    solid, waiting = owners.by_state[State.SOLID], owners.by_state[State.WAITING]
+    if solid:
+        if len(solid) == len(metadata.owner_references):
+            return []
+        kept = [msgspec.to_builtins(reference) for reference in solid]
+        return [_patch(resource, metadata, {"ownerReferences": kept})]
+    if waiting and any(True for _ in _dependents(metadata.uid, listers)):
+        return [_delete(resource, metadata, "Foreground")]
+    policy = "Orphan" if ORPHAN in metadata.finalizers else "Foreground" if FOREGROUND in metadata.finalizers else ""
+    return [_delete(resource, metadata, policy or "Background")]
+
+
+def _finish(resource: str, metadata: ObjectMeta, listers: Listers) -> Result:
+    """Let a deleted object go once its dependents are orphaned, or are gone."""
+    if ORPHAN in metadata.finalizers:
+        patches: list[Action] = []
+        for name, dependent in _dependents(metadata.uid, listers):
+            kept = [msgspec.to_builtins(r) for r in dependent.owner_references if r.uid != metadata.uid]
+            patches.append(_patch(name, dependent, {"ownerReferences": kept}))
+        # First the dependents, then the finalizer: a failure in between leaves the owner waiting.
+        return Result((*patches, _without_finalizer(resource, metadata, ORPHAN)))
+    if FOREGROUND in metadata.finalizers:
+        blocks = any(
+            reference.uid == metadata.uid and reference.block_owner_deletion
+            for _, dependent in _dependents(metadata.uid, listers)
+            for reference in dependent.owner_references
+        )
+        if not blocks:
+            return Result((_without_finalizer(resource, metadata, FOREGROUND),))
+    return NOTHING
+
+
+def _dependents(uid: str, listers: Listers) -> Iterable[tuple[str, ObjectMeta]]:
+    """Yield the wire name and metadata of every object that references `uid` as an owner."""
+    for view in listers.of(AnyObject).owned_by(uid):
+        yield _resource_name(view), view.metadata
+
+
+def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
+    return [gc_key(name, metadata.key) for name, metadata in _dependents(uid, listers)]
+
+
+def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
+    found: list[Key] = []
+    for reference in metadata.owner_references:
+        kind = resource_of_kind(reference.api_version, reference.kind)
+        if kind is None or kind.name in UNREAD:
+            continue
+        key = Key(metadata.namespace if kind.namespaced else "", reference.name)
+        owner = listers.any(kind.name).get(key)
+        if owner is not None and owner.metadata.uid == reference.uid and is_waiting(owner.metadata):
+            found.append(gc_key(kind.name, key))
+    return found
+
+
+def _patch(resource: str, metadata: ObjectMeta, change: Document) -> Patch:
+    # Lists are replaced whole, so only on the version they were read from.
+    return Patch(
+        resource,
+        metadata.key,
+        {"metadata": change},
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _without_finalizer(resource: str, metadata: ObjectMeta, finalizer: str) -> Patch:
+    return _patch(resource, metadata, {"finalizers": [f for f in metadata.finalizers if f != finalizer]})
+
+
+def _delete(resource: str, metadata: ObjectMeta, policy: str) -> Delete:
+    return Delete(
+        resource,
+        metadata.key,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        propagation=policy,
+    )
+
+
+def _elsewhere(resource: str, metadata: ObjectMeta, reference: OwnerReference) -> RecordEvent:
+    kind = resources()[resource]
+    text = (
+        f"ownerRef [{reference.api_version}/{reference.kind}, namespace: {metadata.namespace}, "
+        f'name: {reference.name}, uid: {reference.uid}] does not exist in namespace "{metadata.namespace}"'
+    )
+    return RecordEvent(
+        kind.kind, kind.api_version, metadata.key, metadata.uid, "OwnerRefInvalidNamespace", text, "Warning"
+    )
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the garbage collector with an empty memory."""
+    memory = GarbageCollector()
+    return Controller(
+        name="gc",
+        reconciles=AnyObject,
+        reconcile=memory.reconcile,
+        watches=(Watch(AnyObject, memory.changed),),
+        workers=20,
+    )
+
+
+CONTROLLER = Registration("gc", controller, start_order=7)

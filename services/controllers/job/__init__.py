@@ -1,0 +1,1 @@
+"""Jobs: pods run to completion, counted once each."""

@@ -1,0 +1,407 @@
+"""Run pods until enough of them have succeeded, or it is plain that they will not.
+
+Ends of pods are counted exactly once (`survey`), an outcome is reported before it is carried out (`decision`).
+After failures new pods wait: 10 s, doubled with each failure since the last success. An unbound pod stays active:
+nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guarantees J1, J2; KEP-2307.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from services.api.kinds.job import TRACKING_FINALIZER, Job
+from services.api.kinds.pod import Pod
+from services.api.meta import Document, Key
+from services.api.switches import Switches
+from services.controllers.job.decision import (
+    COMPLETED,
+    Outcome,
+    changes_of_status,
+    deadline_in_s,
+    is_complete,
+    news_of,
+    outcome_of,
+    status_of,
+)
+from services.controllers.job.pods import missing, pod_of, surplus
+from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
+from services.controllers.job.survey import Survey, survey
+from services.controllers.shared_ownership import (
+    Orphans,
+    changes_of,
+    claim,
+    is_adoptable,
+    is_alive,
+    owner_key,
+    selector_of,
+)
+from services.reconcile.actions import (
+    NOTHING,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    Query,
+    Result,
+    earliest,
+    event,
+)
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.expectations import Expectations
+
+RESOURCE = "jobs.batch"
+MANAGER = "kubernetes.io/job-controller"
+BACKOFF_BASE_S, BACKOFF_MAX_S = 10.0, 600.0
+"""How long a Job waits after its first failed pod, doubled with each further one, and at most (as upstream)."""
+BATCH_S = 1.0
+"""Changes of pods are looked at together, so long after the first."""
+REJECTED_AGAIN_S = 10.0
+"""After asking for pods, look again: a creation refused for good brings no change that would."""
+STALE_MAX_S = 10.0
+"""How long our own status write may stay unseen before we look at the job as the cache has it."""
+_RELEASE: Document = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
+
+
+@dataclass
+class _Backoff:
+    """Failures since the last success. `seen`: uids taken into account, as long as they are not counted."""
+
+    failures: int = 0
+    failed_at_s: float = 0.0
+    seen: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass
+class _Memory:
+    """What is remembered of one job between two looks."""
+
+    has_news: bool = False
+    """Something that need not wait for more of its kind."""
+    batch_due_s: float | None = None
+    has_batch: bool = False
+    released: dict[str, float] = field(default_factory=dict)
+    """Uids whose finalizers were asked to go, and when; the cache may still show them."""
+    written: tuple[str, float] = ("", 0.0)
+    """The resource version that our last status write was made on, and when."""
+    backoff: _Backoff = field(default_factory=_Backoff)
+    created: list[str] = field(default_factory=list)
+    refusal: str = ""
+
+
+class Jobs:
+    """One controller's memory and its reconcile."""
+
+    def __init__(self, switches: Switches) -> None:
+        self.expectations = Expectations()
+        self._counts_rejections = switches.flag("job.count_rejections")
+        self._orphans = Orphans()
+        self._memories: dict[Key, _Memory] = {}
+        self._tracked: dict[Key, dict[Key, None]] = {}
+        """Pods with the finalizer by the job they name: theirs to be released when the job is gone."""
+
+    # --- which keys changes lead to ---
+
+    def job_changed(self, change: Change[Job], listers: Listers) -> Iterable[Key]:
+        """Note that the job itself changed: that is looked at without waiting."""
+        key = change.object.metadata.key
+        if change.new is None or (change.old is not None and change.old.metadata.uid != change.new.metadata.uid):
+            self.expectations.forget(key)
+            self._memories.pop(key, None)
+        if change.new is not None:
+            self._of(key).has_news = True
+        return (key,)
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
+        """Lower expectations, keep the books of finalizers, and return the jobs concerned."""
+        old, new = change.old, change.new
+        self._orphans.note(old, new)
+        keys: dict[Key, None] = {}
+        for pod in (old, new):
+            if pod is not None and (key := owner_key(Job, pod.metadata)) is not None:
+                keys[key] = None
+                self._track(key, pod, is_there=pod is new)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._left(old)
+        if new is not None:
+            self._is_here(old if old is not None and old.metadata.uid == new.metadata.uid else None, new)
+            if not keys:
+                keys = dict.fromkeys(self._wanting(new, listers))
+        for key in keys:
+            memory = self._of(key)
+            if old is not None and new is not None and _is_released(old, new):
+                memory.has_news = True
+            memory.has_batch = True
+        return list(keys)
+
+    def _track(self, key: Key, pod: Pod, *, is_there: bool) -> None:
+        held = self._tracked.setdefault(key, {})
+        if is_there and TRACKING_FINALIZER in pod.metadata.finalizers:
+            held[pod.metadata.key] = None
+            return
+        held.pop(pod.metadata.key, None)
+        if not held:
+            del self._tracked[key]
+
+    def _left(self, pod: Pod) -> None:
+        if (key := owner_key(Job, pod.metadata)) is not None:
+            self.expectations.deletion_observed(key, pod.metadata.uid)
+            self._of(key).released.pop(pod.metadata.uid, None)
+
+    def _is_here(self, old: Pod | None, new: Pod) -> None:
+        if (key := owner_key(Job, new.metadata)) is None:
+            return
+        if old is None and new.metadata.deletion_timestamp is None:
+            if self.expectations.awaited(key)[0]:
+                self._of(key).created.append(new.metadata.name)
+            self.expectations.creation_observed(key)
+        if new.metadata.deletion_timestamp is not None:
+            self.expectations.deletion_observed(key, new.metadata.uid)
+        if TRACKING_FINALIZER not in new.metadata.finalizers:
+            self._of(key).released.pop(new.metadata.uid, None)
+
+    @staticmethod
+    def _wanting(pod: Pod, listers: Listers) -> list[Key]:
+        """Return the jobs whose selector matches an orphan."""
+        if pod.metadata.controller is not None or not pod.metadata.labels:
+            return []
+        jobs = listers.of(Job).all(pod.metadata.namespace)
+        return [j.metadata.key for j in jobs if (found := selector_of(j)) and found.matches(pod.metadata.labels)]
+
+    def failed(self, key: Key, action: Action, reason: str) -> None:
+        """Take back what was expected of a call that failed."""
+        memory = self._of(key)
+        match action:
+            case Create():
+                self.expectations.creation_observed(key)
+                if not reason.startswith("not performed"):
+                    memory.refusal = memory.refusal or f"Error creating: {reason}"
+            case Delete():
+                self.expectations.deletion_observed(key, action.uid)
+            case Patch() if action.resource == RESOURCE:
+                memory.written = ("", 0.0)
+            case Patch():
+                memory.released.pop(action.uid, None)
+
+    def _of(self, key: Key) -> _Memory:
+        return self._memories.setdefault(key, _Memory())
+
+    # --- the decision ---
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Survey the pods, decide, count, then create what is missing or delete what is too much."""
+        job = listers.of(Job).get(key)
+        if job is None or job.is_finished:
+            return Result(tuple(self._release_finished(key, job, listers, moment.now_s)))
+        if job.spec.managed_by not in (None, "", MANAGER) or (selector := selector_of(job)) is None:
+            return NOTHING
+        memory = self._of(key)
+        if wait_s := self._wait_s(memory, job, moment.now_s):
+            return Result(requeue_after_s=wait_s)
+        orphans = [p for k in self._orphans.keys(key.namespace) if (p := listers.of(Pod).get(k)) and p.is_active]
+        orphans = [p for p in orphans if is_adoptable(p, selector)] if not job.metadata.deletion_timestamp else []
+        if orphans and (query := Query(Job, key)) not in moment.live:
+            return Result(refresh=(query,))
+        can_adopt = bool(orphans) and is_alive(moment.live[Query(Job, key)], job)
+        found = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
+        memory.has_news = memory.has_batch = False
+        memory.batch_due_s = None
+        memory.released = {u: at_s for u, at_s in memory.released.items() if moment.now_s - at_s < STALE_MAX_S}
+        claims: list[Action] = [_tracked(patch) for patch in changes_of("pods", found, job)]
+        actions, again_s = self._decide(job, list(found.kept), memory, listers, moment)
+        foreign = self._release_foreign(key, job, listers, moment.now_s)
+        if memory.released:
+            again_s = earliest(again_s, STALE_MAX_S)
+        return Result((*self._events(job, memory), *claims, *foreign, *actions), again_s)
+
+    @staticmethod
+    def _wait_s(memory: _Memory, job: Job, now_s: float) -> float:
+        """Return how long to wait for more changes of pods, or for our own last write to be seen."""
+        version, written_s = memory.written
+        if version == job.metadata.resource_version and now_s - written_s < STALE_MAX_S:
+            return written_s + STALE_MAX_S - now_s
+        if memory.has_news or not memory.has_batch:
+            return 0.0
+        if memory.batch_due_s is None:
+            memory.batch_due_s = now_s + BATCH_S
+        return max(0.0, memory.batch_due_s - now_s)
+
+    def _release_finished(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
+        """Release the pods of a job that is over or gone: they are no longer counted."""
+        if job is None:
+            self.expectations.forget(key)
+            self._memories.pop(key, None)
+            return self._release_foreign(key, None, listers, now_s)
+        memory = self._of(key)
+        over = [p for p in listers.of(Pod).owned_by(job.metadata.uid) if p.is_terminal or not p.is_active]
+        events = self._events(job, memory)
+        return [*events, *self._release(over, memory, now_s), *self._release_foreign(key, job, listers, now_s)]
+
+    def _release_foreign(self, key: Key, job: Job | None, listers: Listers, now_s: float) -> list[Action]:
+        """Release pods of a job of this name that no longer exists."""
+        memory, pods = _Memory() if job is None else self._of(key), []
+        for pod_key in self._tracked.get(key, ()):
+            pod = listers.of(Pod).get(pod_key)
+            reference = pod.metadata.controller if pod is not None else None
+            if pod is not None and reference is not None and (job is None or reference.uid != job.metadata.uid):
+                pods.append(pod)
+        return self._release(pods, memory, now_s)
+
+    @staticmethod
+    def _release(pods: Iterable[Pod], memory: _Memory, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        for pod in pods:
+            if TRACKING_FINALIZER in pod.metadata.finalizers and pod.metadata.uid not in memory.released:
+                memory.released[pod.metadata.uid] = now_s
+                actions.append(_release(pod))
+        return actions
+
+    def _decide(
+        self, job: Job, pods: list[Pod], memory: _Memory, listers: Listers, moment: Moment
+    ) -> tuple[list[Action | Batch], float | None]:
+        wall_s = moment.wall_s
+        found = survey(job, pods, memory.released, counts_rejections=self._counts_rejections, wall_s=wall_s)
+        if job.metadata.deletion_timestamp is not None:
+            return list(self._release(pods, memory, moment.now_s)), None
+        self._note_failures(memory.backoff, found, wall_s)
+        outcome = outcome_of(job, found, wall_s)
+        again_s = deadline_in_s(job, wall_s) if outcome is None else None
+        managed: list[Action | Batch] = []
+        is_managed = False
+        if outcome is not None:
+            managed = _delete_active(job, found.active)
+        elif self.expectations.are_satisfied(job.metadata.key, moment.now_s):
+            managed, later_s = self._manage(job, pods, found, memory, listers, moment)
+            is_managed = True
+            again_s = earliest(again_s, later_s)
+            if is_complete(job, found, len(found.active)):
+                outcome = COMPLETED
+        status = self._status(job, found, outcome, memory, moment, is_managed=is_managed)
+        return [*status, *self._release(found.releasable, memory, moment.now_s), *managed], again_s
+
+    def _note_failures(self, backoff: _Backoff, found: Survey, wall_s: float) -> None:
+        """Count failures since the last success, each end once."""
+        news = [(ended_at_s(p, wall_s), p, m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
+        for at_s, pod, meaning in sorted(news, key=lambda item: item[0]):
+            if meaning is None:
+                backoff.failures = 0
+            else:
+                backoff.failures, backoff.failed_at_s = backoff.failures + 1, at_s
+            backoff.seen[pod.metadata.uid] = None
+        present = {pod.metadata.uid for pod, _ in found.ended}
+        for uid in [uid for uid in backoff.seen if uid not in present]:
+            del backoff.seen[uid]
+
+    def _delay_s(self, failures: int) -> float:
+        return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
+
+    def _manage(
+        self, job: Job, pods: list[Pod], found: Survey, memory: _Memory, listers: Listers, moment: Moment
+    ) -> tuple[list[Action | Batch], float | None]:
+        key, wall_s = job.metadata.key, moment.wall_s
+        if victims := surplus(job, found, wall_s):
+            self.expectations.expect(key, deletions=[p.metadata.uid for p in victims], now_s=moment.now_s)
+            return self._remove(job, victims, memory, moment.now_s), None
+
+        def wait_s(index: int, last: Pod) -> float:
+            failures = sum(index_failures(last)) + 1
+            return ended_at_s(last, wall_s) + self._delay_s(failures) - wall_s
+
+        wanted = missing(job, found, pods, wait_s)
+        if not wanted.count:
+            return [], wanted.again_s
+        if job.spec.backoff_limit_per_index is None and memory.backoff.failures:
+            left_s = memory.backoff.failed_at_s + self._delay_s(memory.backoff.failures) - wall_s
+            if left_s > 0:
+                return [], left_s
+        document = listers.of(Job).document(key)
+        if document is None:
+            return [], None
+        creates: list[Action] = []
+        for number in range(wanted.count):
+            index = wanted.indexes[number] if job.spec.is_indexed else None
+            last = found.latest_failed.get(index) if index is not None else None
+            meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
+            creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
+        self.expectations.expect(key, creations=wanted.count, now_s=moment.now_s)
+        return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
+
+    def _remove(self, job: Job, victims: list[Pod], memory: _Memory, now_s: float) -> list[Action | Batch]:
+        """Delete pods that are too many; released first, they count neither way."""
+        units: list[Action] = []
+        for pod in victims:
+            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(job.metadata.key)))
+            units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+        return [*self._release(victims, memory, now_s), Batch(tuple(units))]
+
+    def _status(
+        self, job: Job, found: Survey, outcome: Outcome | None, memory: _Memory, moment: Moment, *, is_managed: bool
+    ) -> list[Action]:
+        wanted = status_of(job, found, outcome, is_managed=is_managed, wall_s=moment.wall_s)
+        changed = changes_of_status(job, wanted)
+        if not changed:
+            return []
+        meta = job.metadata
+        memory.written = (meta.resource_version, moment.now_s)
+        version = meta.resource_version
+        write = Patch(RESOURCE, meta.key, {"status": changed}, "status", uid=meta.uid, resource_version=version)
+        events: list[Action] = []
+        for news in news_of(job, wanted):
+            match news.type, news.status:
+                case "Complete", _:
+                    events.append(event(job, "Completed", "Job completed"))
+                case "Failed", _:
+                    events.append(event(job, news.reason, news.message, warns=True))
+                case "Suspended", status:
+                    events.append(event(job, "Suspended" if status == "True" else "Resumed", news.message))
+        return [write, *events]
+
+    def _events(self, job: Job, memory: _Memory) -> list[Action]:
+        events: list[Action] = [event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
+        if memory.refusal:
+            events.append(event(job, "FailedCreate", memory.refusal, warns=True))
+        memory.created, memory.refusal = [], ""
+        return events
+
+
+def _delete_active(job: Job, active: list[Pod]) -> list[Action | Batch]:
+    """Delete what still runs; these pods keep their finalizers, because their ends count."""
+    units: list[Action] = []
+    for pod in active:
+        units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
+        units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+    return [Batch(tuple(units))] if units else []
+
+
+def _release(pod: Pod) -> Patch:
+    return Patch("pods", pod.metadata.key, _RELEASE, patch_type="strategic", uid=pod.metadata.uid)
+
+
+def _tracked(patch: Patch) -> Patch:
+    """Return an adoption that also tracks the pod; a released pod is no longer tracked."""
+    assert isinstance(patch.patch, dict)
+    references = patch.patch["metadata"]["ownerReferences"]
+    more = _RELEASE["metadata"] if "$patch" in references[0] else {"finalizers": [TRACKING_FINALIZER]}
+    document: Document = {"metadata": {"ownerReferences": references, **more}}
+    return Patch(patch.resource, patch.key, document, patch_type="strategic", uid=patch.uid)
+
+
+def _is_released(old: Pod, new: Pod) -> bool:
+    return TRACKING_FINALIZER in old.metadata.finalizers and TRACKING_FINALIZER not in new.metadata.finalizers
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the Job controller with an empty memory."""
+    memory = Jobs(switches)
+    return Controller(
+        name="job",
+        reconciles=Job,
+        reconcile=memory.reconcile,
+        watches=(Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed)),
+        failed=memory.failed,
+        workers=5,
+    )
+
+
+CONTROLLER = Registration("job", controller, start_order=5)

@@ -1,0 +1,205 @@
+"""Whether a Job is over, and how its status reads: decisions over a survey. Pure.
+
+The first reason to fail that holds counts; success is looked at after that. An interim condition (FailureTarget,
+SuccessCriteriaMet) reports the decision, the final one (Failed, Complete) only that nothing runs any more and all is
+counted. Source: controllers 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.api.job_indexes import format_indexes
+from services.api.kinds.job import Job
+from services.api.kinds.pod import Pod
+from services.api.meta import Condition, Document, find_condition
+from services.api.times import format_time
+from services.controllers import shared_conditions as conditions
+from services.controllers.job.policy import success_rule_met
+from services.controllers.job.survey import UNCOUNTED_MAX, Survey
+from services.controllers.shared_readiness import seconds_of
+
+FAILING, SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
+_FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}
+
+
+class Outcome(NamedTuple):
+    """The job is over. `type`: FAILING or SUCCEEDING."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def outcome_of(job: Job, found: Survey, wall_s: float) -> Outcome | None:
+    """Return why the job is over before its pods are looked after; None when it goes on."""
+    for kind in (FAILING, SUCCEEDING):
+        reported = find_condition(job.status.conditions, kind)
+        if reported is not None and reported.status == "True":
+            return Outcome(kind, reported.reason, reported.message)
+    if found.fails_job and job.spec.pod_failure_policy is not None:
+        return Outcome(FAILING, "PodFailurePolicy", found.fails_job)
+    failed = job.status.failed + found.failed
+    if failed > job.spec.backoff_limit or _has_restarted_too_often(job, found.active):
+        return Outcome(FAILING, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    if (left_s := deadline_in_s(job, wall_s)) is not None and left_s <= 0:
+        return Outcome(FAILING, "DeadlineExceeded", "Job was active longer than specified deadline")
+    if (failing := _failed_by_indexes(job, found)) is not None:
+        return failing
+    if (rule := success_rule_met(job, found.completed)) is not None:
+        return Outcome(SUCCEEDING, "SuccessPolicy", f"Matched rules at index {rule}")
+    return None
+
+
+def _failed_by_indexes(job: Job, found: Survey) -> Outcome | None:
+    if job.spec.backoff_limit_per_index is None:
+        return None
+    most = job.spec.max_failed_indexes
+    if most is not None and len(found.failed_indexes) > most:
+        return Outcome(
+            FAILING, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        )
+    done = len(found.failed_indexes | found.completed)
+    if found.failed_indexes and done >= (job.spec.completions or 0):
+        return Outcome(FAILING, "FailedIndexes", "Job has failed indexes")
+    return None
+
+
+def _has_restarted_too_often(job: Job, active: list[Pod]) -> bool:
+    """Whether containers restarted in place too often; they leave no failed pods (restartPolicy OnFailure)."""
+    restarts = sum(
+        container.restart_count
+        for pod in active
+        if pod.spec.restart_policy == "OnFailure"
+        for container in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+    return restarts > 0 and restarts >= job.spec.backoff_limit
+
+
+def deadline_in_s(job: Job, wall_s: float) -> float | None:
+    """Return the seconds until the job has been active for too long; None when there is no such time."""
+    limit = job.spec.active_deadline_seconds
+    if limit is None or job.spec.suspend or not job.status.start_time:
+        return None
+    return seconds_of(job.status.start_time) + limit - wall_s
+
+
+def succeeded_of(job: Job, found: Survey) -> int:
+    """Return how many successes there are, those not counted yet included."""
+    return len(found.completed) if job.spec.is_indexed else job.status.succeeded + found.succeeded
+
+
+def is_complete(job: Job, found: Survey, active: int) -> bool:
+    """Whether enough pods have succeeded and none is active any more."""
+    succeeded = succeeded_of(job, found)
+    enough = succeeded > 0 if job.spec.completions is None else succeeded >= job.spec.completions
+    return enough and active == 0
+
+
+COMPLETED = Outcome(SUCCEEDING, "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: bool, wall_s: float) -> Document:
+    """Return the whole status as it should read now.
+
+    `is_managed`: the job's pods were looked after, so that its suspension is known to be carried out.
+    """
+    now = format_time(wall_s)
+    uncounted, moved = _uncounted(found)
+    status: Document = {
+        "active": len(found.active),
+        "ready": found.ready,
+        "terminating": found.terminating,
+        "failed": job.status.failed + moved["failed"],
+        "uncountedTerminatedPods": uncounted,
+        "startTime": job.status.start_time or (None if job.spec.suspend else now),
+    }
+    if job.spec.is_indexed:
+        status["succeeded"] = len(found.completed)
+        status["completedIndexes"] = format_indexes(found.completed)
+        if job.spec.backoff_limit_per_index is not None:
+            status["failedIndexes"] = format_indexes(found.failed_indexes - found.completed)
+    else:
+        status["succeeded"] = job.status.succeeded + moved["succeeded"]
+    listed = conditions.as_documents(job.status.conditions)
+    if outcome is not None:
+        conditions.put(listed, outcome.type, "True", outcome.reason, outcome.message, wall_s)
+        if _is_settled(job, found, outcome, uncounted):
+            final = _FINAL[outcome.type]
+            conditions.put(listed, final, "True", outcome.reason, outcome.message, wall_s)
+            if final == "Complete":
+                status["completionTime"] = now
+    elif is_managed:
+        _report_suspension(job, listed, status, wall_s)
+    if listed:
+        status["conditions"] = listed
+    return status
+
+
+def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
+    """Return the stored list as it becomes, and how many move from it into the counters."""
+    news = {"succeeded": found.new_succeeded, "failed": found.new_failed}
+    listed: Document = {}
+    free = UNCOUNTED_MAX - sum(map(len, found.uncounted.values()))
+    for kind, pods in news.items():
+        taken = [pod.metadata.uid for pod in pods[: max(0, free)]]
+        free -= len(taken)
+        if uids := [*found.uncounted[kind], *taken]:
+            listed[kind] = uids
+    return listed, {kind: len(uids) for kind, uids in found.counted.items()}
+
+
+def _is_settled(job: Job, found: Survey, outcome: Outcome, uncounted: Document) -> bool:
+    """Whether the decision is stored, nothing runs or ends any more, and nothing is left to count."""
+    reported = find_condition(job.status.conditions, outcome.type)
+    is_reported = reported is not None and reported.status == "True"
+    return is_reported and not (found.active or found.terminating or uncounted or found.is_held)
+
+
+def _report_suspension(job: Job, listed: list[Document], status: Document, wall_s: float) -> None:
+    reported = find_condition(job.status.conditions, "Suspended")
+    is_reported = reported is not None and reported.status == "True"
+    if job.spec.suspend:
+        status["startTime"] = None
+        if not is_reported:
+            conditions.put(listed, "Suspended", "True", "JobSuspended", "Job suspended", wall_s)
+    elif is_reported:
+        conditions.put(listed, "Suspended", "False", "JobResumed", "Job resumed", wall_s)
+        status["startTime"] = format_time(wall_s)
+
+
+def changes_of_status(job: Job, wanted: Document) -> Document:
+    """Return the merge patch that turns the job's status into `wanted`; {} when it reads so."""
+    old = job.status
+    stored = old.uncounted_terminated_pods
+    present: Document = {
+        "active": old.active,
+        "ready": old.ready,
+        "terminating": old.terminating,
+        "succeeded": old.succeeded,
+        "failed": old.failed,
+        "uncountedTerminatedPods": {
+            kind: list(uids)
+            for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
+        } if stored is not None else None,
+        "startTime": old.start_time,
+        "completedIndexes": old.completed_indexes,
+        "failedIndexes": old.failed_indexes,
+        "completionTime": old.completion_time,
+        "conditions": conditions.as_documents(old.conditions),
+    }  # fmt: skip
+    changed = {name: value for name, value in wanted.items() if value != present[name]}
+    if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
+        # A merge patch keeps what it does not name.
+        changed["uncountedTerminatedPods"] = {"succeeded": None, "failed": None, **uncounted}
+    return changed
+
+
+def news_of(job: Job, status: Document) -> list[Condition]:
+    """Return the conditions that become True or False by this status, each for an Event."""
+    was = {c.type: c.status for c in job.status.conditions}
+    return [
+        Condition(type=c["type"], status=c["status"], reason=c["reason"], message=c["message"])
+        for c in status.get("conditions", ())
+        if was.get(c["type"]) != c["status"]
+    ]

@@ -1,0 +1,170 @@
+"""A Job's pods at one moment, put in order: who is active, who ended and is not counted yet, which indexes are done.
+
+Counting is exactly once through the finalizer of the pods (KEP-2307), in steps that may each be repeated: the uids
+of ended pods go into `uncountedTerminatedPods`, then their finalizers go, then the uids become numbers. Of an Indexed
+job's successes the index itself is remembered. Pure. Source: controllers 5.1; guarantees J1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from services.api.job_indexes import parse_indexes
+from services.api.kinds.job import TRACKING_FINALIZER, Job
+from services.api.kinds.pod import Pod
+from services.controllers.job.policy import (
+    Meaning,
+    ended_at_s,
+    fails_index,
+    has_failed,
+    index_failures,
+    index_of,
+    meaning_of,
+)
+from services.controllers.shared_readiness import is_ready
+
+UNCOUNTED_MAX = 500
+
+
+@dataclass
+class Survey:
+    """What a Job's pods are. Uids and pods are in the order in which the cache holds the pods.
+
+    `releasable`: pods whose finalizer may go now, because what it protects is stored. `counted_*`: uids in the
+    stored list whose finalizers are gone. `new_*`: pods that ended and are in no list yet; of the failed only
+    those that count. `completed`, `failed_indexes`: indexes, new ones included.
+    """
+
+    active: list[Pod] = field(default_factory=list)
+    terminating: int = 0
+    ready: int = 0
+    uncounted: dict[str, list[str]] = field(default_factory=lambda: {"succeeded": [], "failed": []})
+    counted: dict[str, list[str]] = field(default_factory=lambda: {"succeeded": [], "failed": []})
+    new_succeeded: list[Pod] = field(default_factory=list)
+    new_failed: list[Pod] = field(default_factory=list)
+    ended: list[tuple[Pod, Meaning | None]] = field(default_factory=list)
+    """Pods seen ending that still carry the finalizer; None: succeeded."""
+    releasable: list[Pod] = field(default_factory=list)
+    completed: frozenset[int] = frozenset()
+    failed_indexes: frozenset[int] = frozenset()
+    latest_failed: dict[int, Pod] = field(default_factory=dict)
+    """With a limit per index: the pod that records how often each index has failed."""
+    is_held: bool = False
+    """Whether some pod still carries the finalizer."""
+    fails_job: str = ""
+
+    @property
+    def succeeded(self) -> int:
+        """Successes of a job without indexes, beyond its counter."""
+        return len(self.uncounted["succeeded"]) + len(self.counted["succeeded"]) + len(self.new_succeeded)
+
+    @property
+    def failed(self) -> int:
+        """Failures beyond the job's counter."""
+        return len(self.uncounted["failed"]) + len(self.counted["failed"]) + len(self.new_failed)
+
+
+def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rejections: bool, wall_s: float) -> Survey:
+    """Return the order of the job's pods. `released`: uids whose finalizers were asked to go and may still be there."""
+    gone, found = frozenset(released), Survey()
+    pods = list(pods)
+    held = {p.metadata.uid: p for p in pods if TRACKING_FINALIZER in p.metadata.finalizers}
+    tracked = [pod for uid, pod in held.items() if uid not in gone]
+    found.is_held = bool(held)
+    stored = job.status.uncounted_terminated_pods
+    for kind in ("succeeded", "failed"):
+        for uid in getattr(stored, kind) if stored is not None else ():
+            (found.uncounted if uid in held else found.counted)[kind].append(uid)
+    for pod in pods:
+        if pod.is_active:
+            found.active.append(pod)
+            found.ready += is_ready(pod)
+        elif not pod.is_terminal:
+            found.terminating += 1
+    completed = _stored_indexes(job.status.completed_indexes, job)
+    found.completed = completed
+    known = {uid for uids in found.uncounted.values() for uid in uids}
+    failures = [pod for pod in tracked if has_failed(pod, job)]
+    delayed = _judge_indexes(job, failures, pods, completed, found, counts_rejections, wall_s)
+    for pod in tracked:
+        _judge(job, pod, known, completed, delayed, found, counts_rejections)
+    return found
+
+
+def _judge(
+    job: Job, pod: Pod, known: set[str], completed: frozenset[int], delayed: set[str], found: Survey,
+    counts_rejections: bool,
+) -> None:  # fmt: skip
+    uid = pod.metadata.uid
+    if uid in known:
+        found.releasable.append(pod)
+        return
+    index = index_of(pod, job) if job.spec.is_indexed else None
+    if pod.status.phase == "Succeeded":
+        found.ended.append((pod, None))
+        if not job.spec.is_indexed:
+            found.new_succeeded.append(pod)
+        elif index is None or index in completed:
+            found.releasable.append(pod)
+        else:
+            found.completed |= {index}
+        return
+    if not has_failed(pod, job):
+        return
+    meaning = meaning_of(pod, job, counts_rejections=counts_rejections)
+    found.ended.append((pod, meaning))
+    found.fails_job = found.fails_job or meaning.fails_job
+    if uid in delayed:
+        return
+    if meaning.is_counted and (index is not None or not job.spec.is_indexed):
+        found.new_failed.append(pod)
+    else:
+        found.releasable.append(pod)
+
+
+def _judge_indexes(
+    job: Job, failures: list[Pod], pods: list[Pod], completed: frozenset[int], found: Survey, counts_rejections: bool,
+    wall_s: float,
+) -> set[str]:  # fmt: skip
+    """Note which indexes failed; return uids of failed pods that still record how often (KEP-3850)."""
+    if job.spec.backoff_limit_per_index is None:
+        return set()
+    found.failed_indexes = _stored_indexes(job.status.failed_indexes or "", job)
+    for pod in failures:
+        if (index := index_of(pod, job)) is None:
+            continue
+        if fails_index(pod, job, meaning_of(pod, job, counts_rejections=counts_rejections)):
+            found.failed_indexes |= {index}
+        earlier = found.latest_failed.get(index)
+        if earlier is None or _age(pod, wall_s) > _age(earlier, wall_s):
+            found.latest_failed[index] = pod
+    if is_true(job, "FailureTarget", "SuccessCriteriaMet"):
+        return set()  # no index gets another pod
+    followed = {
+        (index, sum(index_failures(pod)))
+        for pod in pods
+        if not has_failed(pod, job) and (index := index_of(pod, job)) is not None
+    }
+    waiting = set()
+    for index, pod in found.latest_failed.items():
+        is_followed = any(i == index and n > sum(index_failures(pod)) for i, n in followed)
+        if not is_followed and index not in completed and index not in found.failed_indexes:
+            waiting.add(pod.metadata.uid)
+    return waiting
+
+
+def is_true(job: Job, *types: str) -> bool:
+    """Whether one of these conditions of the job is True."""
+    return any(c.type in types and c.status == "True" for c in job.status.conditions)
+
+
+def _age(pod: Pod, wall_s: float) -> tuple[int, float]:
+    return sum(index_failures(pod)), ended_at_s(pod, wall_s)
+
+
+def _stored_indexes(text: str, job: Job) -> frozenset[int]:
+    try:
+        return parse_indexes(text, job.spec.completions or 0)
+    except ValueError:
+        return frozenset()  # only this controller writes them

@@ -1,0 +1,1 @@
+"""Namespaces that are deleted are emptied first."""

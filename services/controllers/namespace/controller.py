@@ -1,0 +1,157 @@
+"""Empty a namespace that is being deleted, pods first, and let it go.
+
+Reads live, kind by kind: the caches may not yet show what was created just before the deletion.
+Source: controllers 11, KEP-5080; upstream `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.api.kinds.namespace import Namespace
+from services.api.meta import AnyObject, Document, Key
+from services.api.resources import resources
+from services.api.switches import Switches
+from services.controllers import shared_conditions as conditions
+from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
+from services.reconcile.controller import Controller, Listers, Moment, Registration
+
+FINALIZER = "kubernetes"
+LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
+Content = dict[str, Sequence[AnyObject]]
+"""Wire name to what is left of it, in the order of removal."""
+
+
+def _order() -> list[str]:
+    """Return the namespaced kinds in the order of removal: pods, the rest by name, events last."""
+    names = [resource.name for resource in resources().values() if resource.namespaced]
+    return sorted(names, key=lambda name: (name != "pods", name == "events", name))
+
+
+class Namespaces:
+    """What could not be deleted, and the reconcile."""
+
+    def __init__(self) -> None:
+        self._failures: dict[Key, list[str]] = {}
+
+    def failed(self, key: Key, action: Action, reason: str) -> None:
+        """Keep the first reasons for the condition people read."""
+        if isinstance(action, Delete) and len(self._failures.setdefault(key, [])) < 3:
+            self._failures[key].append(f"{action.resource}/{action.key.name}: {reason}")
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Delete pods, then all else; report what remains; when nothing does, drop the finalizer."""
+        namespace = listers.of(Namespace).get(key)
+        if namespace is None:
+            self._failures.pop(key, None)
+            return NOTHING
+        if namespace.metadata.deletion_timestamp is None or FINALIZER not in namespace.spec.finalizers:
+            return NOTHING
+        queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in _order()]
+        if any(query not in moment.listed for query in queries):
+            return Result(refresh=tuple(queries))
+        content: Content = {
+            query.resource: found
+            for query in queries
+            if (found := [o for o in moment.listed[query] if isinstance(o, AnyObject)])
+        }
+        document = listers.of(Namespace).document(key)
+        if document is None:
+            return NOTHING
+        if not content:
+            return Result((_finalize(key, document),))
+        actions: list[Action | Batch] = list(self._report(namespace, document, content, moment.wall_s))
+        batch = _deletions(content)
+        if batch:
+            actions.append(Batch(tuple(batch)))
+        return Result(tuple(actions), _look_again_s(content))
+
+    def _report(self, namespace: Namespace, document: Document, content: Content, wall_s: float) -> list[Patch]:
+        """Return the write of the five conditions, if it says anything new."""
+        before = [dict(c) for c in (document.get("status") or {}).get("conditions") or ()]
+        now = [dict(c) for c in before]
+        failures = self._failures.pop(namespace.metadata.key, [])
+        finalizers: dict[str, int] = {}
+        for objects in content.values():
+            for each in objects:
+                for finalizer in each.metadata.finalizers:
+                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        _set(now, "NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered",
+             "All resources successfully discovered", wall_s)  # fmt: skip
+        _set(now, "NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions",
+             "All legacy kube types successfully parsed", wall_s)  # fmt: skip
+        if failures:
+            _set(now, "NamespaceDeletionContentFailure", True, "ContentDeletionFailed",
+                 "Failed to delete all resource types: " + "; ".join(failures), wall_s)  # fmt: skip
+        else:
+            _set(now, "NamespaceDeletionContentFailure", False, "ContentDeleted",
+                 "All content successfully deleted, may be waiting on finalization", wall_s)  # fmt: skip
+        remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
+        _set(now, "NamespaceContentRemaining", True, "SomeResourcesRemain",
+             f"Some resources are remaining: {remaining}", wall_s)  # fmt: skip
+        if finalizers:
+            text = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+            _set(now, "NamespaceFinalizersRemaining", True, "SomeFinalizersRemain",
+                 f"Some content in the namespace has finalizers remaining: {text}", wall_s)  # fmt: skip
+        else:
+            _set(now, "NamespaceFinalizersRemaining", False, "ContentHasNoFinalizers",
+                 "All content-preserving finalizers finished", wall_s)  # fmt: skip
+        if now == before:
+            return []
+        patch: Document = {"status": {"conditions": now}}
+        meta = namespace.metadata
+        return [Patch("namespaces", meta.key, patch, subresource="status", uid=meta.uid)]
+
+
+def _set(listed: list[Document], condition: str, is_true: bool, reason: str, message: str, wall_s: float) -> None:
+    old = conditions.find(listed, condition)
+    status = "True" if is_true else "False"
+    if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
+        old["message"] = message
+        return
+    conditions.put(listed, condition, status, reason, message, wall_s)
+
+
+def _deletions(content: Content) -> list[Action]:
+    """Return deletes of what is not yet going: of pods alone while there are any (KEP-5080)."""
+    chosen = {"pods": content["pods"]} if "pods" in content else content
+    return [
+        Delete(resource, each.metadata.key, uid=each.metadata.uid, propagation="Background")
+        for resource, objects in chosen.items()
+        for each in objects
+        if each.metadata.deletion_timestamp is None
+    ]
+
+
+def _look_again_s(content: Content) -> float:
+    """Return half the longest grace period, within bounds: what is left then goes soon after."""
+    graces = [
+        each.metadata.deletion_grace_period_seconds or 0
+        for objects in content.values()
+        for each in objects
+        if each.metadata.deletion_timestamp is not None
+    ]
+    if not graces:
+        return LOOK_AGAIN_MIN_S
+    return min(LOOK_AGAIN_MAX_S, max(graces) / 2 + 1.0)
+
+
+def _finalize(key: Key, document: Document) -> Update:
+    spec = dict(document.get("spec") or {})
+    spec["finalizers"] = [name for name in spec.get("finalizers", ()) if name != FINALIZER]
+    return Update("namespaces", key, {**document, "spec": spec}, subresource="finalize")
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the namespace controller with an empty memory."""
+    memory = Namespaces()
+    return Controller(
+        name="namespace",
+        reconciles=Namespace,
+        reconcile=memory.reconcile,
+        failed=memory.failed,
+        workers=10,
+    )
+
+
+CONTROLLER = Registration("namespace", controller, start_order=12)

@@ -1,0 +1,1 @@
+"""Nodes that stop reporting become Unknown and tainted."""

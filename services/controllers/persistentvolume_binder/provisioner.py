@@ -1,0 +1,90 @@
+"""What a provisioner makes for a claim: the volume's document, and from where it can be reached.
+
+Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner, `topology.go`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+
+from services.api.kinds.csinode import CSINode
+from services.api.kinds.node import Node
+from services.api.kinds.persistentvolume import PROVISIONED_BY
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.storageclass import StorageClass, TopologySelectorTerm
+from services.api.meta import Document, Key
+
+TOPOLOGY_KEYS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""What decides the reach of a driver that registered nothing of its own."""
+
+Segments = tuple[tuple[str, str], ...]
+"""Labels that say where a volume is; empty: anywhere."""
+
+
+def cannot_make(storage_class: StorageClass, node: Node | None, name: str) -> str:
+    """Return why no volume can be made for the chosen node, or ""."""
+    if node is None:
+        return f'failed to get target node: nodes "{name}" not found'
+    if not _allows(storage_class.allowed_topologies, node.metadata.labels):
+        return (
+            f'selected node "{name}" is not in the allowed topologies of storage class "{storage_class.metadata.name}"'
+        )
+    return ""
+
+
+def _allows(terms: tuple[TopologySelectorTerm, ...], labels: Mapping[str, str]) -> bool:
+    return not terms or any(
+        all(labels.get(each.key) in each.values for each in term.match_label_expressions) for term in terms
+    )
+
+
+def new_volume(
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass,
+    node: Node | None,
+    nodes: Iterable[Node],
+    csi_node: Callable[[Key], CSINode | None],
+) -> Document:
+    """Return the volume for a claim: near its node, or without one, wherever the claim's name happens to lead."""
+    meta, name = claim.metadata, f"pvc-{claim.metadata.uid}"
+    driver = storage_class.provisioner
+    spec: Document = {
+        "capacity": {"storage": claim.spec.resources.requests.get("storage", "0")},
+        "accessModes": list(claim.spec.access_modes),
+        "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
+        "storageClassName": storage_class.metadata.name,
+        "volumeMode": claim.spec.volume_mode,
+        "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": meta.namespace,
+                     "name": meta.name, "uid": meta.uid},
+        "csi": {"driver": driver, "volumeHandle": name},
+    }  # fmt: skip
+    where = _segments(node, driver, csi_node) if node is not None else _anywhere(claim, storage_class, nodes, csi_node)
+    if where:
+        expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in where]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    annotations = {PROVISIONED_BY: driver}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "annotations": annotations},
+            "spec": spec}  # fmt: skip
+
+
+def _segments(node: Node, driver: str, csi_node: Callable[[Key], CSINode | None]) -> Segments:
+    registered = csi_node(node.metadata.key)
+    keys: tuple[str, ...] = TOPOLOGY_KEYS
+    for each in registered.spec.drivers if registered is not None else ():
+        if each.name == driver:
+            keys = each.topology_keys
+    labels = node.metadata.labels
+    return tuple((key, labels[key]) for key in keys if key in labels)
+
+
+def _anywhere(claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: Iterable[Node],
+              csi_node: Callable[[Key], CSINode | None]) -> Segments:  # fmt: skip
+    """Choose a place without knowing the pod: evenly over the places that the class allows."""
+    places = {
+        _segments(node, storage_class.provisioner, csi_node): None
+        for node in nodes
+        if _allows(storage_class.allowed_topologies, node.metadata.labels)
+    }
+    ordered = sorted(places)
+    return ordered[zlib.crc32(claim.metadata.name.encode()) % len(ordered)] if ordered else ()

@@ -1,0 +1,1 @@
+"""Pods unbound in the stead of their kubelets (switch `unbind.api=condition`)."""

@@ -1,0 +1,112 @@
+"""Unbind the pods whose kubelets ask for it by a condition, in their stead (`unbind.api=condition`).
+
+The kubelet writes condition UnbindRequested=True with its reason and starts nothing; this controller performs
+the unbind under its own identity. What the server would refuse for good it does not ask for: it sets the
+condition False with the code, and the kubelet falls back. Everything else is tried again until the kubelet gives
+up. Source: kubelet-unbinding 4.2 (`condition`), 4.4 (`authz.unbind_callers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
+from services.api.meta import Condition, Document, Key, find_condition
+from services.api.switches import Switches
+from services.api.times import format_time
+from services.api.unbind import REQUESTED, UNBINDER, counted_unbinds, request_id
+from services.reconcile.actions import NOTHING, Create, Patch, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+MESSAGE_MAX = 1024
+
+
+class PodUnbind:
+    """The reconcile of one pod; nothing is remembered between two."""
+
+    def __init__(self, switches: Switches) -> None:
+        self._switches = switches
+        self._max_attempts = switches.integer("unbind.max_attempts")
+        self._takes_preset = switches.choice("unbind.user_bound") == "allow"
+        self._names_version = switches.choice("unbind.fence") == "resourceVersion"
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
+        """Name the pod when its kubelet asks."""
+        return (change.new.metadata.key,) if change.new is not None and _request(change.new) is not None else ()
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Unbind the pod, or report that it stays bound."""
+        pod = listers.of(Pod).get(key)
+        if pod is None or (request := _request(pod)) is None:
+            return NOTHING
+        if code := self._refusal(pod, moment.wall_s):
+            return Result((_refused(pod, request, code, moment),))
+        body = _unbind(pod, request, names_version=self._names_version)
+        return Result((Create("pods", body, subresource="unbind"),))
+
+    def _refusal(self, pod: Pod, wall_s: float) -> str:
+        """Return why this pod may never be unbound, or "" (checks 10 and 11)."""
+        owner = pod.metadata.controller
+        if MIRROR_ANNOTATION in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet"):
+            return "Exempt"
+        if pod.status.binding_generation == 0 and not self._takes_preset:
+            return "Exempt"
+        times = [entry.time for entry in pod.status.unbind_history]
+        counted = counted_unbinds(pod.status.unbind_count, times, wall_s, self._switches)
+        return "LimitReached" if counted >= self._max_attempts else ""
+
+
+def _request(pod: Pod) -> Condition | None:
+    """Return the kubelet's request, while it can still be met."""
+    if pod.is_terminal or not pod.spec.node_name or pod.metadata.deletion_timestamp or pod.status.start_time:
+        return None
+    found = find_condition(pod.status.conditions, REQUESTED)
+    return found if found is not None and found.status == "True" else None
+
+
+def _unbind(pod: Pod, request: Condition, *, names_version: bool) -> Document:
+    meta, generation, node = pod.metadata, pod.status.binding_generation, pod.spec.node_name
+    version = {"resourceVersion": meta.resource_version} if names_version else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodUnbind",
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, **version},
+        "nodeName": node,
+        "bindingGeneration": generation,
+        "requestID": request_id(meta.uid, generation, node),
+        "reason": request.reason,
+        "message": request.message[:MESSAGE_MAX],
+    }
+
+
+def _refused(pod: Pod, request: Condition, code: str, moment: Moment) -> Patch:
+    condition: Document = {
+        "type": REQUESTED,
+        "status": "False",
+        "reason": code,
+        "message": request.message,
+        "lastTransitionTime": format_time(moment.wall_s),
+    }
+    patch: Document = {"status": {"conditions": [condition]}}
+    return Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=pod.metadata.uid)
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the controller."""
+    memory = PodUnbind(switches)
+    return Controller(
+        name="pod-unbind",
+        identity=UNBINDER.user,
+        reconciles=None,
+        reconcile=memory.reconcile,
+        watches=(Watch(Pod, memory.pod_changed),),
+        workers=4,
+    )
+
+
+def is_wanted(switches: Switches) -> bool:
+    """Whether there is anything to listen for."""
+    return switches.choice("unbind.api") == "condition"
+
+
+CONTROLLER = Registration("pod-unbind", controller, start_order=19, is_wanted=is_wanted)

@@ -1,0 +1,1 @@
+"""Pods that nothing else would ever delete."""

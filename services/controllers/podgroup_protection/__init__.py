@@ -1,0 +1,1 @@
+"""A PodGroup stays as long as pods are in it."""

@@ -1,0 +1,77 @@
+"""A pod group stays as long as a pod that has not ended refers to it.
+
+The finalizer is put on every group that lacks it, and taken off a group being deleted once all its members
+have ended or are gone. Source: preemption 6.1; upstream `podgroupprotection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PROTECTION_FINALIZER, PodGroup
+from services.api.meta import Key
+from services.api.resources import resource_of_view
+from services.api.switches import Switches
+from services.reconcile.actions import NOTHING, Patch, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+
+class PodGroupProtection:
+    """Which pods name which group; a group's members are looked up, not listed.
+
+    Invariant: `_members` holds the uids of the pods that refer to a group and have not ended.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[Key, dict[str, None]] = {}
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
+        """Follow the pod; name its group when the pod no longer needs it."""
+        pod = change.object
+        if pod.spec.scheduling_group is None:
+            return ()
+        group = Key(pod.metadata.namespace, pod.spec.scheduling_group.pod_group_name)
+        if change.new is not None and not change.new.is_terminal:
+            self._members.setdefault(group, {})[pod.metadata.uid] = None
+            return ()
+        members = self._members.get(group, {})
+        members.pop(pod.metadata.uid, None)
+        if not members:
+            self._members.pop(group, None)
+        return (group,)
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Add the finalizer to a group that lives, take it off one that no pod needs."""
+        group = listers.of(PodGroup).get(key)
+        if group is None:
+            return NOTHING
+        finalizers = group.metadata.finalizers
+        has_it = PROTECTION_FINALIZER in finalizers
+        if group.metadata.deletion_timestamp is None:
+            return NOTHING if has_it else _write(group, (*finalizers, PROTECTION_FINALIZER))
+        if not has_it or self._members.get(key):
+            return NOTHING
+        return _write(group, tuple(each for each in finalizers if each != PROTECTION_FINALIZER))
+
+
+def _write(group: PodGroup, finalizers: tuple[str, ...]) -> Result:
+    patch = {"metadata": {"finalizers": list(finalizers) or None}}
+    meta = group.metadata
+    return Result(
+        (Patch(resource_of_view(PodGroup).name, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version),)
+    )
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the controller with an empty memory."""
+    memory = PodGroupProtection()
+    return Controller(
+        name="podgroup-protection",
+        reconciles=PodGroup,
+        reconcile=memory.reconcile,
+        watches=(Watch(Pod, memory.pod_changed),),
+    )
+
+
+CONTROLLER = Registration("podgroup-protection", controller, start_order=11)

@@ -1,0 +1,1 @@
+"""As many pods as a ReplicaSet asks for."""

@@ -1,0 +1,1 @@
+"""ResourceClaims made from templates, and deallocated when no pod uses them."""

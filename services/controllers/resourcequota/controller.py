@@ -1,0 +1,150 @@
+"""Report what is used of each quota, and what is enforced: the number that admission charges to.
+
+Admission adds; here things are counted anew when less may be in use: an object went, a pod ended or its node took on
+a smaller size, or the quota changed. Counting reads live and writes on the version of the quota that was known before:
+whatever was charged meanwhile changed the quota, so the write is refused and the count begins again. No charge is lost.
+Source: upstream `pkg/controller/resourcequota` (which counts its caches, and may lose one); KEP-1287 "Notes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.api import quotas
+from services.api.kinds.pod import Pod
+from services.api.kinds.resourcequota import ResourceQuota
+from services.api.meta import AnyObject, Document, Key, View
+from services.api.podresources import Amounts
+from services.api.resources import Resource, resource_of_kind, resources
+from services.api.switches import Switches
+from services.reconcile.actions import NOTHING, Patch, Query, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+RESYNC_S = 300.0
+"""Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
+_MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.SERVICES)
+"""Kinds of which more than the number matters; the others are counted by their metadata."""
+
+
+def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
+    """Name the quota when what it asks for is not what its status enforces; a charge alone is no reason."""
+    new = change.new
+    if new is None or (new.spec.hard == new.status.hard and all(_is_reported(name, new) for name in new.spec.hard)):
+        return ()
+    return (new.metadata.key,)
+
+
+def _is_reported(name: str, quota: ResourceQuota) -> bool:
+    return name in quota.status.used or quotas.resource_of(name) not in resources()
+
+
+def pod_changed(change: Change[Pod], listers: Listers) -> Iterable[Key]:
+    """Name the quotas that count pods when this one may use less than before."""
+    old, new = change.old, change.new
+    if old is None:
+        return ()
+    affected = _counting(quotas.PODS, old.metadata.namespace, listers)
+    if not affected or new is None or _uses_otherwise(old, new):
+        return affected
+    return ()
+
+
+def _uses_otherwise(old: Pod, new: Pod) -> bool:
+    if old.is_terminal != new.is_terminal or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
+        return True
+    # No time passes between the two: only sizes and scopes count.
+    return quotas.usage_of(quotas.PODS, old, 0.0) != quotas.usage_of(quotas.PODS, new, 0.0) or (
+        old.spec.active_deadline_seconds != new.spec.active_deadline_seconds
+    )
+
+
+def object_changed(change: Change[AnyObject], listers: Listers) -> Iterable[Key]:
+    """Name the quotas that count an object which is gone, or changed and is measured by more than its number."""
+    seen = change.object
+    resource = resource_of_kind(seen.api_version, seen.kind)
+    if change.old is None or resource is None or resource.name == quotas.PODS:
+        return ()
+    if change.new is not None and resource.name not in _MEASURED:
+        return ()
+    return _counting(resource.name, seen.metadata.namespace, listers)
+
+
+def _counting(resource: str, namespace: str, listers: Listers) -> list[Key]:
+    return [
+        quota.metadata.key
+        for quota in listers.of(ResourceQuota).all(namespace)
+        if namespace and any(quotas.resource_of(name) == resource for name in quota.spec.hard)
+    ]
+
+
+def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
+    """Bring the status of one quota, or of all, up to date."""
+    known = listers.of(ResourceQuota)
+    if key.name:
+        found = known.get(key)
+        wanted = [] if found is None else [found]
+    else:
+        wanted = known.all()
+    missing = dict.fromkeys(
+        query for quota in wanted for query in _queries(quota).values() if query not in moment.listed
+    )
+    if missing:
+        return Result(refresh=tuple(missing))
+    patches = [patch for quota in wanted if (patch := _status(quota, moment)) is not None]
+    return Result(tuple(patches)) if patches else NOTHING
+
+
+def _queries(quota: ResourceQuota) -> dict[str, Query]:
+    """Return the live reads that this quota is counted from, by resource."""
+    served = resources()
+    names = dict.fromkeys(quotas.resource_of(name) for name in sorted(quota.spec.hard))
+    counted = [served[name] for name in names if name in served and served[name].namespaced]
+    return {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
+
+
+def _view(resource: Resource) -> type[View]:
+    return resource.view if resource.name in _MEASURED else AnyObject
+
+
+def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
+    """Return the patch that reports what is enforced and used, None when the status says so already."""
+    used: Amounts = {}
+    for resource, query in _queries(quota).items():
+        names = [name for name in quota.spec.hard if quotas.resource_of(name) == resource]
+        used.update(dict.fromkeys(names, 0))
+        for view in moment.listed[query]:
+            if quotas.is_in_scope(quota, view):
+                amounts = quotas.usage_of(resource, view, moment.wall_s)
+                for name in names:
+                    used[name] += amounts.get(name, 0)
+    status, meta = quota.status, quota.metadata
+    before = {name: quotas.amount_of(name, text) for name, text in status.used.items()}
+    if before == used and status.hard == quota.spec.hard:
+        return None
+    document: Document = {
+        "hard": {**dict.fromkeys(name for name in status.hard if name not in quota.spec.hard), **quota.spec.hard},
+        "used": {
+            **dict.fromkeys(name for name in status.used if name not in used),
+            **{name: quotas.text_of(name, used[name]) for name in sorted(used)},
+        },
+    }
+    return Patch(quotas.RESOURCE, meta.key, {"status": document}, subresource="status", uid=meta.uid,
+                 resource_version=meta.resource_version)  # fmt: skip
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the quota controller; it remembers nothing."""
+    return Controller(
+        name="resourcequota",
+        reconciles=None,
+        reconcile=reconcile,
+        watches=(
+            Watch(ResourceQuota, quota_changed),
+            Watch(Pod, pod_changed),
+            Watch(AnyObject, object_changed),
+        ),
+        period_s=RESYNC_S,
+    )
+
+
+CONTROLLER = Registration("resourcequota", controller, start_order=15)

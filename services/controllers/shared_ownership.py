@@ -1,0 +1,194 @@
+"""Who controls an object: the one controller reference, and how objects are adopted and released.
+
+Source: controllers 1.4; upstream `ControllerRefManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from services.api.kinds.daemonset import DaemonSet
+from services.api.kinds.deployment import Deployment
+from services.api.kinds.job import Job
+from services.api.kinds.pod import Pod
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.statefulset import StatefulSet
+from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
+from services.api.resources import resource_of_view
+from services.api.selectors import Selector, from_label_selector
+from services.reconcile.actions import Patch
+
+V = TypeVar("V", bound="_Owned")
+Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
+
+
+class _Owned(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+@dataclass(frozen=True)
+class Claim(Generic[V]):
+    """What a controller holds after claiming. `kept` includes `adopted`."""
+
+    kept: tuple[V, ...]
+    adopted: tuple[V, ...]
+    released: tuple[V, ...]
+
+
+def is_owner(reference: OwnerReference | None, view: type[View]) -> bool:
+    """Whether the reference names an object of that kind, in whatever version of its group."""
+    if reference is None:
+        return False
+    resource = resource_of_view(view)
+    return reference.kind == resource.kind and reference.api_version.rpartition("/")[0] == resource.group
+
+
+def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
+    """Return the key of the controlling object of that kind, or None."""
+    reference = metadata.controller
+    if reference is None or not is_owner(reference, view):
+        return None
+    return Key(metadata.namespace, reference.name)
+
+
+def controller_reference(owner: Workload | Pod) -> Document:
+    """Return the owner reference that makes `owner` an object's controller."""
+    resource = resource_of_view(type(owner))
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_alive(live: View | None, owner: Workload) -> bool:
+    """Whether the live read shows the same owner, not being deleted; only then may it adopt."""
+    return (
+        isinstance(live, type(owner))
+        and live.metadata.uid == owner.metadata.uid
+        and live.metadata.deletion_timestamp is None
+    )
+
+
+def selector_of(owner: Workload) -> Selector | None:
+    """Return the matcher; None when there is none, it is empty (it would take every pod) or it is broken."""
+    wanted = owner.spec.selector
+    if wanted is None or not (wanted.match_labels or wanted.match_expressions):
+        return None
+    try:
+        return from_label_selector(wanted)
+    except ValueError:
+        return None
+
+
+def claim(
+    owned: Iterable[V], orphans: Iterable[V], owner: Workload, selector: Selector, *, can_adopt: bool
+) -> Claim[V]:
+    """Return what to keep, adopt and release.
+
+    Own and matching: kept. Own and not matching: released, unless the owner is being deleted. Orphan and
+    matching: adopted if allowed and not being deleted itself.
+    """
+    kept: list[V] = []
+    released: list[V] = []
+    for each in owned:
+        reference = each.metadata.controller
+        if reference is None or reference.uid != owner.metadata.uid:
+            continue
+        if selector.matches(each.metadata.labels):
+            kept.append(each)
+        elif owner.metadata.deletion_timestamp is None:
+            released.append(each)
+    adopted = [o for o in orphans if can_adopt and is_adoptable(o, selector)]
+    return Claim((*kept, *adopted), tuple(adopted), tuple(released))
+
+
+def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
+    """Whether this object has no controller, is not being deleted, and the selector matches it."""
+    metadata = candidate.metadata
+    return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
+
+
+def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
+    """Return the patches that make a claim true; each carries the object's uid."""
+    patches = [
+        Patch(
+            resource,
+            each.metadata.key,
+            {"metadata": {"ownerReferences": [controller_reference(owner)]}},
+            patch_type="strategic",
+            uid=each.metadata.uid,
+        )
+        for each in found.adopted
+    ]
+    patches += [
+        Patch(
+            resource,
+            each.metadata.key,
+            {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner.metadata.uid}]}},
+            patch_type="strategic",
+            uid=each.metadata.uid,
+        )
+        for each in found.released
+    ]
+    return patches
+
+
+class Orphans:
+    """Which objects of a kind have no controller, by namespace; kept up to date by a watch.
+
+    Saves looking through a whole namespace on every reconcile.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def note(self, old: V | None, new: V | None) -> None:
+        """Take a change into account."""
+        if new is not None and new.metadata.controller is None:
+            self._keys.setdefault(new.metadata.namespace, {})[new.metadata.key] = None
+        elif (gone := new or old) is not None:
+            self._keys.get(gone.metadata.namespace, {}).pop(gone.metadata.key, None)
+
+    def keys(self, namespace: str) -> list[Key]:
+        """Return the orphans of one namespace, in the order they became orphans."""
+        return list(self._keys.get(namespace, ()))
+
+
+class Unfinished:
+    """Which pods of an owner have not reached a terminal phase; kept up to date by a watch.
+
+    A runaway leaves thousands of Failed pods with their owner. They take no part in any decision
+    (upstream filters them out before claiming), so no reconcile should have to look at them.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def note(self, old: Pod | None, new: Pod | None) -> None:
+        """Take a change into account."""
+        before, after = _unfinished_of(old), _unfinished_of(new)
+        if before is not None and before != after:
+            held = self._keys.get(before[0], {})
+            held.pop(before[1], None)
+            if not held:
+                self._keys.pop(before[0], None)
+        if after is not None:
+            self._keys.setdefault(after[0], {})[after[1]] = None
+
+    def keys(self, uid: str) -> list[Key]:
+        """Return the owner's unfinished pods, in the order they were first seen."""
+        return list(self._keys.get(uid, ()))
+
+
+def _unfinished_of(pod: Pod | None) -> tuple[str, Key] | None:
+    """Return the controller's uid and the pod's key, or None for a pod that is finished or has no controller."""
+    if pod is None or pod.is_terminal or (reference := pod.metadata.controller) is None:
+        return None
+    return reference.uid, pod.metadata.key

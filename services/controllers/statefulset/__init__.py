@@ -1,0 +1,1 @@
+"""Pods with an identity, in order."""

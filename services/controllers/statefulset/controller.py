@@ -1,0 +1,241 @@
+"""Keep pods that have names of their own: made in order, replaced under the same name, with the claims they had.
+
+There is never a second pod of a name: a new one is made only when the old object is gone, so a pod on a node that
+cannot be reached blocks its name until it is deleted by force. Ended pods are deleted and made anew without
+back-off: the runaway of a ReplicaSet, one pod after the other. An unbound pod keeps its name and its claims.
+Source: controllers 1.4 and 4; kubelet-unbinding 8; upstream `pkg/controller/statefulset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.api.kinds.controllerrevision import ControllerRevision
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.pod import Pod
+from services.api.kinds.statefulset import PARALLEL, ROLLING, StatefulSet
+from services.api.meta import Document, Key
+from services.api.selectors import Selector
+from services.api.switches import Switches
+from services.controllers import shared_revisions as revisions
+from services.controllers.shared_int_or_percent import resolve
+from services.controllers.shared_ownership import (
+    Claim,
+    Orphans,
+    changes_of,
+    claim,
+    is_adoptable,
+    is_alive,
+    owner_key,
+    selector_of,
+)
+from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
+from services.controllers.statefulset.order import Desired, revision_of, steps_of
+from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
+from services.controllers.statefulset.status import RESOURCE, status_of
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+
+class StatefulSets:
+    """One controller's memory, which is little, and its reconcile."""
+
+    def __init__(self, switches: Switches) -> None:
+        self._may_replace_many = switches.flag("MaxUnavailableStatefulSet")
+        self._pod_orphans = Orphans()
+        self._revision_orphans = Orphans()
+        self._refusals: dict[Key, tuple[str, str]] = {}
+        """What the last attempt met, as reason and message, until an Event reports it."""
+
+    # --- which keys changes lead to ---
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
+        """Return the sets that own the pod, would adopt it, or wait for its name."""
+        self._pod_orphans.note(change.old, change.new)
+        found: dict[Key, None] = {}
+        for pod in (change.old, change.new):
+            if pod is None:
+                continue
+            if (key := owner_key(StatefulSet, pod.metadata)) is not None:
+                found[key] = None
+            elif pod.metadata.controller is None or change.new is None:
+                parent = parent_of(pod.metadata.name)
+                if parent is not None and listers.of(StatefulSet).get(Key(pod.metadata.namespace, parent[0])):
+                    found[Key(pod.metadata.namespace, parent[0])] = None
+        return list(found)
+
+    def revision_changed(self, change: Change[ControllerRevision], listers: Listers) -> list[Key]:
+        """Return the set a revision belongs to."""
+        self._revision_orphans.note(change.old, change.new)
+        owners = (owner_key(StatefulSet, each.metadata) for each in (change.old, change.new) if each is not None)
+        return list(dict.fromkeys(key for key in owners if key is not None))
+
+    @staticmethod
+    def claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
+        """Return the set whose pod may have waited for the end of a claim."""
+        if change.new is not None or (parent := parent_of(change.object.metadata.name)) is None:
+            return []
+        found: list[Key] = []
+        for stateful_set in listers.of(StatefulSet).all(change.object.metadata.namespace):
+            name = stateful_set.metadata.name
+            if any(f"{t.metadata.name}-{name}" == parent[0] for t in stateful_set.spec.volume_claim_templates):
+                found.append(stateful_set.metadata.key)
+        return found
+
+    def failed(self, key: Key, action: Action, reason: str) -> None:
+        """Keep the first refusal, for an Event of the next reconcile."""
+        if key in self._refusals or reason.startswith(("not performed", "AlreadyExists")):
+            return
+        match action:
+            case Create() if action.resource == "pods":
+                verb, what = "create", f"Pod {action.document['metadata']['name']}"
+            case Create() if action.resource == CLAIMS:
+                name = action.document["metadata"]["name"]
+                verb, what = "create", f"Claim {name} for Pod {key.name}-{name.rpartition('-')[2]}"
+            case Delete() if action.resource == "pods":
+                verb, what = "delete", f"Pod {action.key.name}"
+            case _:
+                return
+        text = f"{verb} {what} in StatefulSet {key.name} failed error: {reason}"
+        self._refusals[key] = (f"Failed{verb.title()}", text)
+
+    # --- the decision ---
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Claim pods and revisions, find what is asked for now, report, and take the steps that order allows."""
+        stateful_set, document = listers.of(StatefulSet).get(key), listers.of(StatefulSet).document(key)
+        if stateful_set is None or document is None:
+            self._refusals.pop(key, None)
+            return NOTHING
+        selector = selector_of(stateful_set)
+        if selector is None:
+            return NOTHING
+        orphans, history = self._orphans(stateful_set, selector, listers)
+        query = Query(StatefulSet, key)
+        if (orphans or history) and query not in moment.live:
+            return Result(refresh=(query,))
+        can_adopt = bool(orphans or history) and is_alive(moment.live[query], stateful_set)
+        pods = _claim_pods(stateful_set, orphans, selector, listers, can_adopt=can_adopt)
+        owned = listers.of(ControllerRevision).owned_by(stateful_set.metadata.uid)
+        held = claim(owned, history, stateful_set, selector, can_adopt=can_adopt)
+        actions: list[Action | Batch] = [
+            *self._failure_events(stateful_set),
+            *changes_of("pods", pods, stateful_set),
+            *changes_of(revisions.RESOURCE, held, stateful_set),
+        ]
+        found = _find_revision(stateful_set, document, held.kept, listers)
+        is_ending = stateful_set.metadata.deletion_timestamp is not None
+        if found.write is not None:
+            if is_ending:
+                return Result(tuple(actions))
+            actions.append(found.write)
+        name = stateful_set.status.current_revision
+        current = next((each for each in held.kept if each.metadata.name == name), found.revision)
+        known = Known(stateful_set, document, members(stateful_set, pods.kept), current, found.revision)
+        actions += _reported(known, found.collision_count, moment.wall_s)
+        if is_ending:
+            return Result(tuple(actions))
+        desired = self._desired(known)
+        missing = (ordinal for ordinal in desired.ordinals if ordinal not in known.pods)
+        blocked = [ordinal for ordinal in missing if is_blocked(stateful_set, ordinal, listers)]
+        steps = steps_of(desired, known.pods, blocked, moment.wall_s)
+        actions += changes_of_steps(known, desired, steps, listers)
+        live = {current.metadata.name, found.revision.metadata.name, *map(revision_of, known.pods.values())}
+        actions += revisions.surplus(held.kept, live, stateful_set.spec.revision_history_limit)
+        return Result(tuple(actions), steps.again_s)
+
+    def _failure_events(self, stateful_set: StatefulSet) -> list[Action]:
+        refusal = self._refusals.pop(stateful_set.metadata.key, None)
+        return [event(stateful_set, *refusal, warns=True)] if refusal is not None else []
+
+    def _orphans(
+        self, stateful_set: StatefulSet, selector: Selector, listers: Listers
+    ) -> tuple[list[Pod], list[ControllerRevision]]:
+        """Return the pods and revisions that the set may adopt; none when it is leaving itself."""
+        if stateful_set.metadata.deletion_timestamp is not None:
+            return [], []
+        namespace = stateful_set.metadata.namespace
+        pods = [p for k in self._pod_orphans.keys(namespace) if (p := listers.of(Pod).get(k)) is not None]
+        lister = listers.of(ControllerRevision)
+        history = [r for k in self._revision_orphans.keys(namespace) if (r := lister.get(k)) is not None]
+        return (
+            [p for p in pods if is_adoptable(p, selector) and ordinal_of(stateful_set, p.metadata.name) is not None],
+            [r for r in history if is_adoptable(r, selector)],
+        )
+
+    def _desired(self, known: Known) -> Desired:
+        spec = known.stateful_set.spec
+        rolling = spec.update_strategy.rolling_update
+        is_rolling = spec.update_strategy.type == ROLLING
+        partition = rolling.partition if rolling is not None else 0
+        most: int | None = None
+        if self._may_replace_many and rolling is not None:
+            said = 1 if rolling.max_unavailable is None else rolling.max_unavailable
+            most = max(1, resolve(said, spec.replicas, is_up=False))
+        kept = partition
+        if is_rolling and rolling is None:
+            kept = known.stateful_set.status.current_replicas
+        return Desired(
+            known.stateful_set.ordinals,
+            is_parallel=spec.pod_management_policy == PARALLEL,
+            min_ready_s=spec.min_ready_seconds,
+            current_revision=known.current.metadata.name,
+            update_revision=known.update.metadata.name,
+            partition=partition if is_rolling else None,
+            kept_revision=kept,
+            most_unavailable=most,
+        )
+
+
+def _claim_pods(
+    stateful_set: StatefulSet, orphans: list[Pod], selector: Selector, listers: Listers, *, can_adopt: bool
+) -> Claim[Pod]:
+    """Return the pods to keep, adopt and release; one whose name is not the set's is released too."""
+    owned = listers.of(Pod).owned_by(stateful_set.metadata.uid)
+    found = claim(owned, orphans, stateful_set, selector, can_adopt=can_adopt)
+    if stateful_set.metadata.deletion_timestamp is not None:
+        return found
+    misnamed = tuple(p for p in found.kept if ordinal_of(stateful_set, p.metadata.name) is None)
+    kept = tuple(p for p in found.kept if p not in misnamed)
+    return Claim(kept, found.adopted, (*found.released, *misnamed))
+
+
+def _find_revision(
+    stateful_set: StatefulSet, document: Document, held: Sequence[ControllerRevision], listers: Listers
+) -> revisions.Found:
+    template = document["spec"].get("template") or {}
+    lister = listers.of(ControllerRevision)
+    return revisions.find(
+        stateful_set,
+        revisions.data_of(template),
+        held,
+        stateful_set.status.collision_count,
+        (template.get("metadata") or {}).get("labels") or {},
+        lambda name: lister.get(revisions.key_of(stateful_set, name)),
+    )
+
+
+def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]:
+    meta, current, update = known.stateful_set.metadata, known.current.metadata.name, known.update.metadata.name
+    status = status_of(known.stateful_set, known.pods.values(), current, update, collision_count, wall_s)
+    return [Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid)] if status else []
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the StatefulSet controller."""
+    memory = StatefulSets(switches)
+    return Controller(
+        name="statefulset",
+        reconciles=StatefulSet,
+        reconcile=memory.reconcile,
+        watches=(
+            Watch(Pod, memory.pod_changed),
+            Watch(ControllerRevision, memory.revision_changed),
+            Watch(PersistentVolumeClaim, memory.claim_changed),
+        ),
+        failed=memory.failed,
+        workers=5,
+    )
+
+
+CONTROLLER = Registration("statefulset", controller, start_order=3)

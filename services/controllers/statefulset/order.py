@@ -1,0 +1,156 @@
+"""In which order a StatefulSet makes, ends and replaces its pods.
+
+OrderedReady: one step a look, upwards when pods are made, downwards when they are ended, and none before the pods
+below are healthy. Parallel: everything at once, but a rolling update still goes from the highest number down.
+A pod is replaced only when its old object is gone, so that no two of one name are ever there.
+Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from services.api.kinds.pod import Pod
+from services.controllers.shared_readiness import available_in_s, is_ready
+from services.controllers.shared_revisions import POD_LABEL
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What is asked for. `ordinals`: the numbers of the pods. `most_unavailable`: of pods that are being replaced.
+
+    `partition`: so many pods from the first keep their revision; None when no pod is replaced for its revision.
+    """
+
+    ordinals: range
+    is_parallel: bool = False
+    min_ready_s: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    partition: int | None = 0
+    kept_revision: int = 0
+    """So many pods from the first are made anew from the current revision, the others from the update revision."""
+    most_unavailable: int | None = None
+    """None: each pod that was replaced must be available before the next one goes."""
+
+    def revision_of_new(self, ordinal: int) -> str:
+        """Return the revision a pod of that number is made from."""
+        return self.current_revision if ordinal - self.ordinals.start < self.kept_revision else self.update_revision
+
+
+@dataclass
+class Steps:
+    """What may be done now. `again_s`: when the next ready pod becomes available."""
+
+    recreated: list[Pod] = field(default_factory=list)
+    """They have ended: deleted, so that they can be made anew."""
+    made: list[int] = field(default_factory=list)
+    removed: list[Pod] = field(default_factory=list)
+    """Beyond the number that is asked for, the highest first."""
+    replaced: list[Pod] = field(default_factory=list)
+    """Of another revision than they should be."""
+    again_s: float | None = None
+
+
+def is_healthy(pod: Pod) -> bool:
+    """Whether the pod runs, is ready and is not leaving."""
+    return pod.metadata.deletion_timestamp is None and is_running_and_ready(pod)
+
+
+def is_running_and_ready(pod: Pod) -> bool:
+    """Whether the pod runs and is ready, leaving or not."""
+    return pod.status.phase == "Running" and is_ready(pod)
+
+
+def revision_of(pod: Pod) -> str:
+    """Return the name of the revision a pod was made from."""
+    return pod.metadata.labels.get(POD_LABEL, "")
+
+
+class _Look:
+    """One look at the pods of one set."""
+
+    def __init__(self, desired: Desired, pods: Mapping[int, Pod], blocked: frozenset[int], wall_s: float) -> None:
+        self.desired = desired
+        self.pods = pods
+        self.blocked = blocked
+        self.wall_s = wall_s
+        self.steps = Steps()
+
+    def is_available(self, pod: Pod | None) -> bool:
+        """Whether the pod is healthy and has been for long enough; note when it will have been."""
+        if pod is None or not is_healthy(pod):
+            return False
+        wait_s = available_in_s(pod, self.desired.min_ready_s, self.wall_s)
+        if wait_s:
+            self.steps.again_s = min(wait_s, self.steps.again_s or wait_s)
+        return wait_s == 0
+
+    def make(self) -> bool:
+        """Fill the numbers that are asked for; False when what comes after must wait."""
+        for ordinal in self.desired.ordinals:
+            pod = self.pods.get(ordinal)
+            if pod is None:
+                if ordinal not in self.blocked:
+                    self.steps.made.append(ordinal)
+            elif pod.is_terminal:
+                if pod.metadata.deletion_timestamp is None:
+                    self.steps.recreated.append(pod)
+            elif self.is_available(pod):
+                continue
+            if not self.desired.is_parallel:
+                return False
+        return True
+
+    def remove(self) -> bool:
+        """End pods beyond the number, the highest first; False when what comes after must wait."""
+        condemned = sorted((n for n in self.pods if n not in self.desired.ordinals), reverse=True)
+        first_bad = min((n for n in condemned if not self.is_available(self.pods[n])), default=None)
+        for ordinal in condemned:
+            pod = self.pods[ordinal]
+            if self.desired.is_parallel:
+                if pod.metadata.deletion_timestamp is None:
+                    self.steps.removed.append(pod)
+                continue
+            # All desired pods are available here, so the first one that is not is among these.
+            if pod.metadata.deletion_timestamp is None and (ordinal == first_bad or self.is_available(pod)):
+                self.steps.removed.append(pod)
+            return False
+        return True
+
+    def replace(self) -> None:
+        """End pods of another revision, the highest first, down to the partition."""
+        desired = self.desired
+        if desired.partition is None:
+            return
+        downwards = list(reversed(desired.ordinals[desired.partition :]))
+        if desired.most_unavailable is not None:
+            unavailable = sum(not self.is_available(self.pods.get(n)) for n in desired.ordinals)
+            free = desired.most_unavailable - unavailable
+            old = [pod for n in downwards if (pod := self.pods.get(n)) is not None and self._is_old(pod)]
+            self.steps.replaced = old[: max(0, free)]
+            return
+        for ordinal in downwards:
+            pod = self.pods.get(ordinal)
+            if pod is not None and self._is_old(pod):
+                self.steps.replaced.append(pod)
+                return
+            if not self.is_available(pod):
+                return
+
+    def _is_old(self, pod: Pod) -> bool:
+        is_kept = pod.metadata.deletion_timestamp is not None or revision_of(pod) == self.desired.update_revision
+        return not is_kept and pod not in self.steps.recreated
+
+
+def steps_of(desired: Desired, pods: Mapping[int, Pod], blocked: Sequence[int], wall_s: float) -> Steps:
+    """Return what may be done now.
+
+    `pods`: the set's own, by number. `blocked`: numbers whose pods cannot be made yet, because something else has the
+    name or a claim is still going.
+    """
+    look = _Look(desired, pods, frozenset(blocked), wall_s)
+    if look.make() and look.remove():
+        look.replace()
+    return look.steps

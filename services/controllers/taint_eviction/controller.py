@@ -1,0 +1,203 @@
+"""Delete pods from nodes with NoExecute taints: at once, or when their toleration runs out.
+
+A timer belongs to a pod on a node: an unbind, or landing elsewhere, makes it void. Upstream's timers
+do not know that; `tainteviction.faithful=true` brings those defects back.
+Source: controllers 9, kubelet-unbinding 8; upstream `pkg/controller/tainteviction` (`taint_eviction.go`,
+`timed_workers.go`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.meta import Key, find_condition
+from services.api.switches import Switches
+from services.api.taints import NO_EXECUTE, Taint, Toleration, tolerates
+from services.api.times import format_time
+from services.controllers.shared_pods_by_node import PodsByNode
+from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+REASON = "DeletionByTaintManager"
+MESSAGE = "Taint manager: deleting due to NoExecute taint"
+EVENT = "TaintManagerEviction"
+
+
+@dataclass(frozen=True)
+class Timer:
+    """When which pod is due, and on which node; monotonic seconds."""
+
+    uid: str
+    node: str
+    due_s: float
+    is_announced: bool = False
+
+
+def patience_s(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> float | None:
+    """Return for how many seconds all taints are tolerated: 0 not at all, None for ever.
+
+    Of each taint's tolerations the first that matches is used; of those the shortest counts.
+    """
+    shortest: float | None = None
+    for taint in taints:
+        used = next((t for t in tolerations if tolerates(t, taint)), None)
+        if used is None:
+            return 0.0
+        if used.toleration_seconds is not None:
+            seconds = max(0.0, float(used.toleration_seconds))
+            shortest = seconds if shortest is None else min(shortest, seconds)
+    return shortest
+
+
+class TaintEviction:
+    """The pods by node, the timers, and the reconcile of one pod."""
+
+    def __init__(self, switches: Switches) -> None:
+        self._is_faithful = switches.flag("tainteviction.faithful")
+        self._placement = PodsByNode()
+        self._timers: dict[Key, Timer] = {}
+
+    # --- which keys changes lead to ---
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
+        """Return the pod if a timer or a tainted node makes it matter."""
+        self._placement.note(change)
+        key = change.object.metadata.key
+        if key in self._timers:
+            return [key]
+        new = change.new
+        if new is None or not new.spec.node_name:
+            return []
+        if change.old is not None and _same_to_us(change.old, new):
+            return []
+        return [key] if _no_execute(listers.of(Node).get(Key("", new.spec.node_name))) else []
+
+    def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
+        """Return the pods on a node whose NoExecute taints changed."""
+        if _no_execute(change.old) == _no_execute(change.new):
+            return []
+        return self._placement.on(change.object.metadata.name)
+
+    # --- the decision ---
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Set, keep, cancel or fire the pod's timer."""
+        pod = listers.of(Pod).get(key)
+        timer = self._timers.get(key)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            self._timers.pop(key, None)
+            return NOTHING
+        if timer is not None and not self._is_faithful and not _is_for(timer, pod):
+            # Unbound, or on another node, or another pod of that name: what was set for the old place is void.
+            del self._timers[key]
+            cancelled = self._judge(pod, None, listers, moment)
+            return Result((_cancelled(pod), *cancelled.actions), cancelled.requeue_after_s, cancelled.refresh)
+        if timer is not None and moment.now_s >= timer.due_s:
+            return self._fire(pod, moment)
+        if not pod.spec.node_name:
+            return Result(requeue_after_s=timer.due_s - moment.now_s) if timer is not None else NOTHING
+        return self._judge(pod, timer, listers, moment)
+
+    def _judge(self, pod: Pod, timer: Timer | None, listers: Listers, moment: Moment) -> Result:
+        key = pod.metadata.key
+        taints = _no_execute(listers.of(Node).get(Key("", pod.spec.node_name))) if pod.spec.node_name else ()
+        if not taints:
+            if timer is not None and timer.node != pod.spec.node_name:
+                # Faithful: landing on an untainted node does not cancel what another node's taint set.
+                return Result(requeue_after_s=timer.due_s - moment.now_s)
+            return self._cancel(pod)
+        wait_s = patience_s(taints, pod.spec.tolerations)
+        if wait_s is None:
+            return self._cancel(pod)
+        if wait_s <= 0:
+            self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, moment.now_s)
+            return self._fire(pod, moment)
+        due_s = moment.now_s + wait_s
+        if timer is not None:
+            due_s = timer.due_s if self._is_faithful else min(timer.due_s, due_s)
+            self._timers[key] = replace(timer, due_s=due_s)
+            return Result(requeue_after_s=due_s - moment.now_s)
+        self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, due_s, is_announced=True)
+        return Result((event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
+
+    def _cancel(self, pod: Pod) -> Result:
+        if self._timers.pop(pod.metadata.key, None) is None:
+            return NOTHING
+        return Result((_cancelled(pod),))
+
+    def _fire(self, pod: Pod, moment: Moment) -> Result:
+        """Delete the pod after a live look at it, with the reason people and Jobs read.
+
+        The timer stays until the deletion is seen, so that a failed attempt is repeated.
+        """
+        query = Query(Pod, pod.metadata.key)
+        if query not in moment.live:
+            return Result(refresh=(query,))
+        live = moment.live[query]
+        if not isinstance(live, Pod) or live.metadata.deletion_timestamp is not None:
+            self._timers.pop(pod.metadata.key, None)
+            return NOTHING
+        timer = self._timers[pod.metadata.key]
+        if not self._is_faithful and not _is_for(timer, live):
+            del self._timers[pod.metadata.key]
+            return NOTHING
+        uid = "" if self._is_faithful else live.metadata.uid
+        actions: list[Action] = []
+        if not timer.is_announced:
+            actions.append(event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"))
+            self._timers[pod.metadata.key] = replace(timer, is_announced=True)
+        target = find_condition(live.status.conditions, "DisruptionTarget")
+        if target is None or target.status != "True":
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": REASON,
+                "message": MESSAGE,
+                "lastTransitionTime": format_time(moment.wall_s),
+            }
+            patch = {"status": {"conditions": [condition]}}
+            # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
+            version = "" if self._is_faithful else live.metadata.resource_version
+            actions.append(
+                Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=uid,
+                      resource_version=version)
+            )  # fmt: skip
+        actions.append(Delete("pods", pod.metadata.key, uid=uid))
+        return Result(tuple(actions))
+
+
+def _is_for(timer: Timer, pod: Pod) -> bool:
+    return timer.uid == pod.metadata.uid and timer.node == pod.spec.node_name
+
+
+def _same_to_us(old: Pod, new: Pod) -> bool:
+    return (
+        old.metadata.uid == new.metadata.uid
+        and old.spec.node_name == new.spec.node_name
+        and old.spec.tolerations == new.spec.tolerations
+    )
+
+
+def _no_execute(node: Node | None) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE) if node is not None else ()
+
+
+def _cancelled(pod: Pod) -> RecordEvent:
+    return event(pod, EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the taint eviction controller with an empty memory."""
+    memory = TaintEviction(switches)
+    return Controller(
+        name="taint-eviction",
+        reconciles=None,
+        reconcile=memory.reconcile,
+        watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
+        workers=8,
+    )
+
+
+CONTROLLER = Registration("taint-eviction", controller, start_order=9)

@@ -1,0 +1,1 @@
+"""Finished Jobs deleted when their time is over."""

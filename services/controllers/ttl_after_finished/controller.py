@@ -1,0 +1,57 @@
+"""Delete finished Jobs once their `ttlSecondsAfterFinished` is over (KEP-592).
+
+The time counts from the condition Complete or Failed. The job is read again before it goes: a client may have given
+it more time. Its pods follow by garbage collection.
+"""
+
+from __future__ import annotations
+
+from services.api.kinds.job import Job
+from services.api.meta import Key
+from services.api.switches import Switches
+from services.controllers.shared_readiness import seconds_of
+from services.reconcile.actions import NOTHING, Delete, Query, Result
+from services.reconcile.controller import Controller, Listers, Moment, Registration
+
+
+def expires_at_s(job: Job) -> float | None:
+    """Return when the job may go, in epoch seconds; None when it may not go by itself."""
+    ttl = job.spec.ttl_seconds_after_finished
+    if ttl is None or job.metadata.deletion_timestamp is not None:
+        return None
+    ended = [c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True"]
+    return seconds_of(ended[0].last_transition_time) + ttl if ended else None
+
+
+def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
+    """Wait for the time, look once more, delete."""
+    job = listers.of(Job).get(key)
+    if job is None or (due_s := expires_at_s(job)) is None:
+        return NOTHING
+    if due_s > moment.wall_s:
+        return Result(requeue_after_s=due_s - moment.wall_s)
+    query = Query(Job, key)
+    if query not in moment.live:
+        return Result(refresh=(query,))
+    live = moment.live[query]
+    if not isinstance(live, Job) or live.metadata.uid != job.metadata.uid:
+        return NOTHING
+    due_s = expires_at_s(live)
+    if due_s is None or due_s > moment.wall_s:
+        return NOTHING if due_s is None else Result(requeue_after_s=due_s - moment.wall_s)
+    meta = live.metadata
+    return Result(
+        (Delete("jobs.batch", key, uid=meta.uid, resource_version=meta.resource_version, propagation="Foreground"),)
+    )
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the controller; it remembers nothing."""
+    return Controller(
+        name="ttl-after-finished",
+        reconciles=Job,
+        reconcile=reconcile,
+    )
+
+
+CONTROLLER = Registration("ttl-after-finished", controller, start_order=6)

@@ -1,0 +1,1 @@
+"""Nodes that unbind pod after pod are tainted for a while."""

@@ -1,0 +1,1 @@
+"""Volumes and claims in use are not deleted."""

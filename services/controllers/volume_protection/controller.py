@@ -1,0 +1,100 @@
+"""Keep claims that a pod uses, and volumes that a claim has, from going before their time.
+
+The API server puts a finalizer on each; here it is taken off when the object is being deleted and not in use.
+A key names its kind, as the volume binder's do.
+Source: upstream `pkg/controller/volume/pvcprotection`, `pvprotection`.
+"""
+
+from __future__ import annotations
+
+from services.api.kinds.persistentvolume import BOUND, PersistentVolume
+from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER as CLAIM_FINALIZER
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
+from services.api.kinds.pod import Pod
+from services.api.meta import Key, ObjectMeta
+from services.api.switches import Switches
+from services.controllers.shared_volume_keys import (
+    CLAIM,
+    CLAIMS,
+    VOLUME,
+    VOLUMES,
+    claim_key,
+    volume_key,
+)
+from services.reconcile.actions import NOTHING, Patch, Query, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
+
+
+def _uses(pod: Pod, claim: str) -> bool:
+    """Whether the pod holds the claim: it does until it has ended, whether or not it has a node."""
+    return not pod.is_terminal and any(v.claim_name(pod.metadata.name) == claim for v in pod.spec.volumes)
+
+
+def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
+    """Take the finalizer off an object that is being deleted and not in use."""
+    kind, _, name = key.name.partition("/")
+    if kind == VOLUME:
+        volume = listers.of(PersistentVolume).get(Key("", name))
+        if volume is None or volume.status.phase == BOUND:
+            return NOTHING
+        return _release(VOLUMES, volume.metadata, VOLUME_FINALIZER)
+    claim = listers.of(PersistentVolumeClaim).get(Key(key.namespace, name))
+    if claim is None or not _is_held(claim.metadata, CLAIM_FINALIZER):
+        return NOTHING
+    if any(_uses(pod, name) for pod in listers.of(Pod).all(key.namespace)):
+        return NOTHING
+    # A pod may have been created just before the deletion and not have reached the cache.
+    query = Query(Pod, Key(key.namespace, ""))
+    if query not in moment.listed:
+        return Result(refresh=(query,))
+    if any(isinstance(pod, Pod) and _uses(pod, name) for pod in moment.listed[query]):
+        return NOTHING
+    return _release(CLAIMS, claim.metadata, CLAIM_FINALIZER)
+
+
+def _is_held(meta: ObjectMeta, finalizer: str) -> bool:
+    return meta.deletion_timestamp is not None and finalizer in meta.finalizers
+
+
+def _release(resource: str, meta: ObjectMeta, finalizer: str) -> Result:
+    if not _is_held(meta, finalizer):
+        return NOTHING
+    left = [each for each in meta.finalizers if each != finalizer]
+    patch = {"metadata": {"finalizers": left or None}}
+    return Result((Patch(resource, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version),))
+
+
+def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
+    return [] if change.new is None else [claim_key(change.new.metadata)]
+
+
+def _volume_changed(change: Change[PersistentVolume], listers: Listers) -> list[Key]:
+    return [] if change.new is None else [volume_key(change.new.metadata.name)]
+
+
+def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
+    """The claims of a pod that has ended or is gone."""
+    pod = change.object
+    if not pod.spec.volumes or (change.new is not None and not change.new.is_terminal):
+        return []
+    names = dict.fromkeys(name for v in pod.spec.volumes if (name := v.claim_name(pod.metadata.name)))
+    return [Key(pod.metadata.namespace, f"{CLAIM}/{name}") for name in names]
+
+
+def controller(switches: Switches) -> Controller:
+    """Return the controller; it remembers nothing."""
+    return Controller(
+        name="volume-protection",
+        reconciles=None,
+        reconcile=_reconcile,
+        watches=(
+            Watch(PersistentVolumeClaim, _claim_changed),
+            Watch(PersistentVolume, _volume_changed),
+            Watch(Pod, _pod_changed),
+        ),
+    )
+
+
+CONTROLLER = Registration("volume-protection", controller, start_order=16)

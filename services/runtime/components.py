@@ -1,0 +1,82 @@
+"""Processes by their names: which component a name means, and which schedulers a mesh runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+DEFAULT_SCHEDULER = "default-scheduler"
+DEVICE_PLUGIN: Final = "device-plugin"
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
+
+
+def component_of(process: str) -> str:
+    """Return the component a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
+    component = process.partition("/")[0]
+    return component if component == DEVICE_PLUGIN else component.partition("-")[0]
+
+
+def plugin_name(node: str, resource: str) -> str:
+    """Return the name of the process that is a node's device plugin: `device-plugin/n1/example.com/gpu`."""
+    return f"{DEVICE_PLUGIN}/{node}/{resource}"
+
+
+def plugins_of(node: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Return the device plugins that a node definition (a JSON object) asks for."""
+    return list(node.get("devicePlugins") or ())
+
+
+@dataclass(frozen=True)
+class SchedulerProcess:
+    """One scheduler: its process's name, the `spec.schedulerName` it serves, whether it must lead before it works.
+
+    `config`: path of its KubeSchedulerConfiguration; empty: none.
+    """
+
+    name: str
+    scheduler_name: str = DEFAULT_SCHEDULER
+    is_elected: bool = False
+    config: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Its flags."""
+        elected = ["--leader-elect"] if self.is_elected else []
+        config = ["--config", self.config] if self.config else []
+        return ["--scheduler-name", self.scheduler_name, *elected, *config]
+
+
+@dataclass(frozen=True)
+class Schedulers:
+    """Which schedulers there are.
+
+    `replicas` of the default scheduler elect a leader, unless `elect` is off: then all of them work, and the API
+    server's answer to the second Binding is what keeps them apart. `others`: names of further schedulers, one
+    process each, which know nothing of the default one and share its nodes. `config`: path of the default
+    scheduler's KubeSchedulerConfiguration, which may have several profiles.
+    """
+
+    replicas: int = 1
+    elect: bool = True
+    others: tuple[str, ...] = ()
+    config: str = ""
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise ValueError(f"want at least one scheduler, not {self.replicas}")
+        for name in self.others:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"scheduler name {name!r}: want lower-case letters, digits and '-' between them")
+        if len({DEFAULT_SCHEDULER, *self.others}) <= len(self.others):
+            raise ValueError(f"schedulers want names of their own, not {', '.join(self.others)}")
+
+    def processes(self) -> tuple[SchedulerProcess, ...]:
+        """Return the processes: `scheduler`, or `scheduler-1` and so on, then `scheduler-NAME` of the others."""
+        is_alone = self.replicas == 1
+        names = ["scheduler"] if is_alone else [f"scheduler-{number}" for number in range(1, self.replicas + 1)]
+        is_elected = self.elect and not is_alone
+        replicas = [SchedulerProcess(name, is_elected=is_elected, config=self.config) for name in names]
+        return (*replicas, *(SchedulerProcess(f"scheduler-{name}", name) for name in self.others))

@@ -1,0 +1,244 @@
+"""What became of each pod: when it was created, bound, unbound, Running, Failed, gone. Pure.
+
+It observes pod changes with the time they were seen; it is asked at the end for a row a pod and for the measures
+of a run. Pods of two runs are compared by *role*: a bare pod's name, or its owner and the order of
+creation, because generated names mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from services.api.kinds.pod import Pod
+from services.api.meta import find_condition
+from services.reconcile.controller import Change
+from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
+from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
+from services.scenarios.measures.scheduling_results import ReportedReason, SchedulingResults
+from services.telemetry.eventlog import Line
+
+
+@dataclass
+class PodHistory:
+    """One pod object's life; times are seconds since the run began, None until it happened."""
+
+    uid: str
+    name: str
+    role: str
+    is_owned: bool
+    created_s: float
+    bound_s: float | None = None
+    running_s: float | None = None
+    ready_s: float | None = None
+    failed_s: float | None = None
+    rejected_s: float | None = None
+    """When it was first seen that a node gave it back, or failed it before it ran."""
+    leaving_s: float | None = None
+    """When it was first seen to be being deleted: from then on its owner counts it no longer."""
+    gone_s: float | None = None
+    reason: str = ""
+    unbinds: int = 0
+    nodes: list[str] = field(default_factory=list)
+    phase: str = "Pending"
+    reported: list[tuple[float, ReportedReason]] = field(default_factory=list)
+    """What PodScheduled said, from when on."""
+
+    @property
+    def outcome(self) -> str:
+        """One word for tables: Running, Failed (reason), Pending, Succeeded or gone."""
+        if self.phase == "Failed":
+            return f"Failed ({self.reason})" if self.reason else "Failed"
+        if self.gone_s is not None and self.running_s is None:
+            return "gone"
+        return self.phase
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many pods were in each phase at one moment; `pending_bound` are Pending with a node."""
+
+    at_s: float
+    pending: int
+    running: int
+    failed: int
+    failed_total: int
+
+
+class History:
+    """All pods of a run, in order of creation."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodHistory] = {}
+        self.samples: list[Sample] = []
+        self.resizes = Resizes()
+        self._roles: dict[str, int] = {}
+
+    def observe(self, change: Change[Pod], now_s: float) -> None:
+        """Take one change of a pod, seen at `now_s`."""
+        pod = change.object
+        record = self.pods.get(pod.metadata.uid)
+        if record is None:
+            record = PodHistory(
+                pod.metadata.uid, pod.metadata.name, self._role(pod), pod.metadata.controller is not None, now_s
+            )
+            self.pods[pod.metadata.uid] = record
+        if change.new is None:
+            record.gone_s = now_s
+            return
+        self._advance(record, change.new, now_s)
+        self.resizes.observe(change, now_s)
+
+    def _role(self, pod: Pod) -> str:
+        owner = pod.metadata.controller
+        stem = f"{owner.kind.lower()}/{owner.name}" if owner else f"pod/{pod.metadata.name}"
+        if owner and owner.kind == "ReplicaSet" and (template := pod.metadata.labels.get("pod-template-hash")):
+            stem = f"deployment/{owner.name.removesuffix('-' + template)}"
+        number = self._roles.get(stem, 0)
+        self._roles[stem] = number + 1
+        return f"{stem}#{number}" if owner or number else stem
+
+    @staticmethod
+    def _advance(record: PodHistory, pod: Pod, now_s: float) -> None:
+        node = pod.spec.node_name
+        if node and (not record.nodes or record.nodes[-1] != node or pod.status.unbind_count > record.unbinds):
+            record.nodes.append(node)
+            record.bound_s = now_s
+        has_failed_early = pod.status.phase == "Failed" and record.running_s is None
+        if record.rejected_s is None and (pod.status.unbind_count > record.unbinds or has_failed_early):
+            record.rejected_s = now_s
+        record.unbinds = max(record.unbinds, pod.status.unbind_count)
+        record.phase = pod.status.phase or "Pending"
+        if record.phase == "Running" and record.running_s is None:
+            record.running_s = now_s
+        scheduled = find_condition(pod.status.conditions, "PodScheduled")
+        reported = ReportedReason(scheduled.reason, scheduled.message) if scheduled is not None else ReportedReason()
+        if reported != (record.reported[-1][1] if record.reported else ReportedReason()):
+            record.reported.append((now_s, reported))
+        ready = find_condition(pod.status.conditions, "Ready")
+        if ready is not None and ready.status == "True" and record.ready_s is None:
+            record.ready_s = now_s
+        if pod.metadata.deletion_timestamp is not None and record.leaving_s is None:
+            record.leaving_s = now_s
+        if record.phase == "Failed" and record.failed_s is None:
+            record.failed_s, record.reason = now_s, pod.status.reason
+
+    def sample(self, now_s: float) -> Sample:
+        """Count phases now and remember the count."""
+        living = [p for p in self.pods.values() if p.gone_s is None]
+        made = Sample(
+            now_s,
+            sum(p.phase == "Pending" for p in living),
+            sum(p.phase == "Running" for p in living),
+            sum(p.phase == "Failed" for p in living),
+            sum(p.failed_s is not None for p in self.pods.values()),
+        )
+        self.samples.append(made)
+        return made
+
+
+class Writes:
+    """When the store committed what, heartbeats (Lease) left out; seconds of the log's own clock."""
+
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+        self._jobs: dict[str, tuple[float, float | None, bool]] = {}
+        """Of each Job: when it began, when it ended, and whether it was complete then."""
+
+    def take(self, line: Line) -> None:
+        """Note a commit."""
+        if line.ev != "store.commit" or line.obj is None or line.data.get("replayed"):
+            return
+        if line.obj["kind"] != "Lease":
+            self.at_s.append(line.mono_ns / 1e9)
+        if (counts := line.data.get("job")) is not None:
+            begun_s, ended_s, is_complete = self._jobs.get(line.obj["uid"], (line.mono_ns / 1e9, None, False))
+            if counts["finished"] and ended_s is None:
+                ended_s, is_complete = line.mono_ns / 1e9, counts["complete"]
+            self._jobs[line.obj["uid"]] = begun_s, ended_s, is_complete
+
+    def job_measures(self) -> dict[str, float | None]:
+        """Return how many Jobs are complete, how many failed, and how long they took; {} without any."""
+        if not self._jobs:
+            return {}
+        ended = [(end - begun, is_complete) for begun, end, is_complete in self._jobs.values() if end is not None]
+        return {
+            "jobs_complete": float(sum(is_complete for _, is_complete in ended)),
+            "jobs_failed": float(sum(not is_complete for _, is_complete in ended)),
+            "job_duration_p50_s": quantile([took_s for took_s, _ in ended], 0.50),
+        }
+
+    def since(self, at_s: float) -> int:
+        """Return how many there were from that moment on."""
+        return sum(at >= at_s for at in self.at_s)
+
+
+def measures(
+    history: History,
+    writes: Writes,
+    results: SchedulingResults,
+    preemptions: Preemptions,
+    rejections: Rejections,
+    started_s: float,
+    duration_s: float,
+) -> dict[str, float | None]:
+    """Return the figures of a run by name; times in seconds.
+
+    They are about the pods that controllers created, and count from the first of these: bare pods only set
+    the scene. A scenario without such pods is measured over all pods. `started_s` is when the run began on
+    the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
+    and `status_stale_min` are minutes of all pods together, until each is bound (`results`).
+    `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims is
+    about all pods.
+    """
+    owned = [p for p in history.pods.values() if p.is_owned]
+    pods = owned or list(history.pods.values())
+    running = [p for p in pods if p.phase == "Running" and p.gone_s is None]
+    started = [p for p in pods if p.running_s is not None]
+    failed = [p for p in pods if p.failed_s is not None]
+    starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
+    waits = _waits(pods, {uid: at_s - started_s for uid, at_s in rejections.first_s.items()})
+    begun_s = min((p.created_s for p in pods), default=0.0)
+    first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
+    total = writes.since(started_s + begun_s)
+    misreported = [
+        results.misreported_s(
+            p.uid, p.reported, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None)
+        )
+        for p in pods
+    ]
+    return {
+        "pods_created": float(len(pods)),
+        "pods_failed": float(len(failed)),
+        "pods_running_at_end": float(len(running)),
+        "pods_disturbed": float(sum(p.running_s is not None and p.failed_s is not None for p in history.pods.values())),
+        "unbinds": float(sum(p.unbinds for p in pods)),
+        "failed_per_min": 60.0 * len(failed) / (duration_s - begun_s) if duration_s > begun_s else None,
+        "first_running_s": first_running - begun_s if first_running is not None else None,
+        "time_to_running_p50_s": quantile(starts, 0.50),
+        "time_to_running_p99_s": quantile(starts, 0.99),
+        "rejected_to_running_p50_s": quantile(waits, 0.50),
+        "rejected_to_running_p99_s": quantile(waits, 0.99),
+        "api_writes": float(total),
+        "api_writes_per_running_pod": total / len(running) if running else None,
+        "status_patches": float(sum(results.patches_by_uid.get(p.uid, 0) for p in pods)),
+        "status_missing_min": sum(missing for missing, _ in misreported) / 60.0,
+        "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
+        **resize_measures(history.resizes, preemptions),
+        **writes.job_measures(),
+    }
+
+
+def _waits(pods: list[PodHistory], told_s: Mapping[str, float]) -> list[float]:
+    """Return how long each rejection had to wait for a pod that runs, workload by workload.
+
+    `told_s`: when kubelets said no, by uid. Starts that fail over and over are no such answer: of these it counts when
+    the pod was seen to be given back.
+    """
+    workloads: dict[str, list[Fate]] = {}
+    for pod in pods:
+        fates = workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, [])
+        ended_s = min((at_s for at_s in (pod.failed_s, pod.leaving_s, pod.gone_s) if at_s is not None), default=None)
+        fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s, ended_s))
+    return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]

@@ -1,0 +1,122 @@
+"""What the scheduler thought of each pod, beside what the pod's status told of it meanwhile. Pure.
+
+The truth comes from the scheduler's own lines in the event log: rejected at PreEnqueue, let in, fits nowhere. What
+users could read comes from the pod's PodScheduled condition. The two are compared for how long nothing was told
+(*missing*) and how long something else was told (*stale*): what the reporting models of KEP-5501 pay for fewer calls.
+Source: kep-5501 7, "hypotheses to measure".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeVar
+
+from services.api.identity import SCHEDULER
+from services.telemetry.eventlog import Line
+
+GATED: Final = "SchedulingGated"
+NOT_READY: Final = "NotReadyForScheduling"
+GENERIC: Final = "blocked on PreEnqueue by plugin: "
+
+
+T = TypeVar("T")
+
+
+class SchedulingResult(NamedTuple):
+    """What is so. `plugin`: who rejects at PreEnqueue, "" for a failed attempt; `shown`: the same words for users.
+
+    All empty: the pod waits for its turn and nothing stands against it.
+    """
+
+    plugin: str = ""
+    message: str = ""
+    shown: str = ""
+
+
+class ReportedReason(NamedTuple):
+    """What the PodScheduled condition says; all empty: it is absent."""
+
+    reason: str = ""
+    message: str = ""
+
+
+NOTHING: Final = SchedulingResult()
+
+
+def is_missing(result: SchedulingResult, reported: ReportedReason) -> bool:
+    """Whether there is something to tell and nothing is told."""
+    return result != NOTHING and reported == ReportedReason()
+
+
+def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
+    """Whether what is told is not so (any more)."""
+    if reported == ReportedReason():
+        return False
+    if result == NOTHING:
+        # Why the last attempt failed stays true until the next one; a rejection at PreEnqueue does not.
+        return reported.reason in (NOT_READY, GATED)
+    if reported.reason == GATED:
+        return result.plugin != "SchedulingGates"
+    said = (result.message, result.shown or result.message, GENERIC + result.plugin)
+    return reported.message not in said
+
+
+class SchedulingResults:
+    """By pod uid, in the order of time; seconds of the log's own clock."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, list[tuple[float, SchedulingResult]]] = {}
+        self.patches_by_uid: dict[str, int] = {}
+        """Status patches of the scheduler that changed something."""
+
+    def take(self, line: Line) -> None:
+        """Note what the scheduler found, or wrote."""
+        if line.obj is None or line.obj["kind"] != "Pod":
+            return
+        uid, data = line.obj["uid"], line.data
+        match line.ev:
+            case "sched.gated":
+                result = SchedulingResult(data["plugin"], data["message"], data.get("shown") or "")
+            case "sched.ungated":
+                result = NOTHING
+            case "sched.attempt":
+                is_scheduled = data["outcome"] == "scheduled"
+                result = NOTHING if is_scheduled else SchedulingResult("", data["message"])
+            case "store.commit":
+                if (line.identity or data.get("identity")) == SCHEDULER.user and data.get("subresource") == "status":
+                    self.patches_by_uid[uid] = self.patches_by_uid.get(uid, 0) + 1
+                return
+            case _:
+                return
+        self.by_uid.setdefault(uid, []).append((line.mono_ns / 1e9, result))
+
+    def misreported_s(
+        self, uid: str, reported: Sequence[tuple[float, ReportedReason]], started_s: float, until_s: float
+    ) -> tuple[float, float]:
+        """Return for how many seconds the pod's status was missing, and for how many it was stale.
+
+        `told`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
+        clock; `until_s`: when to stop, for example because the pod was bound.
+        """
+        results = [(at - started_s, result) for at, result in self.by_uid.get(uid, ())]
+        moments = sorted({*(at for at, _ in results), *(at for at, _ in reported), until_s})
+        missing = stale = 0.0
+        for begin, end in pairwise(moments):
+            if begin >= until_s:
+                break
+            result = _latest(results, begin, NOTHING)
+            said = _latest(reported, begin, ReportedReason())
+            length = min(end, until_s) - begin
+            missing += length if is_missing(result, said) else 0.0
+            stale += length if is_stale(result, said) else 0.0
+        return missing, stale
+
+
+def _latest(changes: Sequence[tuple[float, T]], at: float, before: T) -> T:
+    found = before
+    for since, value in changes:
+        if since > at:
+            break
+        found = value
+    return found

@@ -1,0 +1,82 @@
+"""Event files of one run, read while they grow: merged by `mono_ns`, comparable on one host (guarantees 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from services.telemetry.eventlog import Line
+
+
+class Incomplete(ValueError):
+    """A file of the event log has a gap or an undecodable line: the result is unknown (I27)."""
+
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+class _File:
+    """One growing file: how far it was read, and which number comes next."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.number = 0
+
+    def read(self) -> list[Line]:
+        """Return the complete lines added since the last call. Raises: Incomplete."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        # A last line without its newline is still being written, or was torn by SIGKILL.
+        whole = data[: data.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        found = []
+        for text in whole.splitlines():
+            self.number += 1
+            try:
+                line = _decoder.decode(text)
+            except msgspec.DecodeError as error:
+                raise Incomplete(f"{self.path.name}:{self.number}: {error}") from None
+            if line.seq != self.number:
+                raise Incomplete(f"{self.path.name}:{self.number}: seq is {line.seq}")
+            found.append(line)
+        return found
+
+
+class Tail:
+    """Follows every event file below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[Path, _File] = {}
+        self._held: list[Line] = []
+
+    def poll(self, before_ns: int | None) -> list[Line]:
+        """Return new lines older than `before_ns` in order; None: all there are. Raises: Incomplete."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            self._held += self._files.setdefault(path, _File(path)).read()
+        self._held.sort(key=_order)
+        if before_ns is None:
+            ready, self._held = self._held, []
+            return ready
+        split = next((i for i, line in enumerate(self._held) if line.mono_ns >= before_ns), len(self._held))
+        ready, self._held = self._held[:split], self._held[split:]
+        return ready
+
+    def everything(self) -> list[Line]:
+        """Return all lines from the beginning, whatever was polled. Raises: Incomplete."""
+        return read_files(self._folder.glob("*.jsonl"))
+
+
+def _order(line: Line) -> tuple[int, str, str, int]:
+    return line.mono_ns, line.comp, line.inc, line.seq
+
+
+def read_files(paths: Iterable[Path]) -> list[Line]:
+    """Return the lines of all files merged. Raises: Incomplete naming file and line."""
+    merged = [line for path in sorted(paths) for line in _File(path).read()]
+    merged.sort(key=_order)
+    return merged

@@ -1,0 +1,245 @@
+"""Run a scenario against a mesh: act line by line, judge every expectation, watch every invariant.
+
+The same runner serves both forms of the mesh; only the clock differs. Nothing waits for a change or
+for a while: an expectation is judged again whenever something it could be about has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import ADMIN
+from services.client.client import Client
+from services.scenarios.measures.history import History
+from services.scenarios.mesh import Mesh
+from services.scenarios.observer import Observer
+from services.scenarios.script.context import ScenarioContext, substitute
+from services.scenarios.script.expectation import Expectation, Judging
+from services.scenarios.script.scenario import Scenario, Step
+from services.scenarios.script.verbs import VERBS
+
+SAMPLE_EVERY_S = 0.5
+RETRY_WRITE_S = 0.2
+
+
+@dataclass
+class Judgement:
+    """One expectation's result. `at_s`: when it was decided."""
+
+    line: int
+    text: str
+    passed: bool
+    seen: str
+    at_s: float
+
+
+@dataclass
+class ScenarioRun:
+    """What was told: judgements in order, the pods' history, and what went wrong with the context itself."""
+
+    judgements: list[Judgement] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    error: str = ""
+    is_mistake: bool = False
+    """Whether `error` is the scenario's own: it asked for something that cannot be."""
+    started_s: float = 0.0
+    """On the mesh's own clock; all other times count from here."""
+    ended_s: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything expected was so and the scenario ran to its end."""
+        return not self.error and all(j.passed for j in self.judgements)
+
+
+class _Monitor:
+    """An `always` or `for` expectation: judged after every change until it fails or ends."""
+
+    def __init__(self, step: Step, expectation: Expectation, observer: Observer) -> None:
+        self.step, self._expectation, self._observer = step, expectation, observer
+        self._judging = Judging(expectation, observer)
+        self.failed_at: float | None = None
+        self.seen = ""
+        self._active = True
+        self._judge()
+        observer.on_change(self._on_change)
+
+    def _on_change(self, resource: str) -> None:
+        if self._active and resource == self._expectation.resource:
+            self._judge()
+
+    def _judge(self) -> None:
+        holds, seen = self._judging.judge()
+        if holds:
+            self.seen = self.seen or seen
+        else:
+            self._active, self.failed_at, self.seen = False, self._observer.now_s, seen
+
+    def close(self) -> Judgement:
+        """Stop judging and return the result."""
+        self._active = False
+        at_s = self._observer.now_s if self.failed_at is None else self.failed_at
+        return Judgement(self.step.line, self.step.text, self.failed_at is None, self.seen, at_s)
+
+
+Progress = Callable[[Observer, str], None]
+"""Called about twice a second of the mesh's time with the observer and the line being run."""
+
+
+Disturb = Callable[[Mesh, Observer, asyncio.Event], Awaitable[None]]
+"""Breaks things while the scenario is run, heals them, and may wait for rest afterwards; chaos is one.
+
+The event is set when the scenario's last line was run."""
+
+
+async def run_scenario(
+    scenario: Scenario,
+    mesh: Mesh,
+    *,
+    progress: Progress | None = None,
+    disturb: Disturb | None = None,
+    patience: float = 1.0,
+) -> ScenarioRun:
+    """Start the mesh, run the scenario, stop the mesh.
+
+    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches
+    the bounds of `within` expectations, for meshes that are being broken meanwhile.
+    """
+    run = ScenarioRun()
+    await mesh.start()
+    api = mesh.api(ADMIN)
+    chance = random.Random("teller")
+    observer = Observer(api, mesh.clock, chance)
+    run.history, run.started_s = observer.history, observer.started_s
+    client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
+    context = ScenarioContext(mesh, client, observer, Path(scenario.path).parent)
+    current = [scenario.steps[0].text]
+    eyes = asyncio.create_task(observer.run())
+    pulse = asyncio.create_task(_pulse(observer, current, progress))
+    disturbance: asyncio.Future[None] | None = None
+    monitors: list[_Monitor] = []
+    finished = asyncio.Event()
+    try:
+        await observer.wait_until_synced()
+        if disturb is not None:
+            disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
+        async with asyncio.timeout(scenario.limit_s * patience):
+            for step in scenario.steps:
+                current[0] = step.text
+                await _perform(context, run, monitors, step, patience)
+        finished.set()
+        if disturbance is not None:
+            current[0] = "(waiting for rest)"
+            await disturbance
+    except TimeoutError:
+        run.error = f"{scenario.path}: told for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+    except _StepFailed as error:
+        run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
+    finally:
+        run.judgements += _never_came(context, observer.now_s)
+        for monitor in monitors:
+            run.judgements.append(monitor.close())
+        run.judgements.sort(key=lambda j: j.line)
+        run.ended_s = observer.now_s
+        observer.history.sample(observer.now_s)
+        helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
+        for task in helpers:
+            task.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await mesh.stop()
+    return run
+
+
+class _StepFailed(Exception):
+    """A step that could not be performed: `line: why`."""
+
+    def __init__(self, text: str, *, is_mistake: bool) -> None:
+        super().__init__(text)
+        self.is_mistake = is_mistake
+
+
+async def _perform(
+    context: ScenarioContext, run: ScenarioRun, monitors: list[_Monitor], step: Step, patience: float
+) -> None:
+    if step.expectation is not None:
+        judgement = await _expect(context.observer, monitors, step, _spelled(context, step), patience)
+        if judgement is not None:
+            run.judgements.append(judgement)
+        return
+    try:
+        await VERBS[step.verb](context, step)
+    except (ValueError, KeyError) as error:
+        what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise _StepFailed(f"{step.line}: {what}", is_mistake=True) from None
+    except (ApiError, UnknownOutcome) as error:
+        raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
+    for answered, met, seen in context.answers:
+        run.judgements.append(Judgement(answered.line, answered.text, met, seen, context.observer.now_s))
+    context.answers.clear()
+
+
+def _spelled(context: ScenarioContext, step: Step) -> Expectation:
+    """Return what the step expects, with what was remembered in place of `$name`."""
+    assert step.expectation is not None
+    if "$" not in step.expectation.value:
+        return step.expectation
+    try:
+        return replace(step.expectation, value=substitute(context, step.expectation.value))
+    except ValueError as error:
+        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
+
+
+def _never_came(context: ScenarioContext, now_s: float) -> list[Judgement]:
+    """Return a result on every fault whose moment did not come: without it this was no run of the scenario."""
+    return [
+        Judgement(step.line, step.text, False, "did not happen before the story ended", now_s)
+        for step, task in context.planned
+        if not task.done()
+    ]
+
+
+async def _expect(
+    observer: Observer, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
+) -> Judgement | None:
+    match expectation.mode:
+        case "always":
+            monitors.append(_Monitor(step, expectation, observer))
+            return None
+        case "for":
+            monitor = _Monitor(step, expectation, observer)
+            await asyncio.sleep(expectation.duration_s)
+            return monitor.close()
+        case "within":
+            return await _within(observer, step, expectation, expectation.duration_s * patience)
+        case _:
+            holds, seen = expectation.judge(observer)
+            return Judgement(step.line, step.text, holds, seen, observer.now_s)
+
+
+async def _within(observer: Observer, step: Step, expectation: Expectation, limit_s: float) -> Judgement:
+    changed = asyncio.Event()
+    observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
+    judging = Judging(expectation, observer)
+    holds, seen = judging.judge()
+    try:
+        async with asyncio.timeout(limit_s):
+            while not holds:
+                await changed.wait()
+                changed.clear()
+                holds, seen = judging.judge()
+    except TimeoutError:
+        holds, seen = judging.judge()
+    return Judgement(step.line, step.text, holds, seen, observer.now_s)
+
+
+async def _pulse(observer: Observer, current: list[str], progress: Progress | None) -> None:
+    while True:
+        observer.history.sample(observer.now_s)
+        if progress is not None:
+            progress(observer, current[0])
+        await asyncio.sleep(SAMPLE_EVERY_S)

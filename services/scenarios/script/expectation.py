@@ -1,0 +1,223 @@
+"""What must be so: one sentence of a scenario, parsed and judged over what is stored.
+
+    expect [within 5s | always | for 30s] count RESOURCE [FILTER…] OP NUMBER
+    expect [within 5s | always | for 30s] each RESOURCE [FILTER…] PATH OP VALUE
+    expect [within 5s | always | for 30s] created RESOURCE [name=GLOB] OP NUMBER
+
+A FILTER is `path=value|value` with globs; the short paths are name, namespace, phase, node, reason,
+and `label.KEY`; any other is a dotted path into the document. OP is == != >= <= > < or ~ (contains).
+`always` is judged from here to the end of the scenario, `for` during that time, `within` until it holds.
+Pure.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from services.api.meta import Document
+from services.api.resources import resources
+
+_DOT = re.compile(r"\.(?![^\[]*\])")
+"""A dot that is in no brackets."""
+_OPS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_SHORT = {
+    "name": "metadata.name",
+    "namespace": "metadata.namespace",
+    "phase": "status.phase",
+    "node": "spec.nodeName",
+    "reason": "status.reason",
+}
+
+
+class World(Protocol):
+    """What an expectation is judged over."""
+
+    def documents(self, resource: str) -> Iterable[Document]:
+        """Return what is stored now of a resource (wire name)."""
+        ...
+
+    def created(self, resource: str) -> Iterable[str]:
+        """Return the names of all objects ever created of a resource, repeats included."""
+        ...
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`path` has one of the values (globs)."""
+
+    path: str
+    values: tuple[str, ...]
+
+    def matches(self, document: Document) -> bool:
+        """Whether the document passes."""
+        found = lookup(document, self.path)
+        return any(fnmatch.fnmatchcase(_text(found), value) for value in self.values)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """`mode`: now, within, for or always. `what`: count, each or created."""
+
+    text: str
+    mode: str
+    duration_s: float
+    what: str
+    resource: str
+    filters: tuple[Filter, ...]
+    path: str
+    op: str
+    value: str
+
+    def judge(self, world: World) -> tuple[bool, str]:
+        """Return whether it holds and what was seen."""
+        return Judging(self, world).judge()
+
+
+class Judging:
+    """One expectation judged over one world, again and again: an object that has not changed is not looked at again.
+
+    Invariant: of every uid, what `passed` says is of the very document it holds.
+    """
+
+    def __init__(self, expectation: Expectation, world: World) -> None:
+        self._expectation, self._world = expectation, world
+        self._passed: dict[str, tuple[Document, bool]] = {}
+
+    def judge(self) -> tuple[bool, str]:
+        """Return whether it holds now and what was seen."""
+        wanted = self._expectation
+        if wanted.what == "created":
+            names = self._world.created(wanted.resource)
+            count = sum(all(_name_matches(f, name) for f in wanted.filters) for name in names)
+            return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
+        found = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
+        if wanted.what == "count":
+            return _OPS[wanted.op](len(found), int(wanted.value)), f"{len(found)} found"
+        if not found:
+            return False, "none found"
+        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in found]
+        wrong = [(name, value) for name, value in seen if not compare(value, wanted.op, wanted.value)]
+        shown = ", ".join(f"{name}: {value or '(empty)'}" for name, value in (wrong or seen)[:3])
+        return not wrong, shown
+
+    def _passes(self, document: Document) -> bool:
+        uid = document["metadata"].get("uid", "")
+        held = self._passed.get(uid)
+        if held is not None and held[0] is document:
+            return held[1]
+        passes = all(f.matches(document) for f in self._expectation.filters)
+        self._passed[uid] = (document, passes)
+        return passes
+
+
+def _name_matches(wanted: Filter, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, value) for value in wanted.values)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def compare(seen: str, op: str, wanted: str) -> bool:
+    """Compare as numbers when both are, else as texts; `~` is: contains."""
+    if op == "~":
+        return wanted in seen
+    try:
+        return _OPS[op](float(seen), float(wanted))
+    except ValueError:
+        return _OPS[op](seen, wanted)
+
+
+def lookup(document: Any, path: str) -> Any:
+    """Follow a dotted path; `conditions[Ready].status` picks a list member by type or name, `[0]` by place.
+
+    In a map `[KEY]` is a key that has dots of its own: `status.allocatable[example.com/gpu]`.
+    `label.KEY` and `annotation.KEY` take the rest of the path as one key.
+    """
+    if path not in document:  # an Event has a reason of its own
+        path = _SHORT.get(path, path)
+    for prefix, field in (("label.", "labels"), ("annotation.", "annotations")):
+        if path.startswith(prefix):
+            return document.get("metadata", {}).get(field, {}).get(path[len(prefix) :])
+    current = document
+    for part in _DOT.split(path):
+        name, _, pick = part.partition("[")
+        if name:
+            if not isinstance(current, Mapping):
+                return None
+            current = current.get(name)
+        if pick:
+            current = _pick(current, pick.rstrip("]"))
+        if current is None:
+            return None
+    return current
+
+
+def _pick(items: Any, pick: str) -> Any:
+    if isinstance(items, Mapping):
+        return items.get(pick)
+    if not isinstance(items, list):
+        return None
+    if pick.isdigit():
+        return items[int(pick)] if int(pick) < len(items) else None
+    return next((i for i in items if pick in (i.get("type"), i.get("name"), i.get("key"))), None)
+
+
+def _resource(name: str) -> str:
+    for resource in resources().values():
+        if name in (resource.name, resource.plural, resource.singular, *resource.short_names):
+            return resource.name
+    raise ValueError(f"no resource is called {name!r}; there are: {', '.join(resources())}")
+
+
+def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectation:
+    """Return the expectation. Raises: ValueError saying what was expected where."""
+    words = shlex.split(text)
+    mode, seconds = "now", 0.0
+    if words and words[0] in ("within", "for"):
+        if len(words) < 2:
+            raise ValueError(f"{words[0]!r} wants a duration")
+        mode, seconds = words[0], duration(words[1])
+        words = words[2:]
+    elif words and words[0] == "always":
+        mode, words = "always", words[1:]
+    if len(words) < 4 or words[0] not in ("count", "each", "created"):
+        raise ValueError("want: expect [within T | for T | always] count|each|created RESOURCE … OP VALUE")
+    what, resource = words[0], _resource(words[1])
+    op, value = words[-2], words[-1]
+    if op not in (*_OPS, "~"):
+        raise ValueError(f"{op!r} is no comparison; want one of {' '.join(_OPS)} ~")
+    middle = words[2:-2]
+    path = ""
+    if what == "each":
+        if not middle:
+            raise ValueError("`each` wants a path before the comparison, such as spec.nodeName")
+        path = middle.pop()
+    elif op not in _OPS:
+        raise ValueError(f"{op!r}: `{what}` compares numbers; want one of {' '.join(_OPS)}")
+    elif not value.isdigit():
+        raise ValueError(f"{value!r}: `{what}` compares with a whole number")
+    filters = []
+    for word in middle:
+        name, sign, values = word.partition("=")
+        if not sign:
+            raise ValueError(f"{word!r} is no filter; want path=value")
+        filters.append(Filter(name, tuple(values.split("|"))))
+    return Expectation(text, mode, seconds, what, resource, tuple(filters), path, op, value)

@@ -1,0 +1,240 @@
+"""Read a scenario: lines that say what is there, what happens and what must then be so.
+
+    # A comment. The first comment block is the scenario's title and explanation.
+    set kubelet.on_reject=unbind          a switch's value; arms and --set override it
+    set scheduler: PodUnbinding=false     what one process, or all of a room, has it set to, whatever the others have
+    limit 120s                            no scenario outlives this
+    latency sandbox=constant:0.3          a stage of the kubelet's latency model
+    nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
+    schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
+    scheduler second                      a scheduler beside it, for pods with that schedulerName
+    scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
+    stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the scenario
+    window 5s                             how long changes are kept for watches to resume; later ones begin anew
+    replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
+    expect within 5s count pods phase=Running == 1
+
+Words are split as a shell splits them; `name=value` words are options. Pure: text in, values out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from services.runtime.components import Schedulers
+from services.scenarios.script.expectation import Expectation, parse_expectation
+
+SETUP = frozenset(
+    {"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages",
+     "window"}
+)  # fmt: skip
+
+
+class ScriptError(ValueError):
+    """A scenario that cannot be read; the message names file, line and what was expected there."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line that acts or expects. `rest` is the text after the verb, unsplit."""
+
+    line: int
+    text: str
+    verb: str
+    args: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    rest: str = ""
+    expectation: Expectation | None = None
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """Nodes declared by one line: their names and the options they share."""
+
+    line: int
+    names: tuple[str, ...]
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario as read. `title` is the first comment line, `about` the rest of that block."""
+
+    name: str
+    path: str
+    title: str
+    about: str
+    switches: tuple[str, ...]
+    latencies: tuple[str, ...]
+    nodes: tuple[NodeLine, ...]
+    steps: tuple[Step, ...]
+    limit_s: float = 600.0
+    schedulers: Schedulers = field(default_factory=Schedulers)
+    stages: tuple[str, ...] = ()
+    hosts: int = 0
+    """Kubelet processes that the nodes are dealt out to; 0: at most three."""
+    own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By process or room, what is set there otherwise than everywhere."""
+    window_s: float | None = None
+    """Seconds for which the API server keeps changes; None: as ever."""
+
+
+NAMES_MAX = 20_000
+"""How many names one range may stand for: as many nodes as `keplab up` starts."""
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_RANGE = re.compile(r"([a-z][a-z0-9-]*?)(\d+)\.\.([a-z][a-z0-9-]*?)(\d+)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds of `200ms`, `5s`, `2m` or `1h`. Raises: ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
+    return float(match[1]) * _UNIT_S[match[2]]
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the names of `n1`, `n1,n2` or `n1..n40`. Raises: ValueError."""
+    names: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None and ".." in part:
+            raise ValueError(f"{part!r} is no range; want for example n1..n40")
+        if match is None:
+            names.append(part)
+            continue
+        stem, first, stem_again, last = match.groups()
+        if stem != stem_again or int(first) > int(last):
+            raise ValueError(f"{part!r} is no range; want for example n1..n40")
+        if int(last) - int(first) >= NAMES_MAX:
+            raise ValueError(f"{part!r} is {int(last) - int(first) + 1} names; want at most {NAMES_MAX}")
+        width = len(first) if first.startswith("0") else 0
+        names += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+    return tuple(names)
+
+
+def _count(text: str) -> int:
+    """Return a whole number above 0. Raises: ValueError."""
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ValueError(f"{text!r}: want a number from 1")
+    return int(text)
+
+
+def _split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    args: list[str] = []
+    options: dict[str, str] = {}
+    for word in shlex.split(rest):
+        name, sign, value = word.partition("=")
+        if sign and re.fullmatch(r"[A-Za-z][A-Za-z0-9_.\-/]*", name):
+            if name in options:
+                raise ValueError(f"option {name} is given twice")
+            options[name] = value
+        else:
+            args.append(word)
+    return tuple(args), options
+
+
+def _comment_block(lines: list[str]) -> tuple[str, str]:
+    block: list[str] = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        block.append(line.lstrip("#").strip())
+    return (block[0] if block else ""), "\n".join(block[1:]).strip()
+
+
+def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
+    """Return the scenario. `verbs` are the acts that exist.
+
+    Raises: ScriptError naming file and line.
+    """
+    lines = text.splitlines()
+    title, about = _comment_block(lines)
+    switches: list[str] = []
+    latencies: list[str] = []
+    stages: list[str] = []
+    nodes: list[NodeLine] = []
+    steps: list[Step] = []
+    own: list[tuple[str, tuple[str, ...]]] = []
+    limit_s, hosts, window_s = 600.0, 0, None
+    schedulers = Schedulers()
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        verb, rest = (*line.split(None, 1), "")[:2]
+        try:
+            if verb in SETUP and steps:
+                raise ValueError(f"{verb!r} belongs before the first act")
+            match verb:
+                case "set":
+                    words = shlex.split(rest)
+                    if words and words[0].endswith(":"):
+                        own.append((words[0][:-1], tuple(words[1:])))
+                    else:
+                        switches += words
+                case "window":
+                    window_s = parse_duration(rest)
+                case "latency":
+                    latencies += shlex.split(rest)
+                case "schedulers" | "scheduler":
+                    schedulers = _schedulers(schedulers, verb, *_split(rest))
+                case "scheduler-config":
+                    if not rest:
+                        raise ValueError("want a file beside the story: scheduler-config two.yaml")
+                    schedulers = replace(schedulers, config=str(PurePath(path).parent / rest))
+                case "stages":
+                    if not rest:
+                        raise ValueError("want files beside the story: stages pod-fast.yaml")
+                    stages += [str(PurePath(path).parent / word) for word in shlex.split(rest)]
+                case "hosts":
+                    hosts = _count(rest)
+                case "limit":
+                    limit_s = parse_duration(rest)
+                case "node" | "nodes":
+                    args, options = _split(rest)
+                    if len(args) != 1:
+                        raise ValueError("want one name or range, then options: nodes n1..n3 cpu=16")
+                    nodes.append(NodeLine(number, parse_names(args[0]), options))
+                case "expect":
+                    steps.append(
+                        Step(number, line, verb, rest=rest, expectation=parse_expectation(rest, parse_duration))
+                    )
+                case _ if verb in verbs:
+                    args, options = _split(rest) if verb != "as" else ((), {})
+                    steps.append(Step(number, line, verb, args, options, rest))
+                case _:
+                    known = ", ".join(sorted(verbs | SETUP | {"expect"}))
+                    raise ValueError(f"no verb {verb!r}; there are: {known}")
+        except ValueError as error:
+            raise ScriptError(f"{path}:{number}: {error}") from None
+    if not steps:
+        raise ScriptError(f"{path}: nothing happens in this story: no act and no expectation")
+    seen: dict[str, int] = {}
+    for declared in nodes:
+        for name in declared.names:
+            if name in seen:
+                raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
+            seen[name] = declared.line
+    return Scenario(
+        PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
+        schedulers, tuple(stages), hosts, tuple(own), window_s,
+    )  # fmt: skip
+
+
+def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:
+    """Return the schedulers with those of one more line. Raises: ValueError."""
+    if len(args) != 1:
+        raise ValueError("want a number: schedulers 2" if verb == "schedulers" else "want a name: scheduler second")
+    if verb == "scheduler":
+        return replace(known, others=(*known.others, args[0]))
+    elect = options.get("elect", "on")
+    if elect not in ("on", "off") or not args[0].isdecimal():
+        raise ValueError(f"want for example schedulers 2 or schedulers 2 elect=off, not {' '.join(args)} elect={elect}")
+    return replace(known, replicas=int(args[0]), elect=elect == "on")

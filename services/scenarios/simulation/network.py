@@ -1,0 +1,582 @@
+"""The four seams, simulated: links with latency and faults, disks that tear, clocks that jump.
+
+A `Network` joins every component to the one API server. Each component has a link; a link is a
+pair of ordered streams (what a TCP connection promises), so messages on one link never overtake each
+other, while messages of different links do. Faults are set on a link by direction: `requests` (component
+to server) and `replies` (server to component, watch events included).
+
+A SIGKILL is a `Lease on life` that ends: from that instant nothing the old incarnation does reaches the
+disk, the wire or the event log, even if its `finally` blocks still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import Identity
+from services.api.seams import EventLog, Random
+from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.client.client import ATTEMPT_MAX_S
+from services.client.gate import Gate, GatedApi, Gates, ObservedApi
+from services.client.link_faults import LinkFaults, sort_of
+
+REQUEST_DEADLINE_S = 30.0
+CONNECTION_REFUSED_S = 0.001
+WATCH_SILENCE_S = 30.0
+DUPLICATE_LATE_MAX_S = 3.0
+"""How late the second copy of a duplicated request may come: its sender may be dead by then."""
+RESEND_S = 0.1
+"""How often a connection whose replies are cut tries to get through."""
+WATCH_BATCHES_MAX = 4096
+"""Batches on the way to one watcher; beyond it the sender blocks, as a full TCP window does."""
+
+
+class Lifetime:
+    """One incarnation of one component; severed by a kill and never mended."""
+
+    def __init__(self, component: str, incarnation: int) -> None:
+        self.component = component
+        self.incarnation = incarnation
+        self.is_over = False
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Make a task part of this incarnation: it dies with it."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        if self.is_over:
+            task.cancel()
+
+    def end(self) -> None:
+        """Sever every seam at once, then cancel what still runs."""
+        self.is_over = True
+        for task in list(self._tasks):
+            task.cancel()
+
+
+@dataclass
+class LinkProfile:
+    """How one link behaves. Seconds; chances are 0 to 1 a message.
+
+    `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
+    `duplicate`: the request arrives twice, the copy up to some seconds later. `slow_s` is added to every
+    message, more or less; `watch_delay_s` to watch events alone. `drop`: sorts of requests that never arrive.
+    """
+
+    latency_min_s: float = 0.0002
+    latency_max_s: float = 0.0008
+    loss: float = 0.0
+    duplicate: float = 0.0
+    slow_s: float = 0.0
+    watch_delay_s: float = 0.0
+    requests_cut: bool = False
+    replies_cut: bool = False
+    drop: tuple[str, ...] = ()
+
+    def set(self, faults: LinkFaults) -> None:
+        """Have these faults and no others."""
+        self.requests_cut, self.replies_cut = faults.cuts_requests, faults.cuts_replies
+        self.slow_s, self.watch_delay_s = faults.slow_s, faults.watch_delay_s
+        self.loss, self.duplicate, self.drop = faults.loss, faults.duplicate, faults.drop
+
+
+Answer = asyncio.Future["Response | str"]
+"""What a caller waits for: the response, or why there is none."""
+
+
+class Server(Protocol):
+    """The part of `apiserver_fake.server.ApiServer` the network needs."""
+
+    def door(self, identity: Identity) -> Api:
+        """Return the server as that identity reaches it."""
+        ...
+
+
+class ArrivalRecorder(Protocol):
+    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
+
+    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+        """A component opened a watch; return the number to call it by."""
+        ...
+
+    def received(self, number: int, batch: list[WatchEvent]) -> None:
+        """A batch is about to be handed to the component."""
+        ...
+
+    def closed(self, number: int) -> None:
+        """The watch is over, for whatever reason."""
+        ...
+
+    def answered(self, request: Request, response: Response) -> None:
+        """An answer is about to be handed to the component."""
+        ...
+
+
+Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
+"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
+
+
+class Traffic(Protocol):
+    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
+
+    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
+        """Return when the message arrives: at `due_s` (virtual seconds) or later.
+
+        `way`: request, reply or watch; `component` is the end that is not the API server.
+        """
+        ...
+
+
+@dataclass
+class _Stream:
+    """One direction of a link: messages arrive in the order they were sent."""
+
+    last_arrival: float = 0.0
+
+    def arrival(self, now: float, delay: float) -> float:
+        self.last_arrival = max(self.last_arrival, now + delay)
+        return self.last_arrival
+
+
+class Network:
+    """Joins components to whichever incarnation of the API server is up."""
+
+    def __init__(self, random: Random, recorder: ArrivalRecorder | None = None, traffic: Traffic | None = None) -> None:
+        self.random = random
+        self.recorder = recorder
+        self.traffic = traffic
+        self.profiles: dict[str, LinkProfile] = {}
+        self._server: Server | None = None
+        self._server_life: Lifetime | None = None
+        self._server_gone: asyncio.Future[None] | None = None
+        self._answers: dict[Answer, None] = {}
+        self.server_context: contextvars.Context | None = None
+        self.context = contextvars.copy_context()
+        """Whose time messages take: nobody's, so that they arrive even while their sender is stopped."""
+        self.messages = 0
+
+    def profile(self, component: str) -> LinkProfile:
+        """Return the (changeable) behaviour of a component's link."""
+        return self.profiles.setdefault(component, LinkProfile())
+
+    def open(self, server: Server, life: Lifetime, context: contextvars.Context | None = None) -> None:
+        """Let this incarnation of the API server answer; `context` is whose time its handlers run in."""
+        self._server, self._server_life, self.server_context = server, life, context
+        self._server_gone = asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        """Reset every connection: the API server is gone."""
+        self._server, self._server_life = None, None
+        if self._server_gone is not None and not self._server_gone.done():
+            self._server_gone.set_result(None)
+        answers, self._answers = self._answers, {}
+        for answer in answers:
+            _settle(answer, "connection reset")
+
+    def connect(self, life: Lifetime, gates: Gates | None = None) -> SimTransport:
+        """Return the transport of one incarnation; `gates`: the ways of its nodes, over all its incarnations."""
+        return SimTransport(self, life, gates)
+
+    def current(self) -> tuple[Server, Lifetime, asyncio.Future[None]] | None:
+        """Return the live server, its lifetime and the future that ends with it."""
+        if self._server is None or self._server_life is None or self._server_gone is None:
+            return None
+        return self._server, self._server_life, self._server_gone
+
+    # -- messages
+
+    def latency(self, link: LinkProfile) -> float:
+        """Return how long the next message of that link takes, in seconds."""
+        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
+        return latency_s + link.slow_s * self.random.uniform(0.5, 1.5) if link.slow_s else latency_s
+
+    def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
+        """Return in how many seconds a message sent now arrives, after all before it on that stream."""
+        now = asyncio.get_running_loop().time()
+        component = transport.life.component
+        return self.arrival(stream, component, way, what, self.latency(self.profile(component))) - now
+
+    def arrival(self, stream: _Stream, component: str, way: str, what: Carried, latency_s: float) -> float:
+        """Return when a message sent now arrives, after all before it on that stream."""
+        self.messages += 1
+        now = asyncio.get_running_loop().time()
+        due_s = stream.arrival(now, latency_s)
+        if self.traffic is not None:
+            due_s = stream.last_arrival = self.traffic.carry(component, way, what, now, due_s)
+        return due_s
+
+    def is_swallowed(self, transport: SimTransport) -> bool:
+        """Whether a request sent now never arrives."""
+        link = self.profile(transport.life.component)
+        return link.requests_cut or self._is_lost(link)
+
+    def _is_lost(self, link: LinkProfile) -> bool:
+        return link.loss > 0 and self.random.random() < link.loss
+
+    def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
+        """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
+        link = self.profile(transport.life.component)
+        if self.is_swallowed(transport) or (link.drop and sort_of(request) in link.drop):
+            return
+        loop = asyncio.get_running_loop()
+        delay_s = self.delay(transport.up, transport, "request", request)
+        loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
+        if link.duplicate and self.random.random() < link.duplicate:
+            late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
+            loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
+
+    def stray(self, identity: Identity, request: Request, late_s: float) -> None:
+        """Have a request arrive so much later, whatever becomes of its sender; nobody learns the answer."""
+        nobody = self.connect(Lifetime("network", 1))
+        loop = asyncio.get_running_loop()
+        loop.call_later(late_s, self._arrive, nobody, identity, request, None, context=self.context)
+
+    def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
+        current = self.current()
+        if current is None:
+            if answer is not None:
+                asyncio.get_running_loop().call_later(CONNECTION_REFUSED_S, _settle, answer, "connection refused")
+            return
+        server, life, _ = current
+        if answer is not None:
+            self._answers[answer] = None
+        work = self._serve(transport, server.door(identity), request, answer)
+        life.adopt(asyncio.create_task(work, context=self.server_context))
+
+    async def _serve(self, transport: SimTransport, door: Api, request: Request, answer: Answer | None) -> None:
+        response = await _guarded(door, request)
+        if answer is None:
+            return
+        link = self.profile(transport.life.component)
+        if link.replies_cut or self._is_lost(link):
+            self._answers.pop(answer, None)
+            return
+        loop = asyncio.get_running_loop()
+        delay_s = self.delay(transport.down, transport, "reply", (request, response))
+        loop.call_later(delay_s, self._deliver, answer, response, context=self.context)
+
+    def _deliver(self, answer: Answer, response: Response) -> None:
+        self._answers.pop(answer, None)
+        _settle(answer, response)
+
+
+class SimTransport:
+    """One component's connection; hands out the server as each of its identities reaches it."""
+
+    def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
+        self.network = network
+        self.life = life
+        self.gates = gates if gates is not None else Gates(network.random)
+        self.up, self.down = _Stream(), _Stream()
+        self.identities: dict[str, Identity] = {}
+        self.main: Identity | None = None
+
+    def api(self, identity: str = "") -> Api:
+        """Return the server as the main or a named identity reaches it."""
+        if not identity:
+            assert self.main is not None
+            return ObservedApi(SimApi(self, self.main), self.gates)
+        return ObservedApi(SimApi(self, self.identities[identity]), self.gates)
+
+    async def node_api(self, node: str) -> Api:
+        """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
+        assert self.main is not None
+        gate = self.gates.of(node)
+        request = Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S)
+        (await SimApi(self, self.main, gate).call(request)).unwrap()
+        return ObservedApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
+
+
+class SimApi:
+    """`Api` over a simulated link, behind the gate of the node that it is for."""
+
+    def __init__(self, transport: SimTransport, identity: Identity, gate: Gate | None = None) -> None:
+        self._transport = transport
+        self._network = transport.network
+        self._identity = identity
+        self._gate = gate
+        wire = _Wire(transport, identity)
+        self._way: Api = wire if gate is None else GatedApi(wire, gate)
+
+    async def call(self, request: Request) -> Response:
+        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        response = await self._way.call(request)
+        if self._network.recorder is not None:
+            self._network.recorder.answered(request, response)
+        return response
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches in order, each after the link's latency."""
+        recorder = self._network.recorder
+        wire = _Wire(self._transport, self._identity)
+        way: Api = wire if self._gate is None else GatedApi(wire, self._gate)
+        stream = way.watch(request)
+        try:
+            async for batch in stream:
+                wire.check_alive()
+                if recorder is not None:
+                    recorder.received(wire.number, batch)
+                yield batch
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+            if recorder is not None and wire.number >= 0:
+                recorder.closed(wire.number)
+
+
+class _Wire:
+    """The link itself. `number`: how the recorder calls the watch that was opened last."""
+
+    def __init__(self, transport: SimTransport, identity: Identity) -> None:
+        self._transport = transport
+        self._network = transport.network
+        self._identity = identity
+        self.number = -1
+
+    async def call(self, request: Request) -> Response:
+        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
+        self.check_alive()
+        deadline_s = request.deadline_s or REQUEST_DEADLINE_S
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        timer = loop.call_later(
+            deadline_s, _settle, answer, f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
+        )
+        self._network.send(self._transport, self._identity, request, answer)
+        try:
+            response = await answer
+        finally:
+            timer.cancel()
+        self.check_alive()
+        if isinstance(response, str):
+            raise UnknownOutcome(response)
+        return response
+
+    def check_alive(self) -> None:
+        """Raise CancelledError in an incarnation that is over."""
+        if self._transport.life.is_over:
+            raise asyncio.CancelledError
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches in order, each after the link's latency."""
+        self.check_alive()
+        if self._network.is_swallowed(self._transport):
+            await asyncio.sleep(WATCH_SILENCE_S)
+            raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+        await asyncio.sleep(self._network.delay(self._transport.up, self._transport, "request", request))
+        self.check_alive()
+        current = self._network.current()
+        if current is None:
+            await asyncio.sleep(CONNECTION_REFUSED_S)
+            raise UnknownOutcome("connection refused")
+        server, life, gone = current
+        pipe = _WatchPipe(self._network, self._transport, gone)
+        served = pipe.pump(server.door(self._identity).watch(request))
+        pump = asyncio.create_task(served, context=self._network.server_context)
+        life.adopt(pump)
+        recorder, mine = self._network.recorder, self._transport.life
+        if recorder is not None:
+            self.number = recorder.opened(mine.component, mine.incarnation, self._identity.user, request)
+        try:
+            async for batch in pipe.batches():
+                self.check_alive()
+                yield batch
+        finally:
+            pipe.close()
+            pump.cancel()
+
+
+def _settle(answer: Answer, outcome: Response | str) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
+
+
+async def _guarded(door: Api, request: Request) -> Response:
+    """Serve one request; a refusal raised instead of returned still becomes an answer."""
+    try:
+        return await door.call(request)
+    except ApiError as error:
+        return Response(code=error.code, body=msgspec.json.encode(error.status()))
+
+
+class _WatchPipe:
+    """Carries one watch's batches: the server's side pumps, the client's side takes.
+
+    A stream of its own on the connection, so that delayed watch events delay nothing else.
+    """
+
+    def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
+        self._network, self._transport, self._gone = network, transport, gone
+        self._loop = asyncio.get_running_loop()
+        self._stream = _Stream()
+        self._queue: deque[tuple[float, list[WatchEvent] | ApiError | None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._heard = self._resend_at = self._loop.time()
+        self._silence = self._loop.call_later(WATCH_SILENCE_S, self._wake)
+        gone.add_done_callback(self._wake)
+
+    async def pump(self, source: AsyncIterator[list[WatchEvent]]) -> None:
+        """Send what the server yields, its end or its refusal."""
+        ending: ApiError | None = None
+        try:
+            async for batch in source:
+                self._send(batch)
+                if len(self._queue) >= WATCH_BATCHES_MAX:
+                    self._room.clear()
+                    await self._room.wait()
+        except ApiError as error:
+            ending = error
+        self._send(ending)
+
+    def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
+        component = self._transport.life.component
+        link = self._network.profile(component)
+        delay_s = self._network.latency(link) + link.watch_delay_s
+        arrival = self._network.arrival(self._stream, component, "watch", item, delay_s)
+        self._queue.append((arrival, item))
+        self._loop.call_at(arrival, self._wake, context=self._network.context)
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Leave nothing behind that would wake anybody."""
+        self._silence.cancel()
+        self._gone.remove_done_callback(self._wake)
+
+    async def batches(self) -> AsyncIterator[list[WatchEvent]]:
+        """Yield each batch when it arrives; raise on reset, on a refusal and on 30 s of silence."""
+        loop = self._loop
+        while True:
+            now = loop.time()
+            if self._gone.done():
+                raise UnknownOutcome("connection reset")
+            is_cut = self._network.profile(self._transport.life.component).replies_cut
+            if not self._queue or self._queue[0][0] > now or is_cut:
+                if now >= self._heard + WATCH_SILENCE_S:
+                    raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
+                if now >= self._silence.when():
+                    self._silence = loop.call_at(self._heard + WATCH_SILENCE_S, self._wake)
+                if is_cut and now >= self._resend_at:
+                    self._resend_at = now + RESEND_S
+                    loop.call_at(self._resend_at, self._wake)
+                self._waiter = loop.create_future()
+                await self._waiter
+                continue
+            _, item = self._queue.popleft()
+            self._room.set()
+            self._heard = now
+            if item is None:
+                return
+            if isinstance(item, ApiError):
+                raise item
+            yield item
+
+
+@dataclass
+class SimClock:
+    """Virtual time plus this process's own errors. `wall_base_s`: what the wall says at virtual zero."""
+
+    loop: asyncio.AbstractEventLoop
+    wall_base_s: float
+    wall_skew_s: float = 0.0
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return self.loop.time()
+
+    def wall(self) -> float:
+        """Return seconds since the epoch, skewed."""
+        return self.wall_base_s + self.loop.time() + self.wall_skew_s
+
+
+@dataclass
+class DiskImage:
+    """What survives: synced files of one component, and how long a sync takes (seconds)."""
+
+    files: dict[str, bytearray] = field(default_factory=dict)
+    sync_min_s: float = 0.0002
+    sync_max_s: float = 0.001
+    slow_s: float = 0.0
+    broken: OSError | None = None
+    """When set, every sync fails with it (FM-A7, FM-A8)."""
+
+
+class SimDisk:
+    """`Disk` over a disk image. A kill during a sync keeps all, none or a torn prefix of an append."""
+
+    def __init__(self, disk_image: DiskImage, random: Random, life: Lifetime) -> None:
+        self._platter, self._random, self._life = disk_image, random, life
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's synced bytes, or None."""
+        data = self._platter.files.get(name)
+        return None if data is None else bytes(data)
+
+    def names(self) -> list[str]:
+        """Return all file names, sorted."""
+        return sorted(self._platter.files)
+
+    async def _sync(self) -> bool:
+        """Wait for the disk; return whether the process lived to see it done."""
+        disk_image = self._platter
+        await asyncio.sleep(self._random.uniform(disk_image.sync_min_s, disk_image.sync_max_s) + disk_image.slow_s)
+        if self._platter.broken is not None:
+            raise self._platter.broken
+        return not self._life.is_over
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Replace a file; after a kill in the middle the old or the new content is there, never a mix."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over and self._random.random() < 0.5:
+                self._platter.files[name] = bytearray(data)
+            raise
+        if alive:
+            self._platter.files[name] = bytearray(data)
+
+    async def append(self, name: str, data: bytes) -> None:
+        """Append; after a kill in the middle any prefix of `data` may be there."""
+        await self.append_all({name: data})
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Append to several files; after a kill in the middle any prefix of each part may be there."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over:
+                for name, data in parts.items():
+                    kept = self._random.randrange(0, len(data) + 1)
+                    self._platter.files.setdefault(name, bytearray()).extend(data[:kept])
+            raise
+        if alive:
+            for name, data in parts.items():
+                self._platter.files.setdefault(name, bytearray()).extend(data)
+
+    async def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if await self._sync():
+            self._platter.files.pop(name, None)
+
+
+class LivingLog:
+    """An event log that falls silent the instant its process is killed."""
+
+    def __init__(self, log: EventLog, life: Lifetime) -> None:
+        self._log, self._life = log, life
+
+    def write(self, ev: str, **fields: Any) -> None:
+        """Append one line, unless the process is dead."""
+        if not self._life.is_over:
+            self._log.write(ev, **fields)

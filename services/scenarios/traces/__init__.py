@@ -1,0 +1,1 @@
+"""A pod's life from its spans. Pure."""

@@ -1,0 +1,70 @@
+"""Planted bugs in what becomes of devices and the claims that have them (I6 to I10, I30)."""
+
+from pathlib import Path
+
+from kubelet.dra.manager import ClaimDesk
+from scheduler.dra.ledger import ClaimLedger
+from scheduler.framework.status import SUCCESS
+from scheduler.plugins.dynamic_resources import DynamicResources
+from services.controllers.resourceclaim import controller as resourceclaim
+from services.controllers.resourceclaim.controller import ClaimController
+
+CLAIMS = Path(__file__).parents[3] / "experiments" / "claims"
+ENDS_SLOWLY = """
+nodes n1 cpu=4 drivers=gpu.example.com:1
+apply gpus.yaml
+wait 1s
+pod p claim-templates=gpu grace=20 run="on SIGTERM ignore"
+expect within 10s each pods name=p phase == Running
+delete pod/p
+wait 30s
+"""
+ENDS_BY_ITSELF = """
+nodes n1 cpu=4 drivers=gpu.example.com:1
+apply gpus.yaml
+wait 1s
+pod p claim-templates=gpu run="exit 0 after 1s" restart=Never
+expect within 20s each pods name=p phase == Succeeded
+wait 70s
+"""
+
+
+def grants_what_is_granted(monkeypatch):
+    monkeypatch.setattr(ClaimLedger, "in_use", frozenset())
+
+
+def binds_without_granting(monkeypatch):
+    async def nothing(self, state, pod, node_name, client):
+        return SUCCESS
+
+    monkeypatch.setattr(DynamicResources, "pre_bind", nothing)
+
+
+def takes_devices_from_pods_that_are_still_ending(monkeypatch):
+    is_done = resourceclaim.is_done
+    monkeypatch.setattr(
+        resourceclaim, "is_done", lambda pod: is_done(pod) or pod.metadata.deletion_timestamp is not None
+    )
+
+
+def leaves_claims_of_pods_that_have_ended(monkeypatch):
+    monkeypatch.setattr(ClaimController, "_is_orphan", lambda self, claim, listers, moment: False)
+
+
+def never_unprepares(monkeypatch):
+    def forgets(self, key, now):
+        for uid in [uid for uid, cached in self.cached.items() if list(cached.pods) == [key]]:
+            del self.cached[uid]
+        self._floor.unprepared(key, now)
+
+    monkeypatch.setattr(ClaimDesk, "unprepare", forgets)
+
+
+PLANTS = [
+    (grants_what_is_granted, CLAIMS / "one-for-each.txt", "I6"),
+    (never_unprepares, CLAIMS / "one-for-each.txt", "I7"),
+    (binds_without_granting, CLAIMS / "one-for-each.txt", "I8"),
+    (takes_devices_from_pods_that_are_still_ending, ENDS_SLOWLY, "I9"),
+    (leaves_claims_of_pods_that_have_ended, ENDS_BY_ITSELF, "I10"),
+    (never_unprepares, CLAIMS / "one-for-each.txt", "I30"),
+]

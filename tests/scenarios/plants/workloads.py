@@ -1,0 +1,75 @@
+"""Planted bugs in what controllers make of many pods (I11, I19, I20, I26, I28)."""
+
+from scheduler.framework.status import SUCCESS
+from scheduler.plugins.gang_scheduling import GangScheduling
+from services.controllers.garbage_collector.controller import GarbageCollector
+from services.controllers.job import controller as job
+from services.controllers.job import survey as job_survey
+from services.controllers.podgc.controller import PodGC
+from services.controllers.replicaset import controller as replicaset
+from services.reconcile.actions import NOTHING
+
+NO_SUCH_NODE = """
+nodes n1 cpu=4
+pod p cpu=1 node=n9
+wait 150s
+"""
+OWNER_GONE = """
+nodes n1 cpu=4
+replicaset web replicas=2 cpu=1
+expect within 10s count pods phase=Running == 2
+delete replicaset/web
+wait 120s
+"""
+GANG = """
+set GenericWorkload=true gang.permit_timeout_s=20
+nodes n1..n3 cpu=4
+podgroup red min-count=4
+pod red-1 cpu=3 group=red
+pod red-2 cpu=3 group=red
+pod red-3 cpu=3 group=red
+pod red-4 cpu=3 group=red
+wait 60s
+"""
+JOB = """
+nodes n1 cpu=16
+job work cpu=1 completions=6 parallelism=3 run="exit 0 after 3s"
+wait 30s
+"""
+
+
+def leaves_pods_of_nodes_that_are_gone(monkeypatch):
+    monkeypatch.setattr(PodGC, "reconcile", lambda self, key, listers, moment: NOTHING)
+
+
+def leaves_pods_of_owners_that_are_gone(monkeypatch):
+    monkeypatch.setattr(GarbageCollector, "reconcile", lambda self, key, listers, moment: NOTHING)
+
+
+def counts_a_pod_again(monkeypatch):
+    """The controller does not see that a uid of a pod is in the stored list already."""
+    survey = job_survey.survey
+
+    def forgets(each, *rest, **more):
+        found = survey(each, *rest, **more)
+        found.new_succeeded += [pod for pod, meaning in found.ended if meaning is None]
+        return found
+
+    monkeypatch.setattr(job, "survey", forgets)
+
+
+def releases_a_member_before_its_gang_is_complete(monkeypatch):
+    monkeypatch.setattr(GangScheduling, "placement_feasible", lambda self, group, progress: SUCCESS)
+    monkeypatch.setattr(GangScheduling, "permit", lambda self, state, pod, node_name: (SUCCESS, 0.0))
+
+
+def counts_no_pod_as_ready(monkeypatch):
+    monkeypatch.setattr(replicaset, "available_in_s", lambda pod, min_ready_s, wall_s: None)
+
+
+PLANTS = [
+    (leaves_pods_of_nodes_that_are_gone, NO_SUCH_NODE, "I11"),
+    (leaves_pods_of_owners_that_are_gone, OWNER_GONE, "I11"),
+    (counts_a_pod_again, JOB, "I19"),
+    (releases_a_member_before_its_gang_is_complete, GANG, "I26"),
+]

@@ -1,0 +1,46 @@
+"""A shipped scenario shows its feature: with the feature off, or the other alternative chosen, an expectation fails."""
+
+from pathlib import Path
+
+import pytest
+
+from services.api.switches import Switches
+from services.scenarios.run import load_scenario, simulate
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+RESIZE_PREEMPTION_OFF = "InPlacePodVerticalScalingSchedulerPreemption=false"
+
+FLIPS = [
+    ("kep-5836/competing-resize", RESIZE_PREEMPTION_OFF),
+    ("kep-5836/competing-resize", "resize.parked_wakeup=fit_scaleup_hint"),
+    ("kep-5836/competing-resize", "resize.generation=G4"),
+    ("kep-5836/deleted", RESIZE_PREEMPTION_OFF),
+    ("kep-5836/fits", RESIZE_PREEMPTION_OFF),
+    ("kep-5836/infeasible", RESIZE_PREEMPTION_OFF),
+    ("kep-5836/other-node", RESIZE_PREEMPTION_OFF),
+    ("kep-5836/other-node", "resize.retry_scope=any_event"),
+    ("kep-5836/reserved", RESIZE_PREEMPTION_OFF),
+    ("gangs/two-gangs", "gang.generation=off"),
+    ("gangs/two-gangs", "gang.generation=W0"),
+    ("async-api-calls/backlog", "SchedulerAsyncAPICalls=true"),
+    ("async-api-calls/backlog", "async_api.client=priority SchedulerAsyncAPICalls=true"),
+    ("async-api-calls/backlog", "async_api.qps=0"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "flip"), FLIPS, ids=[f"{name}-{flip}" for name, flip in FLIPS])
+def test_an_expectation_fails_without_the_feature(scenario, flip):
+    changed = Switches.parse(flip.split())
+    overrides = {name: changed[name] for name in changed if changed.is_set(name)}
+
+    result = simulate(load_scenario(EXPERIMENTS / f"{scenario}.txt"), seed=1, overrides=overrides)
+
+    assert [judgement.text for judgement in result.expectations if not judgement.passed] != []
+    assert result.error == ""
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.txt")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_shipped_scenario_expects_something(path):
+    steps = load_scenario(path).steps
+
+    assert any(step.verb in ("expect", "as", "settle", "ended") for step in steps)

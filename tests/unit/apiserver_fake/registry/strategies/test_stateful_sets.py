@@ -1,0 +1,130 @@
+"""StatefulSets at the API server: what is completed, what is refused, and what may change."""
+
+import pytest
+
+from apiserver_fake.strategy import strategy_for
+from services.api.resources import resources
+
+KIND = "statefulsets.apps"
+MOUNTED = {"name": "c", "image": "i:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [MOUNTED]}}
+CLAIMS = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                   "resources": {"requests": {"storage": "1Gi"}}}}]  # fmt: skip
+
+
+def a_set(name="web", **spec):
+    whole = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE, "serviceName": "web",
+             "volumeClaimTemplates": CLAIMS, **spec}  # fmt: skip
+    return {"metadata": {"name": name}, "spec": {field: value for field, value in whole.items() if value is not None}}
+
+
+def refused(causes):
+    return [f"{cause.path}: {cause.message}" for cause in causes]
+
+
+def test_a_set_is_completed(world):
+    spec = world.create(KIND, a_set())["spec"]
+
+    assert {name: spec[name] for name in ("replicas", "podManagementPolicy", "revisionHistoryLimit", "updateStrategy",
+                                          "persistentVolumeClaimRetentionPolicy")} == {
+        "replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    }  # fmt: skip
+    claim = spec["volumeClaimTemplates"][0]
+    assert (claim["kind"], claim["spec"]["volumeMode"], claim["status"]) == (
+        "PersistentVolumeClaim", "Filesystem", {"phase": "Pending"})  # fmt: skip
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+    assert world.create(KIND, a_set("b", updateStrategy={"type": "OnDelete"}))["spec"]["updateStrategy"] == {
+        "type": "OnDelete"}  # fmt: skip
+
+
+def test_several_at_once_are_heard_of_only_behind_their_gate(world):
+    asked = a_set(updateStrategy={"rollingUpdate": {"maxUnavailable": "50%"}})
+
+    assert "maxUnavailable" not in world.create(KIND, asked)["spec"]["updateStrategy"]["rollingUpdate"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"podManagementPolicy": "Random"},
+         "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'"),
+        ({"updateStrategy": {"type": "Now"}},
+         "spec.updateStrategy: Invalid value: {\"type\": \"Now\"}: must be 'RollingUpdate' or 'OnDelete'"),
+        ({"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
+         ("spec.updateStrategy.rollingUpdate: Invalid value: {\"partition\": 1}: only allowed for updateStrategy "
+         "'RollingUpdate'")),
+        ({"updateStrategy": {"rollingUpdate": {"partition": -1}}},
+         "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0"),
+        ({"ordinals": {"start": -1}},
+         "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"),
+        ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+        ({"selector": None}, "spec.selector: Required value"),
+        ({"selector": {}}, "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"),
+        ({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Keep"}},
+         ('spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: '
+         '"Delete", "Retain"')),
+        ({"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "activeDeadlineSeconds": 5}}},
+         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"),
+    ],
+)  # fmt: skip
+def test_a_set_that_breaks_a_rule_is_told_which(world, spec, said):
+    causes, _ = world.try_create(KIND, a_set(**spec))
+
+    assert refused(causes) == [said]
+
+
+def test_a_name_that_cannot_be_a_host_name_is_refused(world):
+    causes, _ = world.try_create(KIND, a_set("a.b"))
+
+    assert [cause.path for cause in causes] == ["metadata.name"]
+
+
+@pytest.mark.parametrize(("most", "said"), [(0, "cannot be 0"), ("0%", "cannot be 0"), ("101%", "greater than 100%")])
+def test_how_many_may_be_unavailable_is_neither_none_nor_more_than_all(world, most, said):
+    asked = a_set(updateStrategy={"rollingUpdate": {"maxUnavailable": most}})
+
+    world.switch(MaxUnavailableStatefulSet=True)
+
+    causes, _ = world.try_create(KIND, asked)
+
+    assert said in causes[0].message
+
+
+def test_of_the_spec_only_some_fields_may_change(world):
+    stored = world.create(KIND, a_set())
+
+    def changed(**spec):
+        return refused(world.try_update(KIND, stored, {**stored, "spec": {**stored["spec"], **spec}})[0])
+
+    text = (
+        "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+        "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
+        "forbidden"
+    )
+    assert changed(serviceName="other") == changed(volumeClaimTemplates=[]) == [text]
+    assert changed(selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}) == [text]
+    assert changed(replicas=3, minReadySeconds=5, ordinals={"start": 2}, revisionHistoryLimit=2) == []
+
+
+def test_a_pod_that_could_not_be_is_refused_when_it_is_made_and_not_before(world):
+    assert not world.try_create(KIND, a_set(volumeClaimTemplates=None))[0]
+
+
+def test_the_status_is_consistent_and_collisions_are_never_taken_back():
+    old = {"status": {"collisionCount": 2}}
+    new = {"status": {"replicas": 2, "readyReplicas": 1, "availableReplicas": 2, "updatedReplicas": 3}}
+
+    assert refused(strategy_for(KIND).validate_status(old, new, None)) == [
+        "status.updatedReplicas: Invalid value: 3: cannot be greater than status.replicas",
+        "status.availableReplicas: Invalid value: 2: cannot be greater than status.readyReplicas",
+        "status.collisionCount: Invalid value: 0: cannot be decremented",
+    ]
+
+
+def test_kubectl_shows_how_many_are_ready():
+    document = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": TEMPLATE},
+                "status": {"readyReplicas": 1}}  # fmt: skip
+
+    assert resources()[KIND].cells(document, 0.0) == ["web", "1/3", "<unknown>", "c", "i:1"]

@@ -1,0 +1,55 @@
+import msgspec
+import pytest
+
+from apiserver_fake.rest import discovery, openapi
+from services.api.resources import resources
+
+
+def document(group, version):
+    return msgspec.json.decode(openapi.group_version_answer(group, version).body)
+
+
+@pytest.mark.parametrize("resource", resources().values(), ids=lambda r: r.name)
+def test_patch_of_every_kind_takes_field_validation(resource):
+    patches = [
+        path["patch"]
+        for path in document(resource.group, resource.version)["paths"].values()
+        if path.get("patch", {}).get("x-kubernetes-group-version-kind", {}).get("kind") == resource.kind
+    ]
+
+    assert patches
+    assert all("fieldValidation" in [p["name"] for p in patch["parameters"]] for patch in patches)
+
+
+@pytest.mark.parametrize("resource", resources().values(), ids=lambda r: r.name)
+def test_every_kind_has_a_schema_that_says_its_kind(resource):
+    schemas = document(resource.group, resource.version)["components"]["schemas"]
+    wanted = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+    assert any(wanted in schema.get("x-kubernetes-group-version-kind", []) for schema in schemas.values())
+
+
+def test_every_reference_leads_to_a_schema_in_the_same_document():
+    for group, versions in discovery.groups().items():
+        for version in versions:
+            found = document(group, version)
+            names = set(found["components"]["schemas"])
+            text = openapi.group_version_answer(group, version).body.decode()
+            references = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+
+            assert references <= names
+
+
+def test_the_index_names_a_url_for_each_group_version_that_changes_with_it():
+    paths = msgspec.json.decode(openapi.index().body)["paths"]
+    digest = openapi.group_version_answer("apps", "v1").etag.strip('"')
+
+    assert paths["apis/apps/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/apps/v1?hash={digest}"
+    assert "api/v1" in paths
+
+
+def test_containers_merge_by_name_for_client_side_apply():
+    schemas = document("", "v1")["components"]["schemas"]
+    containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+
+    assert (containers["x-kubernetes-patch-merge-key"], containers["x-kubernetes-patch-strategy"]) == ("name", "merge")

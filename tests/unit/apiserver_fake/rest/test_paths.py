@@ -1,0 +1,142 @@
+import msgspec
+import pytest
+from multidict import MultiDict
+
+from apiserver_fake.rest.paths import Parameters, is_watch, parse, split, to_request, verb_of, watch_request
+from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+
+
+def route(path):
+    first, *rest = split(path)
+    return parse("", rest[0], rest[1:]) if first == "api" else parse(rest[0], rest[1], rest[2:])
+
+
+def parameters(*pairs):
+    return Parameters(MultiDict(pairs))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/api/v1/pods", ("list", "pods", "", "", "")),
+        ("GET", "/api/v1/namespaces/a/pods/", ("list", "pods", "a", "", "")),
+        ("POST", "/api/v1/namespaces/a/pods", ("create", "pods", "a", "", "")),
+        ("DELETE", "/api/v1/namespaces/a/pods", ("deletecollection", "pods", "a", "", "")),
+        ("GET", "/api/v1/namespaces/a/pods/p", ("get", "pods", "a", "p", "")),
+        ("PUT", "/api/v1/namespaces/a/pods/p/status", ("update", "pods", "a", "p", "status")),
+        ("POST", "/api/v1/namespaces/a/pods/p/binding", ("create", "pods", "a", "p", "binding")),
+        ("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", ("patch", "deployments.apps", "a", "d", "scale")),
+        ("GET", "/api/v1/namespaces/a", ("get", "namespaces", "", "a", "")),
+        ("PUT", "/api/v1/namespaces/a/finalize", ("update", "namespaces", "", "a", "finalize")),
+        ("GET", "/api/v1/nodes/n%2D1", ("get", "nodes", "", "n-1", "")),
+    ],
+)
+def test_a_path_and_method_mean_one_call(method, path, expected):
+    found = route(path)
+
+    assert (verb_of(method, found), found.resource.name, found.namespace, found.name, found.subresource) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/nosuch",
+        "/api/v1/pods/p",
+        "/api/v1/namespaces/a/nodes",
+        "/api/v1/namespaces/a/pods/p/nosuch",
+        "/api/v1/namespaces/a/pods/p/log/deeper",
+        "/apis/apps/v1/namespaces/a",
+        "/api/v1/namespaces//pods",
+    ],
+)
+def test_a_path_below_a_served_version_that_leads_nowhere_is_not_found(path):
+    with pytest.raises(NotFound, match="could not find the requested resource"):
+        route(path)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/pods"),
+        ("POST", "/api/v1/namespaces/a/pods/p"),
+        ("PUT", "/api/v1/nodes"),
+        ("DELETE", "/api/v1/namespaces/a/pods/p/status"),
+        ("GET", "/api/v1/namespaces/a/pods/p/binding"),
+        ("HEAD", "/api/v1/nodes"),
+    ],
+)
+def test_a_method_the_resource_does_not_have_is_not_allowed(method, path):
+    with pytest.raises(MethodNotAllowed):
+        verb_of(method, route(path))
+
+
+def test_templates_carry_no_names():
+    assert route("/api/v1/namespaces/a/pods/p/log").template == "/api/v1/namespaces/{namespace}/pods/{name}/log"
+
+
+def test_the_old_watch_prefix_of_one_object_watches_that_name():
+    found = route("/api/v1/watch/namespaces/a/pods/p")
+
+    assert is_watch("get", found, parameters())
+    assert watch_request(found, parameters()).field_selector == "metadata.name=p"
+
+
+def test_unknown_parameters_are_ignored_even_when_repeated():
+    given = parameters(("timeout", "32s"), ("timeout", "33s"), ("hash", "x"), ("limit", "500"))
+
+    assert to_request("list", route("/api/v1/pods"), given).limit == 500
+
+
+def test_guarantees_v14_a_known_parameter_given_twice_is_refused():
+    with pytest.raises(BadRequest, match="limit"):
+        parameters(("limit", "1"), ("limit", "2"))
+
+
+@pytest.mark.parametrize("value", ["-1", "1e3", "9" * 20, "٣"])
+def test_guarantees_v14_numbers_are_bounded(value):
+    with pytest.raises(BadRequest, match="limit"):
+        parameters(("limit", value)).number("limit")
+
+
+def test_guarantees_w12_initial_events_need_match_and_bookmarks():
+    pods = route("/api/v1/pods")
+    for given in (
+        parameters(("sendInitialEvents", "true"), ("allowWatchBookmarks", "true")),
+        parameters(("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")),
+        parameters(("resourceVersionMatch", "NotOlderThan")),
+    ):
+        with pytest.raises(Invalid):
+            watch_request(pods, given)
+
+
+def test_a_streaming_watch_is_passed_on_whole():
+    asked = watch_request(
+        route("/api/v1/pods"),
+        parameters(
+            ("sendInitialEvents", "true"),
+            ("resourceVersionMatch", "NotOlderThan"),
+            ("allowWatchBookmarks", "1"),
+            ("timeoutSeconds", "99999"),
+            ("fieldSelector", "spec.nodeName=n"),
+        ),
+    )
+
+    assert (asked.send_initial_events, asked.allow_bookmarks, asked.timeout_s) == (True, True, 1800.0)
+    assert asked.field_selector == "spec.nodeName=n"
+
+
+def test_delete_options_may_stand_in_the_query_and_the_body_wins():
+    request = to_request(
+        "delete",
+        route("/api/v1/namespaces/a/pods/p"),
+        parameters(("gracePeriodSeconds", "5"), ("propagationPolicy", "Orphan")),
+        body=b'{"propagationPolicy":"Background","dryRun":["All"]}',
+    )
+
+    assert msgspec.json.decode(request.body) == {"gracePeriodSeconds": 5, "propagationPolicy": "Background"}
+    assert request.dry_run
+
+
+def test_a_dry_run_that_is_not_all_is_invalid():
+    with pytest.raises(Invalid, match="dryRun"):
+        to_request("create", route("/api/v1/namespaces/a/pods"), parameters(("dryRun", "Some")))

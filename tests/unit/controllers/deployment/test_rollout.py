@@ -1,0 +1,59 @@
+import pytest
+
+from services.controllers.deployment.replica_sets import same_template, template_hash
+from services.controllers.deployment.rollout import Set, fenceposts, new_size, old_sizes, proportional
+
+
+@pytest.mark.parametrize(
+    ("surge", "unavailable", "replicas", "expected"),
+    [
+        ("25%", "25%", 10, (3, 2)),
+        (0, 0, 10, (0, 1)),
+        ("1%", "1%", 10, (1, 0)),
+        (0, 5, 3, (0, 3)),
+        ("25%", 0, 1, (1, 0)),
+    ],
+)
+def test_surge_rounds_up_and_unavailable_down_and_never_both_are_zero(surge, unavailable, replicas, expected):
+    assert fenceposts(surge, unavailable, replicas) == expected
+
+
+def test_controllers_6_ten_replicas_at_25_percent_stay_within_eight_and_thirteen_to_the_end():
+    new, old = Set("new", 0, 0), Set("old", 10, 10)
+    for _ in range(20):
+        size = new_size(10, 3, new, (new, old))
+        if size != new.replicas:
+            new = Set("new", size, new.available)
+        else:
+            sizes = old_sizes(10, 2, new, (old,))
+            count = sizes.get("old", old.replicas)
+            old = Set("old", count, min(old.available, count))
+
+        assert new.replicas + old.replicas <= 13
+        assert new.available + old.available >= 8
+        new = Set("new", new.replicas, min(new.replicas, new.available + 1))
+
+    assert (new.replicas, new.available, old.replicas) == (10, 10, 0)
+
+
+def test_broken_old_pods_go_first_from_the_oldest_set():
+    new = Set("new", 3, 0)
+    olds = (Set("b", 4, 4, created="2"), Set("a", 4, 2, created="1"))
+
+    assert old_sizes(8, 2, new, olds) == {"a": 2}
+
+
+def test_scaling_in_mid_rollout_is_shared_in_proportion_and_the_largest_takes_the_rest():
+    sets = (Set("old", 8, max_replicas=13, created="1"), Set("new", 5, max_replicas=13, created="2"))
+
+    assert proportional(20, 5, 13, sets) == {"old": 15, "new": 10}
+    assert proportional(0, 0, 13, sets) == {"old": 0, "new": 0}
+
+
+def test_the_template_hash_is_the_same_for_equal_templates_and_changes_with_the_collision_count():
+    a = {"spec": {"x": 1, "y": [1, 2]}, "metadata": {"labels": {"a": "b"}}}
+    b = {"metadata": {"labels": {"a": "b"}}, "spec": {"y": [1, 2], "x": 1}}
+
+    assert template_hash(a, 0) == template_hash(b, 0)
+    assert template_hash(a, 0) != template_hash(a, 1)
+    assert same_template(a, {**b, "metadata": {"labels": {"a": "b", "pod-template-hash": "z"}}})

@@ -1,0 +1,112 @@
+from services.api.meta import AnyObject, Key, ObjectMeta
+from services.controllers.garbage_collector.controller import controller
+from services.reconcile.actions import Delete, Patch, Query, RecordEvent
+
+
+def owned_by(*names, blocks=True):
+    return [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": n, "uid": f"uid-{n}", "blockOwnerDeletion": blocks}
+        for n in names
+    ]
+
+
+def a_pod(name, *owners, **metadata):
+    metadata = {"name": name, "ownerReferences": owned_by(*owners), **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def a_set(name, **metadata):
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, **metadata}}
+
+
+def query(name):
+    return Query(AnyObject, Key("default", name), "replicasets.apps")
+
+
+def test_a_dependent_of_a_living_owner_is_left_alone(world_of):
+    world = world_of(controller)
+    world.put(a_set("rs"))
+    assert world.put(a_pod("p", "rs")) == [Key("default", "pods/p")]
+
+    assert world.reconcile("pods/p").actions == ()
+
+
+def test_an_owner_the_cache_lacks_is_read_live_and_its_absence_deletes_with_uid_and_version(world_of):
+    world = world_of(controller)
+    world.put(a_pod("p", "rs"))
+
+    assert world.reconcile("pods/p").refresh == (query("rs"),)
+    (delete,) = world.reconcile("pods/p", live={query("rs"): None}).actions
+
+    assert isinstance(delete, Delete)
+    assert (delete.uid, delete.resource_version, delete.propagation) == ("uid-p", "1", "Background")
+
+
+def test_a_cache_that_lags_behind_a_living_owner_deletes_nothing(world_of):
+    world = world_of(controller)
+    world.put(a_pod("p", "rs"))
+    living = AnyObject(kind="ReplicaSet", metadata=ObjectMeta(name="rs", namespace="default", uid="uid-rs"))
+
+    assert world.reconcile("pods/p", live={query("rs"): living}).actions == ()
+
+
+def test_an_owner_recreated_under_the_name_is_another_owner(world_of):
+    world = world_of(controller)
+    world.put(a_set("rs"))
+    world.put(a_pod("p", "rs"))
+
+    assert world.drop("ReplicaSet", "rs", api_version="apps/v1") == [Key("default", "pods/p")]
+    world.put(a_set("rs", uid="second"))
+
+    assert isinstance(world.reconcile("pods/p").actions[0], Delete)
+
+
+def test_one_living_owner_keeps_it_and_the_absent_ones_reference_is_dropped(world_of):
+    world = world_of(controller)
+    world.put(a_set("a"))
+    world.put(a_pod("p", "a", "b"))
+
+    (patch,) = world.reconcile("pods/p", live={query("b"): None}).actions
+
+    assert isinstance(patch, Patch)
+    assert [r["name"] for r in patch.patch["metadata"]["ownerReferences"]] == ["a"]
+
+
+def test_controllers_14_foreground_the_owner_waits_until_blocking_dependents_are_gone(world_of):
+    world = world_of(controller)
+    world.put(a_set("rs"))
+    world.put(a_pod("p", "rs"))
+    marked = a_set("rs", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
+
+    assert world.put(marked) == [Key("default", "replicasets.apps/rs"), Key("default", "pods/p")]
+    waiting = world.reconcile("replicasets.apps/rs")
+    (delete,) = world.reconcile("pods/p").actions
+    assert world.drop("Pod", "p") == [Key("default", "replicasets.apps/rs")]
+    (freed,) = world.reconcile("replicasets.apps/rs").actions
+
+    assert waiting.actions == ()
+    assert delete.uid == "uid-p"
+    assert freed.patch == {"metadata": {"finalizers": []}}
+
+
+def test_controllers_14_orphan_dependents_lose_the_reference_before_the_finalizer_goes(world_of):
+    world = world_of(controller)
+    world.put(a_set("rs", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["orphan"]))
+    world.put(a_pod("p", "rs"))
+
+    orphaned, freed = world.reconcile("replicasets.apps/rs").actions
+
+    assert (orphaned.resource, orphaned.patch) == ("pods", {"metadata": {"ownerReferences": []}})
+    assert freed.patch == {"metadata": {"finalizers": []}}
+
+
+def test_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(world_of):
+    world = world_of(controller)
+    world.put(a_set("rs", namespace="other"))
+    world.put(a_pod("p", "rs"))
+
+    event, delete = world.reconcile("pods/p", live={query("rs"): None}).actions
+
+    assert isinstance(event, RecordEvent)
+    assert event.reason == "OwnerRefInvalidNamespace"
+    assert isinstance(delete, Delete)

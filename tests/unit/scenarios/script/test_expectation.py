@@ -1,0 +1,65 @@
+"""Judging what must be so."""
+
+import pytest
+
+from services.scenarios.script.expectation import lookup, parse_expectation
+from services.scenarios.script.scenario import parse_duration
+
+
+class World:
+    def __init__(self, pods):
+        self._pods = pods
+
+    def documents(self, resource):
+        return self._pods if resource == "pods" else []
+
+    def created(self, resource):
+        return ["web-1", "web-2", "other"]
+
+
+def _pod(name, phase, node="", **status):
+    return {
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, **status},
+    }
+
+
+WORLD = World(
+    [_pod("web-1", "Running", "n2", unbindCount=1), _pod("web-2", "Failed", "n1"), _pod("x", "Running", "n1")]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("count pods == 3", True),
+        ("count pods phase=Running == 2", True),
+        ("count pods phase=Running|Failed name=web-* == 2", True),
+        ("count pods label.app=web node=n1 >= 3", False),
+        ("each pods phase=Running spec.nodeName != n9", True),
+        ("each pods name=web-* spec.nodeName != n1", False),
+        ("each pods name=web-1 status.unbindCount == 1", True),
+        ("each pods name=web-1 status.unbindCount < 10", True),
+        ("each pods name=absent phase == Running", False),
+        ("created pods name=web-* == 2", True),
+    ],
+)
+def test_an_expectation_is_judged_over_what_is_stored(text, holds):
+    assert holds == parse_expectation(text, parse_duration).judge(WORLD)[0]
+
+
+def test_a_failed_expectation_says_what_was_seen():
+    holds, seen = parse_expectation("each pods name=web-* spec.nodeName == n2", parse_duration).judge(WORLD)
+
+    assert (False, "web-2: n1") == (holds, seen)
+
+
+def test_a_path_picks_list_members_by_type_name_or_place():
+    document = {"conditions": [{"type": "Ready", "status": "True"}], "items": [{"name": "a", "v": 7}]}
+
+    assert lookup(document, "conditions[Ready].status") == "True"
+    assert lookup(document, "items[a].v") == 7
+    assert lookup(document, "items[0].v") == 7
+    assert lookup(document, "items[3].v") is None
+    assert lookup(document, "conditions.status") is None

@@ -1,0 +1,299 @@
+"""The dispatcher's call queue: merging, skipping, delays, and what waits behind a running call (KEP-5229, 5501)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from scheduler.dispatcher.call_queue import CallQueue, Ending
+from scheduler.dispatcher.calls import RELEVANCES, ClearCondition, PodBinding, SetCondition, status_patch
+from scheduler.dispatcher.conditions import NOT_READY, UNSCHEDULABLE
+from services.api.meta import Condition, Key
+
+WALL_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def queue():
+    return CallQueue(RELEVANCES)
+
+
+def saying(a, *conditions, nominated="", name="p", rv=1):
+    """Return a pod whose status says so already."""
+    pod = a.pod(name, rv=rv, nominated=nominated)
+    shown = tuple(Condition(type="PodScheduled", status="False", reason=r, message=m) for r, m in conditions)
+    return replace(pod, status=replace(pod.status, conditions=shown))
+
+
+def fails(pod, message, **more):
+    return status_patch(pod, SetCondition(UNSCHEDULABLE, message), **more)
+
+
+def gated(pod, message):
+    return status_patch(pod, SetCondition(NOT_READY, message), event=(NOT_READY, message))
+
+
+def bind(pod):
+    return PodBinding(key=pod.metadata.key, uid=pod.metadata.uid, node="n1")
+
+
+def endings(finished):
+    return {each.call_id: each.ending for each in finished}
+
+
+def messages(started):
+    document = started.call.document(WALL_S)
+    return [c["message"] for c in document["status"]["conditions"]] if document else []
+
+
+def test_dispatcher_01_a_second_failure_waits_behind_the_first_patch_under_way(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "m1"), 0.0)
+    first = queue.pop(0.0)
+    queue.add(fails(pod, "m2"), 0.2)
+    assert queue.pop(0.3) is None
+
+    queue.finalize(first, 0.5, is_done=True, rv=2)
+    second = queue.pop(0.5)
+
+    assert [messages(first), messages(second)] == [["m1"], ["m2"]]
+
+
+def test_dispatcher_01_a_second_failure_takes_the_place_of_a_patch_not_yet_begun(queue, a):
+    pod = saying(a)
+    queue.add(fails(saying(a, name="other"), "m0"), 0.0)
+    first = queue.add(fails(pod, "m1"), 0.0)
+    second = queue.add(fails(pod, "m2"), 0.2)
+
+    assert endings(second.finished) == {first.call_id: Ending.OVERWRITTEN}
+    assert [messages(queue.pop(1.0)), messages(queue.pop(1.0)), queue.pop(1.0)] == [["m0"], ["m2"], None]
+
+
+def test_dispatcher_02_the_same_failure_again_is_skipped(queue, a):
+    added = queue.add(fails(saying(a, (UNSCHEDULABLE, "m")), "m"), 0.0)
+
+    assert added.own.ending is Ending.SKIPPED
+    assert queue.pending == {"pod_status_patch": 0, "pod_binding": 0}
+    assert queue.pop(0.0) is None
+
+
+def test_dispatcher_02_a_change_back_while_the_change_is_under_way_is_still_made(queue, a):
+    pod = saying(a, (UNSCHEDULABLE, "m0"))
+    queue.add(fails(pod, "m1"), 0.0)
+    running = queue.pop(0.0)
+    back = queue.add(fails(pod, "m0"), 0.1)
+    assert back.own is None
+
+    queue.finalize(running, 0.5, is_done=True, rv=2)
+
+    assert messages(queue.pop(0.5)) == ["m0"]
+
+
+def test_dispatcher_03_a_bind_overwrites_the_patch_that_waits(queue, a):
+    pod = saying(a)
+    patch = queue.add(fails(pod, "m"), 0.0)
+    assert queue.pending["pod_status_patch"] == 1
+
+    added = queue.add(bind(pod), 0.1)
+
+    assert endings(added.finished) == {patch.call_id: Ending.OVERWRITTEN}
+    assert queue.pending == {"pod_status_patch": 0, "pod_binding": 1}
+    assert queue.pop(0.2).call.call_type == "pod_binding"
+    assert queue.pop(0.2) is None
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["waiting", "running"])
+def test_dispatcher_04_a_patch_after_a_bind_is_skipped(queue, a, is_running):
+    pod = saying(a)
+    queue.add(bind(pod), 0.0)
+    if is_running:
+        queue.pop(0.0)
+
+    assert queue.add(fails(pod, "m"), 0.1).own.ending is Ending.SKIPPED
+
+
+def test_dispatcher_05_a_bind_waits_for_the_patch_under_way(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "m"), 0.0)
+    patch = queue.pop(0.0)
+    added = queue.add(bind(pod), 0.1)
+    assert added.finished == ()
+    assert queue.pop(0.5) is None
+
+    ended = queue.finalize(patch, 1.0, is_done=True, rv=2)
+
+    assert endings(ended) == {patch.call_id: Ending.DONE}
+    assert queue.pop(1.0).call_id == added.call_id
+
+
+def test_dispatcher_05_with_the_defect_of_134_the_waiter_hears_of_the_end_too_early(a):
+    queue = CallQueue(RELEVANCES, ends_running_early=True)
+    queue.add(fails(saying(a), "m"), 0.0)
+    patch = queue.pop(0.0)
+
+    added = queue.add(bind(saying(a)), 0.1)
+
+    assert endings(added.finished) == {patch.call_id: Ending.OVERWRITTEN}
+    assert queue.is_running("p")
+
+
+def test_dispatcher_06_a_nomination_survives_a_later_failure(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "old", nomination="n1"), 0.0)
+    queue.add(fails(pod, "new"), 0.1)
+
+    sent = queue.pop(0.2).call.document(WALL_S)
+
+    assert sent["status"]["nominatedNodeName"] == "n1"
+    assert [c["message"] for c in sent["status"]["conditions"]] == ["new"]
+
+
+def test_dispatcher_07_a_nomination_is_cleared_once(queue, a):
+    nominated = saying(a, (UNSCHEDULABLE, "m"), nominated="n1")
+    queue.add(fails(nominated, "m", nomination=""), 0.0)
+    assert queue.pop(0.0).call.document(WALL_S) == {"status": {"nominatedNodeName": None}}
+
+    empty = saying(a, (UNSCHEDULABLE, "m"), name="q")
+    assert queue.add(fails(empty, "m", nomination=""), 0.0).own.ending is Ending.SKIPPED
+
+
+def test_dispatcher_08_a_patch_that_somebody_else_made_needless_is_dropped(queue, a):
+    added = queue.add(fails(saying(a), "m"), 0.0)
+
+    ended = queue.sync(saying(a, (UNSCHEDULABLE, "m"), rv=2))
+
+    assert endings(ended) == {added.call_id: Ending.SKIPPED}
+    assert queue.pop(1.0) is None
+
+
+def test_a_status_older_than_our_own_write_changes_nothing(queue, a):
+    pod = saying(a, rv=5)
+    queue.add(gated(pod, "A"), 0.0)
+    running = queue.pop(0.0)
+    queue.add(status_patch(pod, ClearCondition()), 0.1)
+    queue.finalize(running, 0.2, is_done=True, rv=9)
+
+    assert queue.sync(saying(a, rv=7)) == []
+    assert queue.pop(0.3).call.document(WALL_S) == {
+        "status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]}
+    }
+
+
+def test_dispatcher_10_objects_are_independent_and_come_in_order(queue, a):
+    for i in range(1000):
+        queue.add(fails(saying(a, name=f"p{i}"), "m"), 0.0)
+
+    assert queue.pending["pod_status_patch"] == 1000
+    assert [queue.pop(0.0).call.key for _ in range(1000)] == [Key("default", f"p{i}") for i in range(1000)]
+
+
+def test_dispatcher_14_closing_tells_everybody_who_waits(queue, a):
+    ids = [queue.add(fails(saying(a, name=f"p{i}"), "m"), 0.0).call_id for i in range(10)]
+    queue.pop(0.0)
+
+    ended = queue.close()
+
+    assert endings(ended) == dict.fromkeys(ids, Ending.CLOSED)
+    assert queue.pop(0.0) is None
+    assert queue.add(fails(saying(a), "m"), 0.0).own.ending is Ending.CLOSED
+
+
+def test_dispatcher_15_the_gauge_of_waiting_calls_returns_to_zero(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "m1"), 0.0)
+    queue.add(fails(pod, "m2"), 0.0)
+    running = queue.pop(0.0)
+    queue.add(bind(pod), 0.1)
+    queue.finalize(running, 0.2, is_done=False)
+    assert queue.pending == {"pod_status_patch": 0, "pod_binding": 1}
+
+    queue.finalize(queue.pop(0.2), 0.3, is_done=True)
+
+    assert queue.pending == {"pod_status_patch": 0, "pod_binding": 0}
+    assert queue.wanted(pod.metadata.uid) is None
+
+
+# -- delayed calls (kep-5501 4.1) --------------------------------------------------------------------------
+
+
+def test_a_delayed_call_is_due_after_its_delay(queue, a):
+    queue.add(gated(saying(a), "A"), 10.0, delay_s=5.0)
+
+    assert queue.next_due(10.0) == 15.0
+    assert queue.pop(14.9) is None
+    assert messages(queue.pop(15.0)) == ["A"]
+
+
+def test_preenqueue_03_a_newer_delayed_message_does_not_move_the_time(queue, a):
+    pod = saying(a)
+    queue.add(gated(pod, "A"), 0.0, delay_s=5.0)
+    queue.add(gated(pod, "B"), 4.0, delay_s=5.0)
+
+    assert queue.next_due(4.0) == 5.0
+    sent = queue.pop(5.0)
+    assert messages(sent) == ["B"]
+    assert sent.call.event == (NOT_READY, "B")
+
+
+def test_a_delayed_clear_undoes_a_set_that_was_never_sent(queue, a):
+    pod = saying(a)
+    queue.add(gated(pod, "A"), 0.0, delay_s=5.0)
+
+    added = queue.add(status_patch(pod, ClearCondition()), 3.0, delay_s=5.0)
+
+    assert added.own.ending is Ending.SKIPPED
+    assert queue.next_due(3.0) is None
+    assert queue.pending["pod_status_patch"] == 0
+
+
+def test_preenqueue_07_setting_what_is_about_to_be_cleared_sends_nothing(queue, a):
+    pod = saying(a, (NOT_READY, "A"))
+    queue.add(status_patch(pod, ClearCondition()), 30.0, delay_s=5.0)
+
+    assert queue.add(gated(pod, "A"), 32.0, delay_s=5.0).own.ending is Ending.SKIPPED
+    assert queue.pop(40.0) is None
+
+
+def test_a_failed_attempt_makes_the_delayed_call_due_at_once_in_its_own_words(queue, a):
+    pod = saying(a)
+    queue.add(gated(pod, "A"), 0.0, delay_s=5.0)
+    queue.add(fails(pod, "0/1 nodes"), 1.0)
+
+    sent = queue.pop(1.0)
+
+    assert messages(sent) == ["0/1 nodes"]
+    assert sent.call.event is None
+    assert queue.pop(9.0) is None
+
+
+def test_preenqueue_08_a_bind_drops_the_delayed_call(queue, a):
+    pod = saying(a)
+    queue.add(gated(pod, "A"), 0.0, delay_s=5.0)
+    queue.add(bind(pod), 3.0)
+
+    assert queue.pop(3.0).call.call_type == "pod_binding"
+    assert queue.pop(9.0) is None
+
+
+def test_a_delayed_call_behind_a_running_one_keeps_its_own_delay(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "m"), 0.0)
+    running = queue.pop(0.0)
+    queue.add(gated(pod, "A"), 1.0, delay_s=5.0)
+    queue.finalize(running, 2.0, is_done=True, rv=2)
+
+    assert queue.next_due(2.0) == 6.0
+
+
+def test_only_a_condition_of_our_own_reason_is_cleared(queue, a):
+    pod = saying(a, (UNSCHEDULABLE, "0/3 nodes"))
+
+    assert queue.add(status_patch(pod, ClearCondition()), 0.0).own.ending is Ending.SKIPPED
+
+
+def test_a_call_is_a_child_of_the_latest_decision_and_remembers_those_merged_into_it(queue, a):
+    pod = saying(a)
+    queue.add(fails(pod, "m1", traceparent="one"), 0.0)
+    queue.add(fails(pod, "m2", traceparent="two"), 0.0)
+
+    assert queue.pop(0.0).call.causes == ("two", "one")

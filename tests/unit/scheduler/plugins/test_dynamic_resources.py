@@ -1,0 +1,113 @@
+"""Pods wait for the claims they name (KEP-4381), in upstream's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.framework.events import Action, ClusterEvent, Hint
+from scheduler.plugins.dynamic_resources import DynamicResources
+from services.api.kinds.pod import PodResourceClaim, PodResourceClaimStatus
+from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimStatus
+from services.api.meta import ObjectMeta, OwnerReference
+from tests.unit.scheduler.conftest import new_handle
+
+DIRECT = PodResourceClaim(name="gpu", resource_claim_name="c")
+MADE = PodResourceClaim(name="gpu", resource_claim_template_name="t")
+
+
+def claim(name="c", *, owner="", **more: Any):
+    owners = (OwnerReference(kind="Pod", name=owner, uid=owner, controller=True),) if owner else ()
+    return ResourceClaim(metadata=ObjectMeta(name=name, namespace="default", owner_references=owners, **more))
+
+
+def pod(a, *wanted, made=None):
+    found = a.pod("p", resource_claims=wanted)
+    statuses = () if made is None else (PodResourceClaimStatus(name="gpu", resource_claim_name=made or None),)
+    return PodInfo(replace(found, status=replace(found.status, resource_claim_statuses=statuses)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "made", "there", "message"),
+    [
+        (DIRECT, None, (), 'could not find ResourceClaim "default/c"'),
+        (DIRECT, None, (claim(deletion_timestamp="2026-01-01T00:00:00Z"),), 'resourceclaim "c" is being deleted'),
+        (DIRECT, None, (claim(),), ""),
+        (MADE, None, (), 'pod "default/p": ResourceClaim not created yet'),
+        (MADE, "c", (), 'could not find ResourceClaim "default/c"'),
+        (MADE, "c", (claim(owner="q"),), "ResourceClaim default/c was not created for pod default/p (pod is not owner)"),
+        (MADE, "c", (claim(owner="p"),), ""),
+        (MADE, "", (), ""),
+        (PodResourceClaim(name="x"), None, (),
+         'pod "default/p", spec.resourceClaim "x": none of the supported fields are set'),
+    ],
+)  # fmt: skip
+def test_a_pod_is_held_back_in_upstreams_words(a, wanted, made, there, message):
+    status = DynamicResources(new_handle(None, *there)).pre_enqueue(pod(a, wanted, made=made))
+
+    assert status.message == message
+    assert status.is_success is (message == "")
+
+
+def test_users_are_told_of_a_missing_claim_but_not_of_one_on_its_way(a):
+    plugin = DynamicResources(new_handle())
+    direct, made = pod(a, DIRECT), pod(a, MADE)
+
+    assert plugin.gate_message(direct, plugin.pre_enqueue(direct)) == 'could not find ResourceClaim "default/c"'
+    assert plugin.gate_message(made, plugin.pre_enqueue(made)) == ""
+
+
+def test_only_the_claim_the_pod_waits_for_wakes_it(a):
+    handle = new_handle()
+    world, plugin = handle.world, DynamicResources(handle)
+    after_claim = plugin.events_to_register()[1].hint
+    waiting, other, own = pod(a, DIRECT), claim("d"), claim("c")
+    world.put(other)
+    assert after_claim(waiting, None, other) is Hint.SKIP
+
+    world.put(own)
+
+    assert after_claim(waiting, None, own) is Hint.QUEUE
+    assert after_claim(waiting, None, other) is Hint.SKIP
+    assert after_claim(waiting, own, own) is Hint.SKIP
+    allocated = replace(own, status=ResourceClaimStatus(allocation=AllocationResult()))
+    assert after_claim(waiting, own, allocated) is Hint.QUEUE
+
+
+def test_a_generated_claim_named_in_the_status_lets_the_pod_in(heart, a):
+    world = heart().nodes(a.node("n1"))
+    before, after = pod(a, MADE).pod, replace(pod(a, MADE, made="c").pod, metadata=replace(a.pod("p").metadata,
+                                                                                           resource_version="2"))  # fmt: skip
+    world.pods(before)
+    assert world.attempt(0.0) == ""
+    world.handle.world.put(claim(owner="p"))
+
+    world.handlers.on_pod(before, after, 1.0)
+
+    assert world.attempt(1.0) == "p->n1"
+
+
+def test_a_claim_that_appears_lets_the_pod_in(heart, a):
+    world = heart().nodes(a.node("n1")).pods(pod(a, DIRECT).pod)
+    assert world.attempt(0.0) == ""
+    own = claim()
+    world.handle.world.put(own)
+
+    world.queue.move_all(ClusterEvent("ResourceClaim", Action.ADD, "ResourceClaimAdd"), None, own, 1.0)
+
+    assert world.attempt(1.0) == "p->n1"
+
+
+def test_a_claim_that_went_after_the_pod_came_in_fails_the_attempt(heart, a):
+    world = heart().nodes(a.node("n1"))
+
+    error = world.refuse(pod(a, DIRECT).pod)
+
+    assert error.diagnosis.rejectors == {"DynamicResources"}
+    assert error.message == (
+        '0/1 nodes are available: could not find ResourceClaim "default/c". no new claims to deallocate, '
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )

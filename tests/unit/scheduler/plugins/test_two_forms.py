@@ -1,0 +1,234 @@
+"""The scalar and the vectorised form of every built-in say the same, and memory never lies (walls 5)."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
+from scheduler.cache.nominator import Nominator
+from scheduler.configuration.default_plugins import default_profile
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import FilterPlugin, ScorePlugin
+from scheduler.framework.runner import Runner
+from scheduler.framework.status import Code
+from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.world import FixedWorld
+from scheduler.handle import Handle
+from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
+from scheduler.plugins.node_name import NodeName
+from scheduler.plugins.node_ports import NodePorts
+from scheduler.plugins.node_rejection import NodeRejection
+from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
+from scheduler.plugins.node_unschedulable import NodeUnschedulable
+from scheduler.plugins.taint_toleration import TaintToleration
+from scheduler.queue.exclusions import Exclusions
+from services.api.kinds.node import Node, NodeSpec, NodeStatus
+from services.api.kinds.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    UnbindRecord,
+)
+from services.api.meta import ObjectMeta
+from services.api.switches import Switches
+from services.api.taints import Taint, Toleration
+
+NAMES = st.sampled_from([f"n{i}" for i in range(6)])
+KEYS, VALUES = st.sampled_from(["a", "b"]), st.sampled_from(["1", "2", "-3", "x"])
+EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+CPU = st.integers(0, 4000).map(lambda m: f"{m}m")
+MEMORY = st.integers(0, 2**33).map(str)
+QUANTITIES = st.fixed_dictionaries(
+    {}, optional={"cpu": CPU, "memory": MEMORY, "x.io/gpu": st.integers(0, 4).map(str), "ephemeral-storage": MEMORY}
+)
+TAINTS = st.lists(st.builds(Taint, key=KEYS, value=VALUES, effect=EFFECTS), max_size=2).map(tuple)
+TOLERATIONS = st.lists(
+    st.builds(
+        Toleration,
+        key=st.sampled_from(["", "a", "b"]),
+        value=VALUES,
+        effect=st.one_of(st.just(""), EFFECTS),
+        operator=st.sampled_from(["", "Equal", "Exists"]),
+    ),
+    max_size=2,
+).map(tuple)
+PORTS = st.lists(
+    st.builds(
+        ContainerPort,
+        host_port=st.sampled_from([0, 80, 81]),
+        host_ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2"]),
+        protocol=st.sampled_from(["TCP", "UDP"]),
+    ),
+    max_size=2,
+).map(tuple)
+REQUIREMENT = st.builds(
+    NodeSelectorRequirement,
+    key=KEYS,
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    values=st.lists(VALUES, min_size=1, max_size=2).map(tuple),
+)
+FIELD = st.builds(
+    NodeSelectorRequirement,
+    key=st.just("metadata.name"),
+    operator=st.sampled_from(["In", "NotIn"]),
+    values=NAMES.map(lambda n: (n,)),
+)
+TERM = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.lists(REQUIREMENT, max_size=2).map(tuple),
+    match_fields=st.lists(FIELD, max_size=1).map(tuple),
+)
+AFFINITY = st.builds(
+    NodeAffinity,
+    required=st.one_of(st.none(), st.builds(NodeSelector, node_selector_terms=st.lists(TERM, max_size=2).map(tuple))),
+    preferred=st.lists(st.builds(PreferredSchedulingTerm, weight=st.integers(1, 100), preference=TERM), max_size=2).map(
+        tuple
+    ),
+)
+
+
+@st.composite
+def nodes(draw):
+    name = draw(NAMES)
+    allocatable = {**draw(QUANTITIES), "pods": str(draw(st.integers(0, 4)))}
+    return Node(
+        metadata=ObjectMeta(name=name, labels=draw(st.dictionaries(KEYS, VALUES))),
+        spec=NodeSpec(taints=draw(TAINTS), unschedulable=draw(st.booleans())),
+        status=NodeStatus(allocatable=allocatable),
+    )
+
+
+@st.composite
+def pods(draw, node="", uid="p"):
+    container = Container(resources=ResourceRequirements(requests=draw(QUANTITIES)), ports=draw(PORTS))
+    sidecar = Container(restart_policy="Always", resources=ResourceRequirements(requests=draw(QUANTITIES)))
+    history = draw(st.lists(st.builds(UnbindRecord, node_name=NAMES, reason=st.just("R"), request_id=NAMES,
+                                      exclude_seconds=st.sampled_from([0, 60])), max_size=2))  # fmt: skip
+    return Pod(
+        metadata=ObjectMeta(name="p", namespace="d", uid=uid),
+        spec=PodSpec(
+            node_name=node or draw(st.sampled_from(["", "", "", "n1"])),
+            containers=(container,),
+            init_containers=draw(st.sampled_from([(), (sidecar,)])),
+            tolerations=draw(TOLERATIONS),
+            node_selector=draw(st.dictionaries(KEYS, VALUES, max_size=1)),
+            affinity=draw(st.one_of(st.none(), st.builds(Affinity, node_affinity=AFFINITY))),
+        ),
+        status=PodStatus(unbind_history=tuple(history)),
+    )
+
+
+@st.composite
+def clusters(draw):
+    """A cache with nodes (one of them removed again), and pods on some of them."""
+    cache = Cache()
+    for node in draw(st.lists(nodes(), min_size=1, max_size=6)):
+        cache.set_node(node)
+    for i, name in enumerate(draw(st.lists(st.sampled_from([*cache.nodes]), max_size=4))):
+        cache.add_pod(PodInfo(draw(pods(name, f"bound{i}"))), name)
+    if draw(st.booleans()):
+        cache.remove_node(draw(NAMES))
+    return cache
+
+
+EXCLUSIONS = Exclusions()
+SHAPE = (ShapePoint(0, 10), ShapePoint(40, 2), ShapePoint(100, 7))
+THREE = (("cpu", 2), ("memory", 1), ("x.io/gpu", 3))
+BUILT_IN = [
+    NodeUnschedulable(),
+    NodeName(),
+    TaintToleration(),
+    TaintToleration(detailed_reason=True),
+    NodeAffinityPlugin(),
+    NodeAffinityPlugin(added=NodeAffinity(required=NodeSelector(node_selector_terms=(
+        NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="a", operator="Exists"),)),)))),
+    NodePorts(),
+    NodeResourcesFit(),
+    NodeResourcesFit(strategy=ScoringStrategy(resources=THREE), ignored=("x.io/gpu",)),
+    NodeResourcesFit(strategy=ScoringStrategy(type="MostAllocated", resources=THREE, pod_level=True)),
+    NodeResourcesFit(strategy=ScoringStrategy(type="RequestedToCapacityRatio", resources=THREE, shape=SHAPE)),
+    NodeResourcesBalancedAllocation(),
+    NodeResourcesBalancedAllocation(formula="v135", resources=("cpu", "memory", "x.io/gpu")),
+    NodeRejection(EXCLUSIONS, mode="hard"),
+    NodeRejection(EXCLUSIONS, mode="soft"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plugin", BUILT_IN, ids=lambda p: p.name)
+@settings(max_examples=40)
+@given(cache=clusters(), pod=pods())
+def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
+    info, columns = PodInfo(pod), cache.columns
+    EXCLUSIONS.forget_pod(info.uid)
+    EXCLUSIONS.learn(pod, 0.0)
+    state = CycleState()
+    rows = np.flatnonzero(columns.valid)
+    if isinstance(plugin, VectorFilterPlugin) and isinstance(plugin, FilterPlugin):
+        mask = plugin.filter_all(state, info, columns)
+        passed = columns.full(True) if mask is None else mask
+        refused = columns.valid & ~passed
+        reasons = plugin.explain_all(state, info, columns, refused) if refused.any() else []
+        for row in rows:
+            status = plugin.filter(CycleState(), info, columns.nodes[row])
+            assert status.is_success == passed[row]
+            said = [(r.reason, r.code) for r in reasons if r.mask[row]]
+            assert sorted(said) == sorted((reason, status.code) for reason in status.reasons)
+            assert status.is_success or status.code is not Code.ERROR
+    if isinstance(plugin, VectorScorePlugin) and isinstance(plugin, ScorePlugin):
+        scores = plugin.score_all(state, info, columns)
+        for row in rows:
+            expected = plugin.score(CycleState(), info, columns.nodes[row])
+            assert expected == (scores if isinstance(scores, int) else scores[row])
+
+
+@settings(max_examples=40)
+@given(cache=clusters(), pod=pods(), more=st.lists(st.tuples(nodes(), pods("n1", "more")), max_size=5))
+def test_remembered_answers_equal_fresh_ones(cache, pod, more):
+    handle = Handle(Switches(), cache, Nominator(), FixedWorld(), Exclusions(), random.Random(1), lambda: 0.0)
+    remembering = Runner(default_profile(handle))
+    info = PodInfo(pod)
+    remembering.filter(CycleState(), info, cache.columns)
+    for node, other in more:
+        cache.set_node(node)
+        if other.metadata.uid not in cache.pods:
+            cache.add_pod(PodInfo(other), "n1")
+        state = CycleState()
+        found = remembering.filter(state, info, cache.columns)
+        totals, _ = remembering.score(state, info, cache.columns, found)
+
+        fresh, blank = Runner(default_profile(handle)), CycleState()
+        expected = fresh.filter(blank, PodInfo(pod), cache.columns)
+        wanted, _ = fresh.score(blank, PodInfo(pod), cache.columns, expected)
+        assert np.array_equal(found.mask, expected.mask)
+        # Where no plugin's normalised score varies, a constant may be left out of all.
+        assert np.array_equal(totals == totals.max(), wanted == wanted.max())
+
+
+@settings(max_examples=40)
+@given(cache=clusters())
+def test_columns_equal_the_sum_over_pods(cache):
+    columns = cache.columns
+    for name, row in columns.slots.items():
+        info = cache.nodes[name]
+        for resource, column in columns.requested.items():
+            assert column[row] == sum(p.requests.amounts.get(resource, 0) for p in info.pods.values())
+        assert columns.pod_count[row] == len(info.pods)
+        assert columns.nonzero_cpu[row] == sum(p.requests.nonzero_cpu for p in info.pods.values())
+    assert columns.valid.sum() == len(columns.slots)

@@ -1,0 +1,103 @@
+"""Random lives of groups and pods: the queue stays whole, and a gang is never placed below its minimum."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.pod_groups.entity import GroupInfo
+from tests.unit.scheduler.pod_groups.test_pod_groups import Room, a, group, member
+
+
+class Life:
+    """One world of three groups; every step something comes, goes or is tried."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = chance = random.Random(seed)
+        self.groups = {f"g{i}": group(f"g{i}", count=chance.choice([None, 1, 2, 3]), priority=chance.choice([0, 10, 50]))
+                       for i in range(3)}  # fmt: skip
+        self.room = Room(
+            *self.groups.values(),
+            gang__generation=chance.choice(["W1", "W2", "W3"]),
+            gang__group_preemption=chance.choice(["off", "cluster"]),
+            gang__retry=chance.choice(["hints", "backoffOnly"]),
+        ).nodes(*(f"n{i}" for i in range(chance.randint(1, 4))))
+        self.pods: dict[str, Any] = {}
+        self.now, self.made = 0.0, 0
+
+    def step(self) -> None:
+        self.now += self.chance.random()
+        luck = self.chance.random()
+        if luck < 0.35:
+            self._come()
+        elif luck < 0.5 and self.pods:
+            self.room.gone(self.pods.pop(self.chance.choice(sorted(self.pods))), now=self.now)
+        else:
+            queued = self.room.pop(self.now)
+            if queued is not None:
+                (self._try_group if isinstance(queued.info, GroupInfo) else self._try_pod)(queued)
+
+    def _come(self) -> None:
+        self.made += 1
+        name, cpu = f"p{self.made}", str(self.chance.randint(1, 3))
+        of = self.groups[self.chance.choice(sorted(self.groups))]
+        if self.chance.random() < 0.3:
+            self.pods[name] = a.pod(name, cpu=cpu, priority=self.chance.choice([0, 5, 60]))
+        else:
+            self.pods[name] = member(name, of=of.metadata.name, cpu=cpu, priority=of.spec.priority)
+        self.room.see(self.pods[name], now=self.now)
+
+    def _try_pod(self, queued: Any) -> None:
+        result = self.room.hearts.profiles.of(queued.info).cycle.schedule(queued.info, self.now)
+        if isinstance(result, ScheduleResult):
+            self.room.cache.assume(queued.info, result.node_name, result.state)
+            self._bound(queued, result.node_name)
+        else:
+            self.room.queue.add_unschedulable(queued, self.now, rejectors=("NodeResourcesFit",))
+
+    def _try_group(self, entity: Any) -> None:
+        room, placed_before = self.room, len(self.room.cache.pods)
+        assert room.hearts.group_cycle is not None
+        result = room.hearts.group_cycle.run(entity.info, self.now)
+        placed = {uid for uid in room.handle.groups.uids(entity.info.group) if uid in room.cache.pods}
+        assert len(room.cache.pods) - placed_before == len(result.placed), "something was left of a failed placement"
+        assert not result.placed or len(placed) >= self.groups[entity.info.group.name].spec.min_count
+        room.settle(entity, result, self.now)
+        for each in result.placed:
+            if self.chance.random() < 0.2:
+                room.cache.forget(each.member.uid)
+                room.queue.add_unschedulable(each.member, self.now)
+            else:
+                self._bound(each.member, each.node_name)
+
+    def _bound(self, queued: Any, node: str) -> None:
+        old = queued.info.pod
+        self.pods[queued.key.name] = new = replace(old, spec=replace(old.spec, node_name=node))
+        self.room.hearts.handlers.on_pod(old, new, self.now)
+        self.room.queue.bound(queued)
+
+    def check(self) -> None:
+        queue, seen = self.room.queue, set()
+        for entity in queue.entities():
+            assert entity.info.members, f"{entity.key} is queued without members"
+            for uid, each in entity.info.members.items():
+                assert uid not in seen
+                assert uid not in self.room.cache.pods, f"{uid} waits and has a node"
+                assert queue.get(each.key) is each
+                seen.add(uid)
+        inside = [entry for entry in (*queue.entities(), *(q for q in queue.all() if q.uid not in seen)) if entry.pool]
+        assert sum(queue.pools.values()) == len(inside)
+        waiting = {name for name, pod in self.pods.items() if not pod.spec.node_name}
+        assert waiting == {q.key.name for q in queue.all()}, "a waiting pod was lost"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_any_life_the_queue_is_whole_and_no_gang_is_placed_in_part(seed):
+    life = Life(seed)
+    for _ in range(100):
+        life.step()
+        life.check()

@@ -1,0 +1,162 @@
+"""What a pod is told of its rejection at PreEnqueue, model by model (KEP-5501)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from scheduler.cache.node_info import PodInfo
+from scheduler.dispatcher.calls import ClearCondition, SetCondition
+from scheduler.dispatcher.conditions import NOT_READY, SCHEDULING_GATED, UNSCHEDULABLE
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.queue.preenqueue_status import Model, Reporter, ReportRules, missing_gate
+from scheduler.queue.queued_pod import QueuedPod
+from services.api.meta import Condition
+from services.api.switches import Switches
+
+USER_TEXTS = {"Dra": "the claim is missing", "Gates": "", "Preemption": ""}
+
+
+def says(plugin, *reasons):
+    return Status(Code.UNSCHEDULABLE, reasons, plugin)
+
+
+@pytest.fixture
+def pod(a):
+    return QueuedPod(PodInfo(a.pod("p")), 0.0)
+
+
+def showing(queued, reason, message):
+    """Have the pod's status say this already."""
+    pod = queued.info.pod
+    shown = (Condition(type="PodScheduled", status="False", reason=reason, message=message),)
+    queued.info = PodInfo(replace(pod, status=replace(pod.status, conditions=shown)))
+    return queued
+
+
+def reporter(model=Model.IMPLICIT_DELAYED, **knobs):
+    return Reporter(ReportRules(model=model, **knobs), lambda info, status: USER_TEXTS.get(status.plugin))
+
+
+def told(report):
+    """Return (text or "clear", delay), or None."""
+    if report is None:
+        return None
+    (wish,) = report.call.wishes
+    return (wish.message if isinstance(wish, SetCondition) else "clear", report.delay_s)
+
+
+@pytest.mark.parametrize(
+    ("model", "by_claim", "by_gates", "by_stranger"),
+    [
+        ("off", None, None, None),
+        ("explicit_immediate", ("the claim is missing", 0.0), None, None),
+        ("explicit_delayed", ("the claim is missing", 5.0), None, None),
+        ("implicit_delayed_optout", ("not found", 5.0), None, ("odd", 5.0)),
+        ("implicit_delayed", ("not found", 5.0), ("gates [x]", 5.0), ("odd", 5.0)),
+        ("implicit_immediate", ("not found", 0.0), ("gates [x]", 0.0), ("odd", 0.0)),
+    ],
+)
+def test_each_model_tells_what_section_7_says(a, model, by_claim, by_gates, by_stranger):
+    def first_words(status):
+        return told(reporter(Model(model)).observe(QueuedPod(PodInfo(a.pod("p")), 0.0), status))
+
+    assert first_words(says("Dra", "not found")) == by_claim
+    assert first_words(says("Gates", "gates [x]")) == by_gates
+    assert first_words(says("Stranger", "odd")) == by_stranger
+
+
+def test_preenqueue_02_the_same_words_are_told_once(pod):
+    heart = reporter()
+    first = heart.observe(pod, says("Dra", "A"))
+
+    assert told(first) == ("A", 5.0)
+    assert first.call.event == (NOT_READY, "A")
+    assert heart.observe(pod, says("Dra", "A")) is None
+
+
+def test_preenqueue_04_new_words_are_told_again(pod):
+    heart = reporter()
+    heart.observe(pod, says("Dra", "A"))
+
+    assert told(heart.observe(pod, says("Dra", "B"))) == ("B", 5.0)
+
+
+def test_preenqueue_05_passing_clears_what_was_told_once(pod):
+    heart = reporter(clear_delay_s=2.0)
+    heart.observe(pod, says("Dra", "A"))
+
+    report = heart.observe(pod, SUCCESS)
+
+    assert told(report) == ("clear", 2.0)
+    assert report.call.wishes == (ClearCondition(),)
+    assert report.call.event is None
+    assert heart.observe(pod, SUCCESS) is None
+
+
+def test_preenqueue_09_the_api_servers_own_words_about_gates_are_not_repeated(pod):
+    heart = reporter()
+    showing(pod, SCHEDULING_GATED, "Scheduling is blocked due to non-empty scheduling gates")
+
+    assert heart.observe(pod, says("Gates", "Scheduling is blocked due to non-empty scheduling gates")) is None
+
+
+def test_preenqueue_13_the_gate_needs_the_gate_of_asynchronous_calls():
+    both = {"SchedulerPreEnqueuePodStatus": True, "SchedulerAsyncAPICalls": True}
+
+    assert missing_gate(Switches()) == missing_gate(Switches(both)) == ""
+    for gate in both:
+        assert gate in missing_gate(Switches({"SchedulerPreEnqueuePodStatus": True}))
+
+
+def test_preenqueue_14_after_a_restart_what_stands_there_is_not_told_again(pod):
+    showing(pod, NOT_READY, "A")
+
+    assert reporter().observe(pod, says("Dra", "A")) is None
+
+
+@pytest.mark.parametrize(("naive", "on_passing"), [(False, None), (True, ("clear", 5.0))], ids=["own", "naive"])
+def test_a_naive_seed_takes_an_unschedulable_message_for_its_own(pod, naive, on_passing):
+    heart = reporter(seeds_naively=naive)
+    showing(pod, UNSCHEDULABLE, "A")
+
+    first = told(heart.observe(pod, says("Dra", "A")))
+    if not naive:
+        pod.reported = ""
+
+    assert first == (None if naive else ("A", 5.0))
+    assert told(heart.observe(pod, SUCCESS)) == on_passing
+
+
+@pytest.mark.parametrize(("forgets", "again"), [(False, None), (True, ("A", 5.0))], ids=["keep", "reset_cache"])
+def test_preenqueue_15_whether_a_failed_report_is_repeated_is_a_switch(pod, forgets, again):
+    heart = reporter(forgets_on_failure=forgets)
+    heart.observe(pod, says("Dra", "A"))
+    heart.failed(pod)
+
+    assert told(heart.observe(pod, says("Dra", "A"))) == again
+
+
+def test_preenqueue_17_without_reasons_nothing_is_told_in_the_opt_out_model(pod):
+    assert reporter(Model.IMPLICIT_DELAYED_OPTOUT).observe(pod, says("Stranger")) is None
+
+
+@pytest.mark.parametrize(
+    ("knob", "then"),
+    [
+        ("keep_stale", None),
+        ("clear", ("clear", 0.0)),
+        ("generic", ("blocked on PreEnqueue by plugin: Gates", 0.0)),
+    ],
+)
+def test_preenqueue_18_a_silent_plugin_after_one_that_told(pod, knob, then):
+    heart = reporter(Model.EXPLICIT_IMMEDIATE, on_other_plugin_rejects=knob)
+    heart.observe(pod, says("Dra", "not found"))
+
+    assert told(heart.observe(pod, says("Gates", "gates [x]"))) == then
+
+
+def test_a_silent_plugin_may_be_named_by_default(pod):
+    heart = reporter(Model.EXPLICIT_DELAYED, names_silent_plugins=True)
+
+    assert told(heart.observe(pod, says("Gates", "x"))) == ("blocked on PreEnqueue by plugin: Gates", 5.0)

@@ -1,0 +1,72 @@
+"""Metrics are text that Prometheus reads."""
+
+import pytest
+
+from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram, render
+
+
+def test_families_are_typed_once_and_keep_their_samples_together():
+    text = render(
+        {
+            'pods_total{phase="Running"}': 3,
+            "queue_depth": 2.5,
+            'wait_seconds_bucket{le="0.1"}': 1,
+            'pods_total{phase="Failed"}': 1,
+            "wait_seconds_sum": 0.05,
+            "wait_seconds_count": 1,
+        }
+    ).decode()
+
+    assert (
+        "# TYPE pods_total counter\n"
+        'pods_total{phase="Running"} 3\n'
+        'pods_total{phase="Failed"} 1\n'
+        "# TYPE queue_depth gauge\n"
+        "queue_depth 2.5\n"
+        "# TYPE wait_seconds histogram\n"
+        'wait_seconds_bucket{le="0.1"} 1\n'
+        "wait_seconds_sum 0.05\n"
+        "wait_seconds_count 1\n"
+    ) == text
+
+
+class Webhook:
+    def __init__(self):
+        self.seconds = Histogram((1.0, 2.0))
+        self.calls = {("create", "done"): 3, ('"odd"', "error"): 1}
+        self.in_flight = 4
+
+
+def test_a_table_reads_the_counters_of_an_object_under_declared_names():
+    table = Metrics(
+        gauge("webhook_in_flight", "Calls without an answer.", lambda webhook: webhook.in_flight),
+        counter("webhook_calls_total", "Calls by verb and result.", lambda webhook: webhook.calls, "verb", "result"),
+        histogram("webhook_call_seconds", "Time a call took.", lambda webhook: webhook.seconds),
+        labels=("name",),
+    )
+    webhook = Webhook()
+    webhook.seconds.observe(1.5)
+
+    assert table.of(webhook, "h1") == {
+        'webhook_in_flight{name="h1"}': 4,
+        'webhook_calls_total{name="h1",verb="create",result="done"}': 3,
+        'webhook_calls_total{name="h1",verb="\\"odd\\"",result="error"}': 1,
+        'webhook_call_seconds_bucket{name="h1",le="1"}': 0,
+        'webhook_call_seconds_bucket{name="h1",le="2"}': 1,
+        'webhook_call_seconds_bucket{name="h1",le="+Inf"}': 1,
+        'webhook_call_seconds_sum{name="h1"}': 1.5,
+        'webhook_call_seconds_count{name="h1"}': 1,
+    }
+
+
+def test_a_declared_type_wins_over_the_name():
+    table = Metrics(counter("nodes_lost", "Counted, though its name does not say so.", lambda nodes: nodes))
+
+    assert render(table.of(7.0)) == b"# TYPE nodes_lost counter\nnodes_lost 7\n"
+
+
+def test_no_name_is_declared_twice():
+    Metrics(gauge("leases_held", "Leases.", float))
+
+    with pytest.raises(ValueError, match="leases_held"):
+        Metrics(gauge("leases_held", "The same leases.", float))
