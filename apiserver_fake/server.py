@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import structlog
@@ -40,6 +41,7 @@ from services.api.seams import Seams, Span
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
+from services.telemetry.metrics import Metrics, counter, gauge
 
 log = structlog.get_logger()
 
@@ -99,8 +101,9 @@ class ApiServer:
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
-        self._requests: dict[tuple[str, str, str, int], int] = {}
-        self._unbinds: dict[str, int] = {}
+        self._requests: dict[tuple[str, ...], float] = {}
+        self._unbinds: dict[tuple[str, ...], float] = {}
+        self._stale_statuses: dict[str, float] = {}
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
@@ -329,7 +332,7 @@ class ApiServer:
 
     def _finish(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
-        place = (request.verb, request.resource, request.subresource, response.code)
+        place = (request.verb, request.resource, request.subresource, str(response.code))
         self._requests[place] = self._requests.get(place, 0) + 1
         if request.subresource and request.resource == PODS:
             self._count_pod_writes(identity, request, response)
@@ -344,14 +347,13 @@ class ApiServer:
 
     def _count_pod_writes(self, identity: Identity, request: Request, response: Response) -> None:
         """Count unbinds by reason, and statuses that a node may not write any more (kubelet-unbinding 10)."""
-        name = ""
         if request.subresource == "unbind":
-            name = f'apiserver_pod_unbind_total{{reason="{reason_of(request.body)}",code="{response.code}"}}'
+            unbind = (reason_of(request.body), str(response.code))
+            self._unbinds[unbind] = self._unbinds.get(unbind, 0) + 1
         elif request.subresource == "status" and identity.node and response.code in (403, 409):
             why = response.error().reason
-            name = f'stale_status_writes_rejected_total{{why="{why}"}}' if why in STALE_WRITES else ""
-        if name:
-            self._unbinds[name] = self._unbinds.get(name, 0) + 1
+            if why in STALE_WRITES:
+                self._stale_statuses[why] = self._stale_statuses.get(why, 0) + 1
 
     # -- commits
 
@@ -404,25 +406,40 @@ class ApiServer:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by Prometheus name."""
-        found: dict[str, float] = {}
-        for (verb, resource, subresource, code), count in sorted(self._requests.items()):
-            labels = f'verb="{verb}",resource="{resource}",subresource="{subresource}",code="{code}"'
-            found[f"apiserver_request_total{{{labels}}}"] = count
-        found |= dict(sorted(self._unbinds.items()))
-        for resource, watching in self.hub.counts().items():
-            found[f'apiserver_registered_watchers{{resource="{resource}"}}'] = watching
-        for resource, held in self.store.counts().items():
-            found[f'apiserver_storage_objects{{resource="{resource}"}}'] = held
-        found["apiserver_watch_events_total"] = self.hub.events_sent
-        found["apiserver_terminated_watchers_total"] = self.hub.closed_slow
-        found["keplab_store_resource_version"] = self.store.rv
-        found["keplab_store_window_start"] = self.store.window_start
-        found["keplab_store_window_bytes"] = self.store.window_bytes
-        found["keplab_store_batches_total"] = self.writer.batches
-        found["keplab_writer_queue"] = self.writer.queued
-        found["keplab_writer_failures_total"] = self.writer.failures
-        found["keplab_store_read_only"] = float(self.writer.is_read_only)
-        return found
+        return METRICS.of(self)
+
+
+METRICS: Final[Metrics[ApiServer]] = Metrics(
+    counter(
+        "apiserver_request_total",
+        "Answers sent.",
+        lambda server: dict(sorted(server._requests.items())),
+        "verb", "resource", "subresource", "code",
+    ),
+    counter(
+        "apiserver_pod_unbind_total",
+        "Requests to unbind a pod.",
+        lambda server: dict(sorted(server._unbinds.items())),
+        "reason", "code",
+    ),
+    counter(
+        "stale_status_writes_rejected_total",
+        "Statuses that a node may not write any more.",
+        lambda server: dict(sorted(server._stale_statuses.items())),
+        "why",
+    ),
+    gauge("apiserver_registered_watchers", "Watches open.", lambda server: server.hub.counts(), "resource"),
+    gauge("apiserver_storage_objects", "Objects stored.", lambda server: server.store.counts(), "resource"),
+    counter("apiserver_watch_events_total", "Changes sent to watches.", lambda server: server.hub.events_sent),
+    counter("apiserver_terminated_watchers_total", "Watches cut as too slow.", lambda server: server.hub.closed_slow),
+    gauge("keplab_store_resource_version", "Newest resource version.", lambda server: server.store.rv),
+    gauge("keplab_store_window_start", "Oldest version to watch from.", lambda server: server.store.window_start),
+    gauge("keplab_store_window_bytes", "Size of the changes kept.", lambda server: server.store.window_bytes),
+    counter("keplab_store_batches_total", "Group commits.", lambda server: server.writer.batches),
+    gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queued),
+    counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
+    gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
+)  # fmt: skip
 
 
 class Door:

@@ -15,6 +15,7 @@ from apiserver_fake.server import ApiServer, ServerSettings
 from apiserver_fake.storage.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+from services.telemetry.metrics import render
 
 
 class ApiServerRoom:
@@ -70,7 +71,7 @@ class ApiServerRoom:
                 ) from None
 
     def _metrics_text(self) -> str:
-        return "".join(f"{name} {value:g}\n" for name, value in self.metrics().items())
+        return render(self.metrics()).decode()
 
     @property
     def is_ready(self) -> bool:

@@ -20,7 +20,7 @@ from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import QueuedPod
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, View
@@ -55,7 +55,7 @@ class Algorithm:
             random=random.Random(SEED),
             wall=time.time,
         )
-        self.hearts = hearts_of(self.handle)
+        self.hearts = core_of(self.handle)
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
         self.evicted_total = 0

@@ -36,9 +36,9 @@ class KubeletConfig(CommonConfig):
     registration_spread_s: float = setting(
         5.0, "nodes of a host of more than 20 register and watch again within this many seconds"
     )
-    status_qps: float = setting(-1.0, "pod status writes a second and node; 0: any, -1: as kubelet.status_qps says")
-    crashloop_initial_s: float = setting(0.0, "first back-off of a container, seconds; 0: as crashloop.initial_s says")
-    crashloop_max_s: float = setting(0.0, "longest back-off of a container, seconds; 0: as crashloop.max_s says")
+    status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
+    crashloop_initial_s: float = setting(0.0, "first back-off of a container, seconds; 0: Kubernetes' own")
+    crashloop_max_s: float = setting(0.0, "longest back-off of a container, seconds; 0: Kubernetes' own")
     stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
     stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
     static_pods: str = setting(

@@ -1,15 +1,15 @@
-"""What the scheduler can be told, besides the switches."""
+"""What is configured, besides the switches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from services.runtime.config import setting
-from services.runtime.election import ElectingConfig
+from services.runtime.election import LeaderElectionConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulerConfig(ElectingConfig):
+class SchedulerConfig(LeaderElectionConfig):
     """Places pods that name this scheduler on nodes, and takes unbound pods back."""
 
     config: str = setting("", "KubeSchedulerConfiguration file: profiles, plugins and their arguments, extenders")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.cycle.core import Hearts
+from scheduler.cycle.core import Core
 from scheduler.event_handlers import EventHandlers
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.resize.queueing import ResizeQueueing
 
 
 @dataclass(frozen=True)
-class AllHearts(Hearts):
+class SchedulerCore(Core):
     """`handlers` follow the watch. `group_cycle`: None while pods are scheduled one by one.
 
     `resizes`: follows deferred resizes; None while the scheduler leaves them to their nodes.

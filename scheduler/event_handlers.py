@@ -2,7 +2,7 @@
 
 Level-triggered where it matters: what a pod's change means is decided by comparing the pod with what the
 cache believes, not with the event before, so that compacted, repeated or relisted changes come out right.
-Whatever has to be told to the outside is returned as effects.
+What has to be written is returned as effects.
 Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
@@ -50,7 +50,7 @@ CORRUPTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """A node gave the pod back; people are told and the next attempt waits `delay_s`."""
+    """The pod was unbound from a node; an Event is recorded, and the next attempt waits `delay_s`."""
 
     pod: PodInfo
     node_name: str
@@ -75,7 +75,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class ResizeEnded:
-    """The pod does not wait for room to grow any more."""
+    """The pod does not wait for capacity to grow any more."""
 
     pod: PodInfo
 
@@ -87,7 +87,7 @@ class EventHandlers:
     """Only pods that name one of the profiles are queued; all bound pods are counted.
 
     `unbinding`: the feature gate PodUnbinding; off is upstream's behaviour, faithful to its crash. `groups` follow
-    every pod; None when there are none. `resizes` follow pods that wait on their nodes for room to grow. `accounting`:
+    every pod; None when there are none. `resizes` follow pods that wait on their nodes to grow. `accounting`:
     what pods on nodes count for, None for the usual.
     """
 
@@ -119,7 +119,7 @@ class EventHandlers:
 
     @property
     def is_behind(self) -> bool:
-        """Whether queue or cache has not heard yet of a change that the other has (kep-5836 13.4)."""
+        """Whether queue or cache has not followed yet a change that the other has (kep-5836 13.4)."""
         return bool(self._late)
 
     def catch_up(self) -> list[Effect]:
@@ -150,7 +150,7 @@ class EventHandlers:
             expected = old.status.nominated_node_name if old is not None and not old.spec.node_name else ""
             if expected not in ("", new.spec.node_name):
                 # It went elsewhere; what was kept for it is free.
-                self._room_for_lesser(info, expected, now)
+                self._free_nomination(info, expected, now)
             return effects
         if state is None:
             return self._waiting(info, old, now, traceparent)
@@ -161,7 +161,7 @@ class EventHandlers:
         if state is not None and state.node_name != node:
             if not self._unbinding:
                 return [_crash(info, state.node_name, node)]
-            # Unbound and bound again between two events (or bound by somebody else than we thought).
+            # Unbound and bound again between two events (or bound by another scheduler than we thought).
             self._leave_node(state, now)
             state = None
         if state is None or state.assumption is not None:
@@ -176,29 +176,31 @@ class EventHandlers:
         before, resizes = state.pod, self._resizes
         if resizes is not None:
             resizes.size(before, info)
-            order = resizes.first_to_hear(before, info)
+            order = resizes.update_order(before, info)
             if order != "one_step":
                 return self._in_two_steps(resizes, order, before, info, now, traceparent)
         self._recount(before, info, now)
         return self._resized(node, before, info, now, traceparent)
 
     def _recount(self, before: PodInfo, info: PodInfo, now: float) -> None:
-        """Count a pod on a node as it is now, and have the queue hear what changed."""
+        """Count a pod on a node as it is now, and have the queue follow what changed."""
         self._cache.update_pod(info)
         for event in _pod_changes(ASSIGNED_POD, before, info):
             self._queue.move_all(event, before.pod, info.pod, now)
 
-    def _resized(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
-                 traceparent: str = "") -> list[Effect]:  # fmt: skip
-        """Have those who wait for room on the node hear of the change."""
+    def _resized(
+        self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
+    ) -> list[Effect]:
+        """Wake pods that wait for capacity on the node by the change."""
         if self._resizes is None:
             return []
         self._resizes.follow(node, before, after, now, traceparent)
         return [ResizeEnded(after)] if after is not None and self._resizes.has_ended(before, after) else []
 
-    def _in_two_steps(self, resizes: ResizeQueueing, order: str, before: PodInfo, info: PodInfo, now: float,
-                      traceparent: str) -> list[Effect]:  # fmt: skip
-        """Tell the one now, and the other when everybody else has had a turn."""
+    def _in_two_steps(
+        self, resizes: ResizeQueueing, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
+    ) -> list[Effect]:
+        """Notify the one now, and the other when all tasks have had a turn."""
         node = info.spec.node_name
         ended: list[Effect] = [ResizeEnded(info)] if resizes.has_ended(before, info) else []
 
@@ -264,7 +266,7 @@ class EventHandlers:
             self._queue.add(info, now, traceparent=traceparent)
             return []
         if self._unbinding and info.unbind_count > queued.info.unbind_count:
-            # Somebody bound it and the node gave it back before we saw either.
+            # It was bound and unbound again before we saw either.
             info.attempts = queued.attempts
             return self._unbound(info, "", now, traceparent)
         before = queued.info
@@ -274,7 +276,7 @@ class EventHandlers:
         was_nominated = before.pod.status.nominated_node_name
         self._queue.update(info, now, events, traceparent=traceparent)
         if was_nominated and was_nominated != info.pod.status.nominated_node_name:
-            self._room_for_lesser(before, was_nominated, now)
+            self._free_nomination(before, was_nominated, now)
         return []
 
     def _gone(self, pod: Pod, now: float) -> list[Effect]:
@@ -287,15 +289,15 @@ class EventHandlers:
         if state is None:
             self._queue.nominator.remove(uid)
             if pod.status.nominated_node_name:
-                self._room_for_lesser(PodInfo(pod), pod.status.nominated_node_name, now)
+                self._free_nomination(PodInfo(pod), pod.status.nominated_node_name, now)
             return []
         # What the node said no to may fit now (kubelet-unbinding 7.3, early expiry).
         self._exclusions.clear_node(state.node_name)
         self._leave_node(state, now)
         return []
 
-    def _room_for_lesser(self, pod: PodInfo, node: str, now: float) -> None:
-        """A nomination ended: pods of at most that priority may use the room, and the pod itself may look anew."""
+    def _free_nomination(self, pod: PodInfo, node: str, now: float) -> None:
+        """A nomination ended: pods of at most that priority may use the capacity, and the pod may be tried anew."""
 
         def is_lesser(queued: QueuedPod) -> bool:
             return queued.info.priority <= pod.priority

@@ -1,7 +1,7 @@
 """Which of several replicas works: the one that holds the lease; the others keep their caches warm and wait.
 
-A standby hears everything and says nothing: its queue and cache are those of a leader that has not begun
-(upstream's `delayCacheUntilActive: false`). What it heard and did not act on is looked at again when it leads.
+A standby follows every change and writes nothing: its queue and cache are those of a leader that has not begun
+(upstream's `delayCacheUntilActive: false`). What it saw and did not act on is looked at again when it leads.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Leading:
 
 
 class MissingNodes:
-    """Nodes that pods are nominated to and that do not exist, whoever nominated them (K4).
+    """Nodes that pods are nominated to and that do not exist (K4).
 
-    A node is missing when two looks in a row did not find it: a nomination may be heard of before the node is.
+    A node is missing when two looks in a row did not find it: a nomination may be seen before the node is.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler's tasks: hear changes, schedule one pod after the other, bind many at once, renew the lease.
+"""The scheduler's tasks: follow changes, schedule one pod after the other, bind many at once, renew the lease.
 
 Everything here is wait, step, act; what is decided is decided in the modules this one calls.
 """
@@ -17,10 +17,10 @@ from scheduler.cache.cache import Assumption
 from scheduler.cache.node_info import PodInfo
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
-from scheduler.core import AllHearts
+from scheduler.core import SchedulerCore
 from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.binder import Binder
-from scheduler.cycle.core import Wires
+from scheduler.cycle.core import Clients
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.gating import Gating
 from scheduler.cycle.held_changes import Holding
@@ -29,7 +29,7 @@ from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.dra.deallocator import ClaimReleaser
-from scheduler.dra.unbound_claims import give_back
+from scheduler.dra.unbound_claims import release_unbound
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import Recording
@@ -45,10 +45,11 @@ from scheduler.pod_groups.group_loop import GroupLoop
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.preenqueue_status import rules_of
 from scheduler.queue.scheduling_queue import QueuedPod
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import waits
 from scheduler.resize.metrics import apart
 from scheduler.resize.resize_loop import ResizeLoop
+from scheduler.switches import SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -63,63 +64,94 @@ CYCLES_IN_A_ROW: Final = 16
 """Cycles before other tasks get a turn."""
 JOIN_MAX_S: Final = 1.0
 """How long a start waits for both informers to stand at one version (K3); a quiet kind gets there by
-bookmarks alone, and a pod on a node not heard of yet does no harm."""
+bookmarks alone, and a pod on a node not seen yet does no harm."""
 EXIT_UPSTREAM: Final = 1
 NOMINATIONS_PERIOD_S: Final = 4.0
 """Twice this is less than the 10 s that a nomination to a missing node may last (K4)."""
 GAP_S: Final = 0.001
-"""How long queue and cache disagree where one is to hear first; an idle scheduler makes an attempt meanwhile."""
+"""How long queue and cache disagree where one is to follow first; an idle scheduler makes an attempt meanwhile."""
 LEAST_PRIORITY: Final = -(2**31)
 log = structlog.get_logger()
 
 
 class Scheduler:
-    """The room."""
+    """The scheduler as a process: its informers, loops and endpoints."""
 
     def __init__(
-        self, config: SchedulerConfig, seams: Seams, hearts: AllHearts, wires: Wires, handle: Handle,
-        waiting: WaitingPods, configured: Configured, extenders: Extenders | None,
-    ) -> None:  # fmt: skip
+        self,
+        config: SchedulerConfig,
+        seams: Seams,
+        core: SchedulerCore,
+        clients: Clients,
+        handle: Handle,
+        waiting: WaitingPods,
+        configured: Configured,
+        extenders: Extenders | None,
+    ) -> None:
         self._config = config
         self._configured = configured
         self._seams = seams
-        self._hearts = hearts
-        self._wires = wires
+        self._core = core
+        self._clients = clients
         self._extenders = extenders
-        self._unbinding = seams.switches.flag("PodUnbinding")
-        self._attempts_max = seams.switches.integer("unbind.max_attempts")
+        self._switches = seams.switches.of(SchedulerSwitches)
         self._wake = asyncio.Event()
         self._holding = Holding()
-        self._leading = Leading(wires.elector, wires.client, wires.recorder)
-        self._telling = Telling(wires.recorder, seams.events)
+        self._leading = Leading(clients.elector, clients.client, clients.recorder)
+        self._recorder = SchedulerRecorder(clients.recorder, seams.events)
         rules = rules_of(seams.switches)
-        self._gating = Gating(rules, hearts.profiles, hearts.queue, wires.dispatcher, self._telling)
-        self._attempts = Attempts(seams, hearts)
-        self._failures = FailureHandler(hearts, wires, self._telling)
-        self._binder = Binder(seams, hearts, wires, self._telling, self._failures, waiting, self._wake,
-                              extenders.binding_of if extenders is not None else lambda _: None)  # fmt: skip
-        resizes = hearts.resizes
-        self._evictions = Evictions(seams, hearts, wires, self._telling, handle.preempting, waiting, self._wake, waits,
-                                    has_resize_labels=resizes is not None and resizes.rules.has_own_labels)  # fmt: skip
-        self._groups = GroupLoop(seams, hearts, wires, self._telling, self._failures, self._evictions,
-                                 self._permit_and_bind, handle, hearts.group_cycle)  # fmt: skip
-        self._resizes = ResizeLoop(seams, hearts, wires, self._telling, self._evictions, resizes)
+        self._gating = Gating(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
+        self._attempts = Attempts(seams, core)
+        self._failures = FailureHandler(core, clients, self._recorder)
+        self._binder = Binder(
+            seams,
+            core,
+            clients,
+            self._recorder,
+            self._failures,
+            waiting,
+            self._wake,
+            extenders.binding_of if extenders is not None else lambda _: None,
+        )
+        resizes = core.resizes
+        self._evictions = Evictions(
+            seams,
+            core,
+            clients,
+            self._recorder,
+            handle.preempting,
+            waiting,
+            self._wake,
+            waits,
+            has_resize_labels=resizes is not None and resizes.rules.has_own_labels,
+        )
+        self._groups = GroupLoop(
+            seams,
+            core,
+            clients,
+            self._recorder,
+            self._failures,
+            self._evictions,
+            self._permit_and_bind,
+            handle,
+            core.group_cycle,
+        )
+        self._resizes = ResizeLoop(seams, core, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
-        self._releaser = ClaimReleaser(handle.claims, wires.client)
-        self._releases_claims = seams.switches.choice("unbind.claim_release") == "scheduler"
-        wants_record = seams.switches.choice("scheduler.record") == "annotations"
-        self._recording = Recording(hearts, wires.client) if wants_record else None
-        self.explainer = Explainer(hearts, wires.pods.lister.get, seams.clock.now, self._recording)
+        self._releaser = ClaimReleaser(handle.claims, clients.client)
+        self._releases_claims = self._switches.claim_release == "scheduler"
+        self._recording = Recording(core, clients.client) if self._switches.record == "annotations" else None
+        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._recording)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
-        hear = self._holding.hear
-        wires.nodes.on_change(partial(hear, self._on_node))
-        wires.pods.on_change(partial(hear, self._on_pod))
-        for view, informer in wires.others.items():
-            informer.on_change(partial(hear, partial(self._on_other, view)))
+        handle_change = self._holding.handle
+        clients.nodes.on_change(partial(handle_change, self._on_node))
+        clients.pods.on_change(partial(handle_change, self._on_pod))
+        for view, informer in clients.others.items():
+            informer.on_change(partial(handle_change, partial(self._on_other, view)))
 
-    # -- the door ----------------------------------------------------------------------------------------
+    # -- endpoints --------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -128,35 +160,35 @@ class Scheduler:
 
     def metrics(self) -> dict[str, float]:
         """Return counters, histograms and gauges under upstream's names."""
-        hearts, wires = self._hearts, self._wires
-        found = dict(hearts.metrics.samples(hearts.queue, hearts.cache, hearts.exclusions))
-        found.update(wires.pods.metrics())
-        found.update(wires.nodes.metrics())
-        found.update(wires.recorder.metrics())
+        core, clients = self._core, self._clients
+        found = dict(core.metrics.samples(core.queue, core.cache, core.exclusions))
+        found.update(clients.pods.metrics())
+        found.update(clients.nodes.metrics())
+        found.update(clients.recorder.metrics())
         found.update(self._leading.metrics())
         found.update(self._evictions.metrics())
-        found.update(hearts.profiles.batching_samples())
-        if hearts.group_cycle is not None:
+        found.update(core.profiles.batching_samples())
+        if core.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(self._resizes.metrics())
-        found.update(wires.dispatcher.metrics())
+        found.update(clients.dispatcher.metrics())
         if self._extenders is not None:
             found.update(self._extenders.metrics())
-        resizes = hearts.resizes
+        resizes = core.resizes
         if resizes is not None and resizes.rules.has_own_labels:
             found = apart(found, resizes.pending())
         return found
 
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
-        return {"kubescheduler.config.k8s.io": self._configured.document(self._hearts.profiles.lineups())}
+        return {"kubescheduler.config.k8s.io": self._configured.document(self._core.profiles.lineups())}
 
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
         return self.explainer.routes()
 
     async def run(self) -> None:
-        """Hear from the beginning, and work once this replica leads, until cancelled.
+        """Follow changes from the beginning, and work once this replica leads, until cancelled.
 
         Raises: LeadershipLost; StartError with exit code 1 when unbinding is off and a pod changed its node, as
         upstream exits then.
@@ -170,28 +202,28 @@ class Scheduler:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            group.create_task(self._wires.nodes.run())
+            group.create_task(self._clients.nodes.run())
             # Nodes first: then hardly any pod names a node that is not known yet.
-            await self._wires.nodes.wait_until_synced()
-            for informer in self._wires.others.values():
+            await self._clients.nodes.wait_until_synced()
+            for informer in self._clients.others.values():
                 group.create_task(informer.run())
-            group.create_task(self._wires.pods.run())
-            for informer in (*self._wires.others.values(), self._wires.pods):
+            group.create_task(self._clients.pods.run())
+            for informer in (*self._clients.others.values(), self._clients.pods):
                 await informer.wait_until_synced()
             await self._join()
-            if self._unbinding:
-                for name in self._hearts.profiles.names:
+            if self._switches.has_unbinding:
+                for name in self._core.profiles.names:
                     group.create_task(self._advertise(name))
             self._ready = True
             await self._lead(group)
             await self._schedule_loop(group)
 
     async def _lead(self, group: asyncio.TaskGroup) -> None:
-        """Return when this replica leads, with everything begun that tells or writes."""
-        wires = self._wires
+        """Return when this replica leads, with everything begun that writes."""
+        clients = self._clients
         await self._leading.begin(group)
-        group.create_task(wires.recorder.run())
-        group.create_task(wires.dispatcher.run())
+        group.create_task(clients.recorder.run())
+        group.create_task(clients.dispatcher.run())
         group.create_task(self._releaser.run())
         if self._recording is not None:
             group.create_task(self._recording.run())
@@ -200,31 +232,31 @@ class Scheduler:
 
     async def _clear_nominations(self) -> None:
         """Clear nominations to nodes that do not exist, again and again until that is written."""
-        nominator, missing = self._hearts.queue.nominator, MissingNodes()
+        nominator, missing = self._core.queue.nominator, MissingNodes()
         while True:
-            for node in missing.look(nominator.nodes(), self._hearts.cache.columns.slots):
+            for node in missing.look(nominator.nodes(), self._core.cache.columns.slots):
                 orphans = nominator.at_least(node, LEAST_PRIORITY)
                 self._perform([ClearNomination(pod) for pod in orphans], self._seams.clock.now(), "")
             await asyncio.sleep(NOMINATIONS_PERIOD_S)
 
     async def _join(self) -> None:
-        reached = max(self._wires.nodes.last_rv, self._wires.pods.last_rv)
+        reached = max(self._clients.nodes.last_rv, self._clients.pods.last_rv)
         try:
             async with asyncio.timeout(JOIN_MAX_S):
-                await self._wires.nodes.wait_until_rv(reached)
+                await self._clients.nodes.wait_until_rv(reached)
         except TimeoutError:
-            log.info("cache.join_skipped", resource_version=reached, nodes_at=self._wires.nodes.last_rv)
+            log.info("cache.join_skipped", resource_version=reached, nodes_at=self._clients.nodes.last_rv)
 
-    # -- hearing -----------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------------
 
     def _on_pod(self, change: Change[Pod]) -> None:
         now = self._seams.clock.now()
-        effects = self._hearts.handlers.on_pod(change.old, change.new, now, change.traceparent)
+        effects = self._core.handlers.on_pod(change.old, change.new, now, change.traceparent)
         if change.new is None:
             self._binder.waiting.reject(change.object.metadata.uid, "", "the pod is gone")
         if change.new is None or change.new.spec.node_name:
             if change.new is None or not waits(change.new):
-                self._wires.dispatcher.drop(change.object.metadata.uid)
+                self._clients.dispatcher.drop(change.object.metadata.uid)
             if (
                 self._recording is not None
                 and change.new is not None
@@ -232,27 +264,27 @@ class Scheduler:
             ):
                 self._recording.bound(change.new.metadata.key, change.new.metadata.uid)
         else:
-            self._wires.dispatcher.sync(change.new)
+            self._clients.dispatcher.sync(change.new)
         self._perform(effects, now, change.traceparent)
         self._wake.set()
-        if self._hearts.handlers.is_behind:
+        if self._core.handlers.is_behind:
             asyncio.get_running_loop().call_later(GAP_S, self._catch_up, now, change.traceparent)
 
     def _catch_up(self, now: float, traceparent: str) -> None:
-        self._perform(self._hearts.handlers.catch_up(), now, traceparent)
+        self._perform(self._core.handlers.catch_up(), now, traceparent)
         self._wake.set()
 
     def _on_node(self, change: Change[Node]) -> None:
         now = self._seams.clock.now()
-        self._perform(self._hearts.handlers.on_node(change.old, change.new, now), now, change.traceparent)
+        self._perform(self._core.handlers.on_node(change.old, change.new, now), now, change.traceparent)
         self._wake.set()
 
     def _on_other(self, view: type[View], change: Change[Any]) -> None:
         event, now = world_event(view, change.old, change.new), self._seams.clock.now()
-        if self._hearts.queue.move_all(event, change.old, change.new, now):
+        if self._core.queue.move_all(event, change.old, change.new, now):
             self._wake.set()
         if isinstance(change.object, ResourceSlice) and change.object.spec.node_name:
-            self._hearts.handlers.devices_changed(change.object.spec.node_name, now)
+            self._core.handlers.devices_changed(change.object.spec.node_name, now)
             self._wake.set()
 
     def _perform(self, effects: Iterable[Effect], now: float, traceparent: str) -> None:
@@ -263,41 +295,47 @@ class Scheduler:
                 case _ if not self._leading.is_leading:
                     continue  # the leader saw the same and acts on it
                 case Unbound():
-                    self._wires.dispatcher.drop(effect.pod.uid)
+                    self._clients.dispatcher.drop(effect.pod.uid)
                     if self._releases_claims and effect.pod.spec.resource_claims:
-                        give_back(effect.pod.pod, self._claims, self._wires.others[ResourceClaim].lister.get)
-                    self._hearts.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
-                    self._telling.event(
+                        release_unbound(effect.pod.pod, self._claims, self._clients.others[ResourceClaim].lister.get)
+                    self._core.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
+                    self._recorder.event(
                         effect.pod,
                         "Unbound",
                         f"Unbound from {effect.node_name} ({effect.reason}), attempt {effect.attempt} of "
-                        f"{self._attempts_max}, next try in {effect.delay_s:.0f}s",
+                        f"{self._switches.unbinds_max}, next try in {effect.delay_s:.0f}s",
                         traceparent=traceparent,
                     )
-                    log.info("pod.unbound", pod=str(effect.pod.key), node=effect.node_name, reason=effect.reason,
-                             attempt=effect.attempt, requeue_after_s=round(effect.delay_s, 3))  # fmt: skip
+                    log.info(
+                        "pod.unbound",
+                        pod=str(effect.pod.key),
+                        node=effect.node_name,
+                        reason=effect.reason,
+                        attempt=effect.attempt,
+                        requeue_after_s=round(effect.delay_s, 3),
+                    )
                 case ResizeEnded():
                     self._resizes.ended(effect.pod, traceparent)
                 case ClearNomination():
-                    self._wires.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
+                    self._clients.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
 
     # -- scheduling ----------------------------------------------------------------------------------------
 
     async def _schedule_loop(self, group: asyncio.TaskGroup) -> None:
         """Schedule one pod after the other, until cancelled."""
-        hearts, clock = self._hearts, self._seams.clock
+        core, clock = self._core, self._seams.clock
         in_a_row = 0
         while True:
             if self._crash:
                 raise StartError(self._crash, EXIT_UPSTREAM)
             now = clock.now()
-            hearts.queue.flush(now)
-            if hearts.resizes is not None:
-                hearts.resizes.waking.flush(now)
-            expiry = hearts.exclusions.next_expiry()
+            core.queue.flush(now)
+            if core.resizes is not None:
+                core.resizes.waking.flush(now)
+            expiry = core.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
-                hearts.handlers.expire_exclusions(now)
-            queued = hearts.queue.pop(now) if self._binder.in_flight < self._config.binds_in_flight_max else None
+                core.handlers.expire_exclusions(now)
+            queued = core.queue.pop(now) if self._binder.in_flight < self._config.binds_in_flight_max else None
             if queued is None:
                 in_a_row = 0
                 await self._sleep(now)
@@ -312,9 +350,9 @@ class Scheduler:
     async def _sleep(self, now: float) -> None:
         """Return when something happened or is due."""
         self._wake.clear()
-        hearts = self._hearts
-        clock = hearts.resizes.waking.next_deadline() if hearts.resizes is not None else None
-        due = [d for d in (hearts.queue.next_deadline(now), hearts.exclusions.next_expiry(), clock) if d is not None]
+        core = self._core
+        clock = core.resizes.waking.next_deadline() if core.resizes is not None else None
+        due = [d for d in (core.queue.next_deadline(now), core.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):
                 await self._wake.wait()
@@ -327,26 +365,26 @@ class Scheduler:
         It waits for nothing, unless extenders are to be asked, or evictions or status patches are to be made and are
         not asynchronous.
         """
-        hearts, info = self._hearts, queued.info
+        core, info = self._core, queued.info
         if isinstance(info, GroupInfo):
             await self._groups.schedule(queued, now, group)
             return
         if info.metadata.deletion_timestamp is not None:
-            hearts.queue.bound(queued)
-            self._telling.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
+            core.queue.bound(queued)
+            self._recorder.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
             return
         if info.spec.node_name:
             await self._resizes.schedule(queued, now, group)
             return
-        if info.uid in hearts.cache.pods:
-            hearts.queue.bound(queued)
+        if info.uid in core.cache.pods:
+            core.queue.bound(queued)
             return
         attempt = self._attempts.begin(queued, now)
-        hearts.profiles.attempt()
+        core.profiles.attempt()
         result = await self._choose(info, now)
         self._attempts.decided(attempt)
         if self._recording is not None:
-            self._recording.note(info, hearts.profiles.runner_of(info), result, now)
+            self._recording.note(info, core.profiles.runner_of(info), result, now)
         match result:
             case ScheduleResult():
                 await self._assume(attempt, result, group)
@@ -365,7 +403,7 @@ class Scheduler:
 
     async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
-        profile, extenders = self._hearts.profiles.of(info), self._extenders
+        profile, extenders = self._core.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._holding.hold()
@@ -375,7 +413,7 @@ class Scheduler:
         """Evict whom PostFilter chose, and put the pod back."""
         diagnosis, post = result.error.diagnosis, result.post_filter
         nominated, actions = (post.nominated_node, post.actions) if post is not None else ("", ())
-        error = await self._evictions.carry_out(actions, attempt.span, group, self._groups.tell_disrupted)
+        error = await self._evictions.carry_out(actions, attempt.span, group, self._groups.record_disruption)
         if error:
             diagnosis.post_filter_message, nominated = f"preemption: {error}", None
         self._attempts.keep(
@@ -398,39 +436,48 @@ class Scheduler:
 
     async def _assume(self, attempt: Attempt, result: ScheduleResult, group: asyncio.TaskGroup) -> None:
         """Charge the pod to its node and reserve; then go on as far as Permit lets it."""
-        hearts, info, node = self._hearts, attempt.queued.info, result.node_name
-        assumption = hearts.cache.assume(info, node, result.state)
-        hearts.queue.nominator.remove(info.uid)
-        status = hearts.profiles.runner_of(info).reserve(result.state, info, node)
+        core, info, node = self._core, attempt.queued.info, result.node_name
+        assumption = core.cache.assume(info, node, result.state)
+        core.queue.nominator.remove(info.uid)
+        status = core.profiles.runner_of(info).reserve(result.state, info, node)
         if status.is_success:
             await self._permit_and_bind(attempt, assumption, result, group)
             return
         # The runner has undone the reservations already.
-        hearts.cache.forget(info.uid)
+        core.cache.forget(info.uid)
         await self._reject(attempt, status)
 
     async def _permit_and_bind(
         self, attempt: Attempt, assumption: Assumption, result: ScheduleResult, group: asyncio.TaskGroup
     ) -> None:
         """Run Permit for a pod that is assumed and reserved, and start its binding cycle."""
-        hearts, queued, span, node = self._hearts, attempt.queued, attempt.span, result.node_name
+        core, queued, span, node = self._core, attempt.queued, attempt.span, result.node_name
         info = queued.info
-        runner = hearts.profiles.runner_of(info)
+        runner = core.profiles.runner_of(info)
         status, waits = runner.permit(result.state, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             runner.unreserve(result.state, info, node)
-            hearts.cache.forget(info.uid)
+            core.cache.forget(info.uid)
             await self._reject(attempt, status)
             return
-        hearts.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), attempt.now)
+        core.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), attempt.now)
         if queued.is_rescued:
             data = {"moved_by": queued.moved_by, "plugins": list(queued.rescued_from)}
-            self._telling.line("sched.flush_rescue", info, node, span, data)
-        self._telling.line("sched.attempt", info, node, span, {
-            "outcome": "scheduled", "attempt": queued.attempts, "feasible": result.feasible,
-            "evaluated": result.evaluated, "unbind_count": info.unbind_count,
-        })  # fmt: skip
-        self._telling.line("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
+            self._recorder.line("sched.flush_rescue", info, node, span, data)
+        self._recorder.line(
+            "sched.attempt",
+            info,
+            node,
+            span,
+            {
+                "outcome": "scheduled",
+                "attempt": queued.attempts,
+                "feasible": result.feasible,
+                "evaluated": result.evaluated,
+                "unbind_count": info.unbind_count,
+            },
+        )
+        self._recorder.line("sched.assume", info, node, span, {"unbind_count": info.unbind_count})
         self._attempts.keep(
             attempt,
             "scheduled",
@@ -458,9 +505,9 @@ class Scheduler:
             wall = self._seams.clock.wall()
             try:
                 try:
-                    await self._wires.client.patch_rv(capability.RESOURCE, key, capability.renewal(holder, wall))
+                    await self._clients.client.patch_rv(capability.RESOURCE, key, capability.renewal(holder, wall))
                 except NotFound:
-                    await self._wires.client.create(capability.RESOURCE, capability.new_lease(name, holder, wall))
+                    await self._clients.client.create(capability.RESOURCE, capability.new_lease(name, holder, wall))
             except AlreadyExists:
                 continue
             except (ApiError, UnknownOutcome) as error:

@@ -15,7 +15,7 @@ POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))
 ATTEMPT_BOUNDS: Final = tuple(0.00001 * 2**i for i in range(22))
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 INITIAL, RESIZE = "initial_placement", "pod_resize"
-"""The operations that metrics tell apart (kep-5836 12)."""
+"""The values of the label `operation` (kep-5836 12)."""
 CLUSTER: Final = "cluster"
 """What the node of a whole group's eviction is called."""
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
@@ -121,14 +121,14 @@ class Metrics:
                 self.count("scheduler_rebound_same_node_total")
 
     def evicted(self, uid: str, node: str) -> None:
-        """Note that somebody was evicted from the node for this pod."""
+        """Note that a pod was evicted from the node for this one."""
         emptied, victims = self._evicted_for.pop(uid, (node, 0))
         self._evicted_for[uid] = (node, victims + 1 if emptied == node else 1)
         if len(self._evicted_for) > 65536:
             del self._evicted_for[next(iter(self._evicted_for))]
 
     def unbound(self, uid: str, node: str, reason: str, now: float) -> None:
-        """Note a pod that a node gave back."""
+        """Note a pod that was unbound from a node."""
         self.count(f'scheduler_pod_unbinds_total{{reason="{reason}"}}')
         emptied, victims = self._evicted_for.pop(uid, ("", 0))
         if emptied in (node, CLUSTER):

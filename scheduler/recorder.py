@@ -1,4 +1,4 @@
-"""What the scheduler tells: Events for people, and lines of the event log for the auditor."""
+"""What the scheduler records: Events for people, and lines of the event log for the auditor."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ from services.client.recorder import Recorder
 from services.reconcile.actions import Related
 
 
-class Telling:
+class SchedulerRecorder:
     """The recorder and the event log, in the words of a scheduler."""
 
     def __init__(self, recorder: Recorder, events: EventLog) -> None:
         self._recorder = recorder
         self._events = events
 
-    def event(self, info: PodInfo, reason: str, message: str, *, is_warning: bool = False, action: str = "",
-              related: PodInfo | None = None, traceparent: str = "") -> None:  # fmt: skip
+    def event(
+        self,
+        info: PodInfo,
+        reason: str,
+        message: str,
+        *,
+        is_warning: bool = False,
+        action: str = "",
+        related: PodInfo | None = None,
+        traceparent: str = "",
+    ) -> None:
         """Send an Event about the pod, some time soon; `related`: the pod for whose sake it happened."""
         self._recorder.event(
             kind="Pod",
@@ -40,8 +49,16 @@ class Telling:
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
         self._events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
-    def line(self, ev: str, info: PodInfo, node: str, span: Span, data: dict[str, Any], rv: int | None = None,
-             rv_seen: int | None = None) -> None:  # fmt: skip
+    def line(
+        self,
+        ev: str,
+        info: PodInfo,
+        node: str,
+        span: Span,
+        data: dict[str, Any],
+        rv: int | None = None,
+        rv_seen: int | None = None,
+    ) -> None:
         """Write a line about the pod to the event log (guarantees 1.2); `rv_seen` is the pod's, if nothing else is."""
         self._events.write(
             ev,

@@ -15,9 +15,9 @@ from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.default_plugins import default_profile
 from scheduler.configuration.file import Configured
-from scheduler.core import AllHearts
+from scheduler.core import SchedulerCore
 from scheduler.cycle.batching import Batching
-from scheduler.cycle.core import Wires
+from scheduler.cycle.core import Clients
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
@@ -48,6 +48,7 @@ from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
 from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
+from scheduler.switches import AsyncCallSwitches, GangSwitches, SchedulerSwitches
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
@@ -67,20 +68,28 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 def build(
     config: SchedulerConfig, seams: Seams, to_extenders: Callable[[], ExtenderTransport] | None = None
 ) -> Scheduler:
-    """Return the room, ready to run. Raises: StartError when feature gates contradict each other."""
+    """Return the scheduler, ready to run. Raises: StartError when feature gates contradict each other."""
     switches, clock, random = seams.switches, seams.clock, seams.random
     if problem := missing_gate(switches):
         raise StartError(problem)
     configured = Configured.read(config.config, config.scheduler_name, switches)
     config = replace(config, **configured.election())
+    own, calls = switches.of(SchedulerSwitches), switches.of(AsyncCallSwitches)
     cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
-    exclusions = Exclusions(by_kind=switches.choice("exclusion.scope") == "signature")
+    exclusions = Exclusions(by_kind=own.exclusion_scope == "signature")
     nominator = Nominator()
     api = seams.transport.api()
 
     def informer(view: type[V], field_selector: str = "", *, keep_documents: bool = False) -> Informer[V]:
-        return Informer(api, view, clock=clock, random=random, field_selector=field_selector,
-                        keep_documents=keep_documents, events=seams.events)  # fmt: skip
+        return Informer(
+            api,
+            view,
+            clock=clock,
+            random=random,
+            field_selector=field_selector,
+            keep_documents=keep_documents,
+            events=seams.events,
+        )
 
     is_extended = bool(configured.extenders)  # then whole objects are sent
     nodes = informer(Node, keep_documents=is_extended)
@@ -97,12 +106,12 @@ def build(
         wall=clock.wall,
         profile=config.scheduler_name,
         preempting=Preempting(partial(_is_staying, pods)),
-        groups=PodGroups(is_on=switches.flag("GenericWorkload")),
+        groups=PodGroups(is_on=switches.of(GangSwitches).is_on),
         waiting=waiting,
     )
-    hearts = hearts_of(handle, configured, configured.profiles(config.plugin, handle), clock.now)
-    client = _client(config, seams)
-    wires = Wires(
+    core = core_of(handle, configured, configured.profiles(config.plugin, handle), clock.now)
+    client = _client(config, seams, calls)
+    clients = Clients(
         client=client,
         pods=pods,
         nodes=nodes,
@@ -112,31 +121,37 @@ def build(
             client,
             seams,
             CallQueue(RELEVANCES, ends_running_early=switches.flag("async_api.inflight_overwrite_bug")),
-            is_asynchronous=switches.flag("SchedulerAsyncAPICalls"),
-            parallelism=switches.integer("async_api.parallelism"),
+            is_asynchronous=calls.is_on,
+            parallelism=calls.parallelism,
         ),
         elector=config.elector(seams, LEASE),
     )
     extenders = _extenders(configured, cache, pods, nodes, to_extenders)
-    return Scheduler(config, seams, hearts, wires, handle, waiting, configured, extenders)
+    return Scheduler(config, seams, core, clients, handle, waiting, configured, extenders)
 
 
-def _client(config: SchedulerConfig, seams: Seams) -> Client:
-    switches, api = seams.switches, seams.transport.api()
-    qps = switches.number("async_api.qps")
-    if not qps:
+def _client(config: SchedulerConfig, seams: Seams, calls: AsyncCallSwitches) -> Client:
+    api = seams.transport.api()
+    if not calls.qps:
         return Client(api, seams.clock, seams.random, field_manager=config.scheduler_name)
-    limits = Limits(qps, switches.integer("async_api.burst"), Sharing(switches.choice("async_api.client")))
+    limits = Limits(calls.qps, calls.burst, Sharing(calls.sharing))
     return LimitedClient(api, seams.clock, seams.random, limits, field_manager=config.scheduler_name)
 
 
-def _extenders(configured: Configured, cache: Cache, pods: Informer[Pod], nodes: Informer[Node],
-               to_extenders: Callable[[], ExtenderTransport] | None) -> Extenders | None:  # fmt: skip
+def _extenders(
+    configured: Configured,
+    cache: Cache,
+    pods: Informer[Pod],
+    nodes: Informer[Node],
+    to_extenders: Callable[[], ExtenderTransport] | None,
+) -> Extenders | None:
     if not configured.extenders:
         return None
     if to_extenders is None:
-        raise StartError(f"--config {configured.path}: extenders: there is no way to them from here: only schedulers "
-                         "that are processes of their own reach them")  # fmt: skip
+        raise StartError(
+            f"--config {configured.path}: extenders: there is no way to them from here: only schedulers "
+            "that are processes of their own reach them"
+        )
     return Extenders(configured.extenders, to_extenders(), cache, pods.lister.document, nodes.lister.document)
 
 
@@ -145,12 +160,16 @@ def _is_staying(pods: Informer[Pod], victim: PodInfo) -> bool:
     return live is not None and live.metadata.uid == victim.uid and live.metadata.deletion_timestamp is None
 
 
-def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequence[MadeProfile] = (),
-              now: Callable[[], float] | None = None) -> AllHearts:  # fmt: skip
-    """Return the pure machines around what a handle offers; whoever has no API server, too, can drive them.
+def core_of(
+    handle: Handle,
+    configured: Configured | None = None,
+    made: Sequence[MadeProfile] = (),
+    now: Callable[[], float] | None = None,
+) -> SchedulerCore:
+    """Return the pure machines around what a handle offers; benchmarks and tests drive them without an API server.
 
     Without profiles that were made there is one, the default profile, called `handle.profile`. `now`: monotonic
-    seconds, to time plugins, hints and events by; None: nobody is timed.
+    seconds, to time plugins, hints and events by; None: nothing is timed.
     """
     switches = handle.switches
     configured = configured or Configured(switches)
@@ -164,16 +183,19 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
         ],
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
-    generation = switches.choice("gang.generation")
+    own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
     make_queue = SchedulingQueue
     if handle.groups.is_on:
-        make_queue = partial(GroupedQueue, GroupQueueing(  # type: ignore[assignment]
-            handle.groups,
-            handle.world,
-            one_by_one=generation in ("W0", "off"),
-            hints=switches.choice("gang.retry") == "hints",
-            backoff_max_s=switches.number("gang.backoff_max_s"),
-        ))  # fmt: skip
+        make_queue = partial(
+            GroupedQueue,
+            GroupQueueing(  # type: ignore[assignment]
+                handle.groups,
+                handle.world,
+                one_by_one=gangs.is_one_by_one,
+                hints=gangs.retry == "hints",
+                backoff_max_s=gangs.backoff_max_s,
+            ),
+        )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:
         out_of_tree = {p.name: OutOfTreePlugins(p, rules.outside_plugins) for p in profiles.all()}
@@ -186,18 +208,23 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
         registrations_by_profile=profiles.registrations(),
         backoff_initial_s=configured.backoff_initial_s,
         backoff_max_s=configured.backoff_max_s,
-        pop_from_backoff=switches.flag("SchedulerPopFromBackoffQ"),
+        pop_from_backoff=own.pops_from_backoff,
     )
     metrics = Metrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
-        resizes = ResizeQueueing(handle.cache, queue, ResizeCycle(handle, rules, out_of_tree), rules,
-                                 lambda pod: pod.spec.scheduler_name in profiles,
-                                 metrics if now is not None else None)  # fmt: skip
+        resizes = ResizeQueueing(
+            handle.cache,
+            queue,
+            ResizeCycle(handle, rules, out_of_tree),
+            rules,
+            lambda pod: pod.spec.scheduler_name in profiles,
+            metrics if now is not None else None,
+        )
     if now is not None:
         profiles.watch(metrics)
         queue.watch(metrics)
-    return AllHearts(
+    return SchedulerCore(
         cache=handle.cache,
         queue=queue,
         exclusions=handle.exclusions,
@@ -208,7 +235,7 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
             handle.exclusions,
             profiles,
             handle.random,
-            unbinding=switches.flag("PodUnbinding"),
+            unbinding=own.has_unbinding,
             unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
@@ -221,14 +248,28 @@ def hearts_of(handle: Handle, configured: Configured | None = None, made: Sequen
     )
 
 
-def _profile(handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *,
-             asks_relevance: bool) -> Profile:  # fmt: skip
+def _profile(
+    handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
+) -> Profile:
     points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
     runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
     batching = None
-    if handle.switches.flag("OpportunisticBatching"):
-        batching = Batching(handle.cache, runner, handle.nominator, handle.random,
-                            is_exact=handle.switches.choice("batching.validity") == "unchanged")  # fmt: skip
-    cycle = SchedulingCycle(handle.cache, runner, handle.nominator, handle.random, percentage=percentage,
-                            rotation=rotation, batching=batching)  # fmt: skip
+    own = handle.switches.of(SchedulerSwitches)
+    if own.has_batching:
+        batching = Batching(
+            handle.cache,
+            runner,
+            handle.nominator,
+            handle.random,
+            is_exact=own.batching_validity == "unchanged",
+        )
+    cycle = SchedulingCycle(
+        handle.cache,
+        runner,
+        handle.nominator,
+        handle.random,
+        percentage=percentage,
+        rotation=rotation,
+        batching=batching,
+    )
     return Profile(made.name, runner, cycle, points)

@@ -16,8 +16,8 @@ from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
-from services.api.roles import Role, Rule
 from services.api.wire import Request
+from services.runtime.roles import Role, Rule
 
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 

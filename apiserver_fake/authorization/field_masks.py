@@ -8,8 +8,8 @@ from typing import Any
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
-from services.api.roles import Rule
 from services.api.wire import Request
+from services.runtime.roles import Rule
 
 
 def check_mask(identity: Identity, request: Request, rule: Rule, old: Document, new: Document) -> None:

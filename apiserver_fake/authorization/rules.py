@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from services.api.roles import Role, controller_roles, read_roles
+from services.runtime.roles import Role, controller_roles, read_roles
 
 SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 

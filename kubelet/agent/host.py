@@ -91,7 +91,6 @@ class Host:
         self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
         self.grace_s = seams.switches.number("node.grace_s")
         self.times = WallTimes(self.clock.wall() - self.clock.now())
-        self.status_qps = config.status_qps if config.status_qps >= 0 else seams.switches.number("kubelet.status_qps")
         initial_s, max_s = self._crashloop_bounds()
         self.policy = Policy(
             crashloop_initial_s=initial_s,
@@ -130,11 +129,11 @@ class Host:
         return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
 
     def _crashloop_bounds(self, node_max_s: float = 0.0) -> tuple[float, float]:
-        config, switches = self.config, self.seams.switches
+        config = self.config
         return crashloop_bounds(
-            config.crashloop_initial_s or switches.number("crashloop.initial_s"),
-            config.crashloop_max_s or switches.number("crashloop.max_s"),
-            is_reduced=switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+            config.crashloop_initial_s,
+            config.crashloop_max_s,
+            is_reduced=self.seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
             node_max_s=node_max_s,
         )
 

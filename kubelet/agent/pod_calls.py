@@ -48,7 +48,7 @@ class PodCalls:
     def __init__(self, host: Host, node: Caller) -> None:
         self._host, self._node = host, node
         self._is_writing = False
-        self._tokens, self._tokens_at_s = 2 * host.status_qps, 0.0
+        self._tokens, self._tokens_at_s = 2 * host.config.status_qps, 0.0
         self.status_writes = self.status_failures = 0
 
     def _now(self) -> float:
@@ -80,7 +80,7 @@ class PodCalls:
         """Write one after the other until the API server has everything."""
         try:
             while (write := self._node.kubelet.statuses.next_write(self._now())) is not None:
-                if self._host.status_qps > 0 and (wait_s := self._spend_token()) > 0:
+                if self._host.config.status_qps > 0 and (wait_s := self._spend_token()) > 0:
                     await asyncio.sleep(wait_s)
                 await self._write_status(write)
         finally:
@@ -89,7 +89,7 @@ class PodCalls:
 
     def _spend_token(self) -> float:
         """Take one token of the write rate; return how long to wait for it."""
-        qps, now = self._host.status_qps, self._now()
+        qps, now = self._host.config.status_qps, self._now()
         self._tokens = min(2 * qps, self._tokens + (now - self._tokens_at_s) * qps)
         self._tokens_at_s = now
         self._tokens -= 1

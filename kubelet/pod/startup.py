@@ -1,6 +1,6 @@
 """The start of a pod until its containers may run: volumes, claims, sandbox, each in its time and each may fail. Pure.
 
-Source: kubelet 1, 3.2, 3.3, 8. Events and reasons are upstream's.
+Events and reasons are upstream's. Source: kubelet 1, 3.2, 3.3, 8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The volumes of a pod: attached and mounted before its sandbox is made. Pure.
 
 One try waits for all volumes for 2 min 3 s. Claims that another pod of the node uses are attached already; more than
-the node can attach is a reason to reject the pod. Source: kubelet 3.3, 5.2, 8. Events and reasons are
-upstream's.
+the node can attach is a reason to reject the pod. Events and reasons are upstream's.
+Source: kubelet 3.3, 5.2, 8.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pod is *assumed* from Reserve on and its requests are charged at once; it becomes *added* when the
 watch shows it bound, or is *forgotten* when the bind definitely failed. No timer ever drops an assumed
-pod (K2): a bind without answer keeps its room until somebody knows.
+pod (K2): a bind without answer keeps its capacity until a read shows what became of it.
 
 Invariant: every pod is on at most one node here; `columns` and `index` equal the sum over `nodes`.
 """
@@ -123,7 +123,7 @@ class Cache:
         return assumption
 
     def forget(self, uid: str) -> None:
-        """Stop believing: the bind definitely failed, or the pod was given back before we saw it bound."""
+        """Stop believing: the bind definitely failed, or the pod was unbound before we saw it bound."""
         state = self.pods[uid]
         assert state.assumption is not None, f"{state.pod.key} on {state.node_name} is not assumed, cannot forget it"
         self.remove_pod(uid)

@@ -4,7 +4,7 @@ A cycle filters and scores every node with a handful of array operations. Amount
 up to 2**53 are exact there, and floats divide several times faster than integers.
 
 Invariant: a row equals what `NodeInfo` says of its node; rows without a node have `valid` False. Every
-change of a row is written to `log`, so that whoever remembers answers can ask again about those rows only.
+change of a row is written to `log`, so that remembered answers can be asked again about those rows only.
 """
 
 from __future__ import annotations
@@ -186,15 +186,15 @@ class Columns:
     def label_mask(self, key: str, accepts: Callable[[str | None], bool]) -> Mask:
         """Return the rows whose value of the label (None: missing) is accepted; asked once a value."""
         ids, values = self.label_ids(key)
-        verdicts = np.fromiter((accepts(v) for v in (None, *values)), bool, count=len(values) + 1)
-        return verdicts[ids]
+        results = np.fromiter((accepts(v) for v in (None, *values)), bool, count=len(values) + 1)
+        return results[ids]
 
     def taint_mask(self, accepts: Callable[[tuple[Taint, ...]], bool]) -> Mask | None:
         """Return the rows whose taints are accepted; None when no node has taints."""
         if len(self.taint_sets) == 1:
             return None
-        verdicts = np.fromiter((accepts(taints) for taints in self.taint_sets), bool, count=len(self.taint_sets))
-        return verdicts[self.taint_set]
+        results = np.fromiter((accepts(taints) for taints in self.taint_sets), bool, count=len(self.taint_sets))
+        return results[self.taint_set]
 
     def port_conflicts(self, wanted: Sequence[HostPort]) -> Mask | None:
         """Return the rows where one of the host ports is taken; None when nowhere."""
@@ -225,12 +225,20 @@ class Columns:
         old, self.capacity = self.capacity, self.capacity + by
         self.nodes.extend([None] * by)
         self._free.extend(range(self.capacity - 1, old - 1, -1))
-        for name in ("valid", "unschedulable", "pod_count", "pod_limit", "claim_count", "nonzero_cpu", "nonzero_memory",
-                     "taint_set"):  # fmt: skip
+        for name in (
+            "valid",
+            "unschedulable",
+            "pod_count",
+            "pod_limit",
+            "claim_count",
+            "nonzero_cpu",
+            "nonzero_memory",
+            "taint_set",
+        ):
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros(by, array.dtype)]))
         for resource, column in self.allocatable.items():
-            # Ones, so that rows without a node do not force everybody to guard a division.
+            # Ones, so that rows without a node do not force callers to guard a division.
             self.allocatable[resource] = np.concatenate([column, np.ones(by)])
         for resource, column in self.requested.items():
             self.requested[resource] = np.concatenate([column, np.zeros(by)])

@@ -44,8 +44,19 @@ class PodInfo:
     mounts, each once.
     """
 
-    __slots__ = ("_identity", "_terms", "attempts", "claims", "key", "pod", "ports", "priority", "requests",
-                 "signature", "uid")  # fmt: skip
+    __slots__ = (
+        "_identity",
+        "_terms",
+        "attempts",
+        "claims",
+        "key",
+        "pod",
+        "ports",
+        "priority",
+        "requests",
+        "signature",
+        "uid",
+    )
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -86,7 +97,7 @@ class PodInfo:
 
     @property
     def unbind_count(self) -> int:
-        """How often this pod has been given back."""
+        """How often this pod has been unbound."""
         return self.pod.status.unbind_count
 
     def __repr__(self) -> str:
@@ -100,12 +111,24 @@ class NodeInfo:
     (milli-CPU, bytes). `allocatable` is parsed. A NodeInfo without `node` holds pods of a node that is
     not known (yet, or any more). `slot` is the node's row in the columns, -1 without one. `generation` is
     another number, of no order in particular, after each change of the node or of a pod on it. `claims`: volume
-    claims in use here, with the number of pods that use each. `wishing`: the pods of whom a part of what is
-    requested is known to be a wish only.
+    claims in use here, with the number of pods that use each. `unactuated_pods`: the pods of whom a part of what is
+    requested the kubelet has not actuated.
     """
 
-    __slots__ = ("allocatable", "claims", "generation", "name", "node", "nonzero_cpu", "nonzero_memory", "pods",
-                 "requested", "slot", "used_ports", "wishing")  # fmt: skip
+    __slots__ = (
+        "allocatable",
+        "claims",
+        "generation",
+        "name",
+        "node",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "requested",
+        "slot",
+        "unactuated_pods",
+        "used_ports",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -118,7 +141,7 @@ class NodeInfo:
         self.nonzero_memory = 0
         self.used_ports: dict[HostPort, int] = {}
         self.claims: dict[Key, int] = {}
-        self.wishing: dict[str, PodInfo] = {}
+        self.unactuated_pods: dict[str, PodInfo] = {}
         self.generation = next(_generations)
 
     @property
@@ -139,13 +162,13 @@ class NodeInfo:
         return pod
 
     def requested_to(self, priority: int) -> dict[str, int]:
-        """Return what is requested here in the eyes of that priority, to whom wishes of lesser pods are nothing."""
-        lesser = [pod.requests.wished for pod in self.wishing.values() if pod.priority < priority]
+        """Return what counts as requested for a pod of that priority: not what lower ones have not been given yet."""
+        lesser = [pod.requests.unactuated for pod in self.unactuated_pods.values() if pod.priority < priority]
         requested = self.requested
         if lesser:
             requested = dict(requested)
-            for wished in lesser:
-                for name, amount in wished.items():
+            for unactuated in lesser:
+                for name, amount in unactuated.items():
                     requested[name] -= amount
         return requested
 
@@ -159,11 +182,11 @@ class NodeInfo:
         requested = self.requested
         for name, amount in need.wanted:
             requested[name] = requested.get(name, 0) + sign * amount
-        if need.wished:
+        if need.unactuated:
             if sign > 0:
-                self.wishing[pod.uid] = pod
+                self.unactuated_pods[pod.uid] = pod
             else:
-                self.wishing.pop(pod.uid, None)
+                self.unactuated_pods.pop(pod.uid, None)
         self.nonzero_cpu += sign * need.nonzero_cpu
         self.nonzero_memory += sign * need.nonzero_memory
         for port in pod.ports:
@@ -186,7 +209,7 @@ class NodeInfo:
         copy.pods, copy.requested, copy.used_ports = dict(self.pods), dict(self.requested), dict(self.used_ports)
         copy.nonzero_cpu, copy.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
         copy.claims = dict(self.claims)
-        copy.wishing = dict(self.wishing)
+        copy.unactuated_pods = dict(self.unactuated_pods)
         for pod in pods:
             copy.add(pod)
         return copy

@@ -80,7 +80,7 @@ class Nominator:
         return self._log_start + len(self._log)
 
     def changed_since(self, changes: int) -> list[str] | None:
-        """Return the nodes concerned by what came after so many changes; None when nobody remembers."""
+        """Return the nodes concerned by what came after so many changes; None when that is not known any more."""
         return None if changes < self._log_start else self._log[changes - self._log_start :]
 
     def nodes(self) -> list[str]:

@@ -12,7 +12,7 @@ from scheduler.cache.node_info import PodInfo
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 
-_NOBODY: Final = (Key("", ""), False)
+_NO_MEMBER: Final = (Key("", ""), False)
 
 
 def group_of(pod: Pod) -> Key | None:
@@ -51,7 +51,7 @@ class PodGroups:
         if group is not None:
             members = self._members.setdefault(group, {})
             uid, stays = new.metadata.uid, new.metadata.deletion_timestamp is None
-            _, stayed = members.get(uid, _NOBODY)
+            _, stayed = members.get(uid, _NO_MEMBER)
             self._staying[group] = self._staying.get(group, 0) - stayed + stays
             members[uid] = (new.metadata.key, stays)
 
@@ -60,7 +60,7 @@ class PodGroups:
         members = self._members.get(group) if group is not None else None
         if group is None or members is None:
             return
-        self._staying[group] -= members.pop(pod.metadata.uid, _NOBODY)[1]
+        self._staying[group] -= members.pop(pod.metadata.uid, _NO_MEMBER)[1]
         if not members:
             del self._members[group], self._staying[group]
 

@@ -117,7 +117,7 @@ class Grouping:
 
 
 class Tally:
-    """A number on each row, and its sums by node labels as far as somebody asked for them."""
+    """A number on each row, and its sums by node labels as far as a plugin asked for them."""
 
     __slots__ = ("_columns", "_groupings", "rows", "total")
 

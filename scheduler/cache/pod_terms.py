@@ -42,7 +42,7 @@ def with_labels(selector: Selector | None, labels: Iterable[tuple[str, str]]) ->
 
 
 class Identity(NamedTuple):
-    """What selectors can tell pods apart by; `labels` are sorted pairs."""
+    """What selectors distinguish pods by; `labels` are sorted pairs."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]

@@ -31,7 +31,7 @@ class PodRequests:
 
     `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
     scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
-    `wished`: what of it a pod on a node has asked for and not been given, as far as anybody wants to know.
+    `unactuated`: what of it a pod on a node has asked for and not been given, as far as anybody wants to know.
     """
 
     amounts: Amounts
@@ -41,7 +41,7 @@ class PodRequests:
     scoring_cpu: int
     scoring_memory: int
     is_malformed: bool = False
-    wished: Amounts = field(default_factory=dict)
+    unactuated: Amounts = field(default_factory=dict)
 
 
 _templates: OrderedDict[Hashable, PodRequests] = OrderedDict()

@@ -212,8 +212,12 @@ def _dynamic_resources(path: str, args: Mapping[str, Any]) -> Iterator[str]:
 
 def _label_name(path: str, name: str) -> Iterator[str]:
     if not _LABEL_NAME.fullmatch(name):
-        yield invalid(path, name, "must be a label name: an optional DNS subdomain and '/', then letters, digits, "
-                                  "'-', '_' or '.', at most 63")  # fmt: skip
+        yield invalid(
+            path,
+            name,
+            "must be a label name: an optional DNS subdomain and '/', then letters, digits, "
+            "'-', '_' or '.', at most 63",
+        )
 
 
 _RULES: Final[dict[str, Rules]] = {

@@ -1,6 +1,6 @@
 """From a valid configuration to plugins that are made, each profile with its own.
 
-What a plugin is not told in the file it is told by the switches, as without a file.
+What the file leaves out of a plugin's arguments comes from the switches, as without a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPE_META: Final = ("apiVersion", "kind")
 class MadeProfile:
     """A profile's plugins, and who of them runs where.
 
-    `percentage` None: the configuration's. `points` None: everybody wherever they serve.
+    `percentage` None: the configuration's. `points` None: every plugin wherever it serves.
     """
 
     name: str
@@ -88,8 +88,9 @@ class _Maker:
         made = {name: self._instance(name, args) for name in names(multi_point, plugins)}
         if self.problems:
             return None
-        order, problems = lineup(multi_point, plugins, f"{self._path}.plugins", POINTS,
-                                 lambda name, point: serves(made[name], point))  # fmt: skip
+        order, problems = lineup(
+            multi_point, plugins, f"{self._path}.plugins", POINTS, lambda name, point: serves(made[name], point)
+        )
         self.problems += problems + self._unfit(order.points, made)
         enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in made.items())
         return MadeProfile(self._name, self._profile.percentage_of_nodes_to_score, enabled, order.points)

@@ -77,5 +77,7 @@ def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
 def default_profile(handle: Handle) -> list[Enabled]:
     """Return the default plugins, in order, made for this scheduler."""
     known = plugins()
-    return [Enabled(known[name].make(known[name].default_args(handle.switches), handle), weight)
-            for name, weight in defaults(handle.switches)]  # fmt: skip
+    return [
+        Enabled(known[name].make(known[name].default_args(handle.switches), handle), weight)
+        for name, weight in defaults(handle.switches)
+    ]

@@ -1,6 +1,6 @@
-"""The configuration file as wiring needs it: read, made into profiles, and told apart from switches and flags.
+"""The configuration file as wiring needs it: read, made into profiles, and merged with switches and flags.
 
-Who wins: a switch that somebody set, then the file, then the switch's default. So an arm of a comparison differs
+Who wins: a switch that the user set, then the file, then the switch's default. So an arm of a comparison differs
 from another in what it sets, whatever file both share. Plugin arguments are the exception: there the file wins.
 """
 

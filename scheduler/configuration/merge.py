@@ -69,8 +69,13 @@ def unknown(plugins: Plugins, path: str, is_known: Callable[[str], bool]) -> lis
     ]
 
 
-def lineup(multi_point: Sequence[PluginRef], plugins: Plugins, path: str, points: Iterable[str],
-           serves: Callable[[str, str], bool]) -> tuple[Lineup, list[str]]:  # fmt: skip
+def lineup(
+    multi_point: Sequence[PluginRef],
+    plugins: Plugins,
+    path: str,
+    points: Iterable[str],
+    serves: Callable[[str, str], bool],
+) -> tuple[Lineup, list[str]]:
     """Return who runs where, and what is wrong with it.
 
     `multi_point`: merged already; `points`: all points that exist here; `serves(plugin, point)`.
@@ -88,8 +93,9 @@ def lineup(multi_point: Sequence[PluginRef], plugins: Plugins, path: str, points
     return Lineup(order, weights), problems
 
 
-def _order(point: str, multi_point: Sequence[PluginRef], own: PluginSet,
-           serves: Callable[[str, str], bool]) -> tuple[str, ...]:  # fmt: skip
+def _order(
+    point: str, multi_point: Sequence[PluginRef], own: PluginSet, serves: Callable[[str, str], bool]
+) -> tuple[str, ...]:
     enabled = [plugin.name for plugin in own.enabled]
     disabled = {plugin.name for plugin in own.disabled}
     if ALL in disabled:

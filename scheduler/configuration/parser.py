@@ -1,6 +1,6 @@
 """From YAML text to the typed document, strictly: whatever the document does not know is refused by its path.
 
-All unknown and repeated fields of a file are named at once, because whoever mistyped one often mistyped two.
+All unknown and repeated fields of a file are named at once, because a user who mistyped one often mistyped two.
 Source: upstream decodes strictly since v1beta1 (KEP-785).
 """
 
@@ -86,7 +86,7 @@ def decode(kind: type[T], value: Any, path: str) -> T:
             # Without it, the next one shows itself.
             del _at(rest, below)[name]
         else:
-            # Views of API objects pass over what they do not know; here that is somebody's mistake, too.
+            # Views of API objects pass over what they do not know; here that is a mistake, too.
             problems += _overlooked(decoded, rest, path)
             if problems:
                 break

@@ -45,8 +45,8 @@ def _installed() -> Iterator[tuple[str, Any]]:
         origin = f"entry point {point.name} = {point.value} of {package}"
         try:
             value = point.load()
-        except Exception as error:  # whatever a stranger's module raises while it is imported
-            raise PluginSourceError(f"{origin}: {_told(error)}") from error
+        except Exception as error:  # whatever an out-of-tree module raises while it is imported
+            raise PluginSourceError(f"{origin}: {_reason(error)}") from error
         yield origin, value
 
 
@@ -60,9 +60,9 @@ def _named(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
             for name in attribute.split("."):
                 value = getattr(value, name)
         except Exception as error:  # as above
-            raise PluginSourceError(f"--plugin {text}: {_told(error)}") from error
+            raise PluginSourceError(f"--plugin {text}: {_reason(error)}") from error
         yield f"--plugin {text}", value
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -177,7 +177,11 @@ def _of_extended_resource(path: str, name: str) -> Iterator[str]:
     """An extended resource has a domain, which is not Kubernetes' own, and is no quota's name."""
     prefix, slash, last = name.rpartition("/")
     if not _NAME.fullmatch(last) or (slash and not _SUBDOMAIN.fullmatch(prefix)):
-        yield invalid(path, name, "must be a qualified name: an optional DNS subdomain and '/', then letters, digits, "
-                                  "'-', '_' or '.', at most 63")  # fmt: skip
+        yield invalid(
+            path,
+            name,
+            "must be a qualified name: an optional DNS subdomain and '/', then letters, digits, "
+            "'-', '_' or '.', at most 63",
+        )
     elif not slash or prefix.endswith("kubernetes.io") or name.startswith("requests."):
         yield invalid(path, name, "is an invalid extended resource name")

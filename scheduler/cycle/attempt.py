@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.cycle.core import Hearts
+from scheduler.cycle.core import Core
 from scheduler.cycle.decisions import Decision
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.seams import Seams, Span
@@ -24,16 +24,22 @@ class Attempt:
 class Attempts:
     """Begins attempts, and keeps for `keplab explain` and for metrics what they decided."""
 
-    def __init__(self, seams: Seams, hearts: Hearts) -> None:
+    def __init__(self, seams: Seams, core: Core) -> None:
         self._seams = seams
-        self._hearts = hearts
+        self._core = core
 
     def begin(self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "") -> Attempt:
         """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
         cause, key = queued.traceparent, queued.key
-        span = self._seams.tracer.start(name, parent=parent or cause, links=(cause,) if cause else (), pod=key.name,
-                                        namespace=key.namespace, uid=queued.uid,
-                                        attempt=queued.attempts)  # fmt: skip
+        span = self._seams.tracer.start(
+            name,
+            parent=parent or cause,
+            links=(cause,) if cause else (),
+            pod=key.name,
+            namespace=key.namespace,
+            uid=queued.uid,
+            attempt=queued.attempts,
+        )
         return Attempt(queued, now, span)
 
     def decided(self, attempt: Attempt) -> None:
@@ -43,9 +49,9 @@ class Attempts:
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
         scheduler_name = attempt.queued.info.spec.scheduler_name
-        self._hearts.metrics.attempted(outcome, attempt.took_s, scheduler_name)
+        self._core.metrics.attempted(outcome, attempt.took_s, scheduler_name)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""
         queued = attempt.queued
-        self._hearts.decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))
+        self._core.decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))

@@ -6,8 +6,8 @@ no more of the kind, the next best node is tried alone; it must still pass every
 ties included. With "age" only its age counts, as upstream.
 
 A pod is signed by the row-pure plugins (its template), by its namespace and labels, and by the `sign` of every other
-filter and score that does not bow out; one that can do neither makes the pod not batchable. (Upstream disables
-batching for the whole profile then.) Nothing is kept, for a while, of a kind that leaves room on its nodes.
+filter and score that does not skip; one that can do neither makes the pod not batchable. (Upstream disables
+batching for the whole profile then.) Nothing is kept, for a while, of a kind that leaves capacity free on its nodes.
 Source: scheduler-queue-and-cycles 8; upstream `pkg/scheduler/framework/runtime/batch.go`.
 """
 
@@ -28,7 +28,7 @@ from services.api.seams import Random
 
 AGE_MAX_S: Final = 0.5
 SIT_OUT_MAX: Final = 64
-"""Cycles for which nothing is kept of a kind that leaves room for more on its nodes; it doubles up to this."""
+"""Cycles for which nothing is kept of a kind that leaves capacity for more on its nodes; it doubles up to this."""
 NO_HINT, HINT_USED, HINT_NOT_USED = "no_hint", "hint_used", "hint_not_used"
 
 
@@ -61,7 +61,7 @@ class Batching:
         self._is_exact = is_exact
         self._batch: _Batch | None = None
         self._cycle = 0
-        self._roomy = -1
+        self._spacious = -1
         self._sits_out, self._until = 0, 0
         self.attempts: dict[str, int] = {}
         self.flushed: dict[str, int] = {}
@@ -141,24 +141,33 @@ class Batching:
 
     def store(self, pod: PodInfo, state: CycleState, found: Feasible, totals: Scores, row: int) -> None:
         """Keep the totals of a full cycle for the pods that follow."""
-        if self._cycle < self._until and pod.signature == self._roomy:
+        if self._cycle < self._until and pod.signature == self._spacious:
             return
         fragments = self._runner.fragments(state, pod, of_scores=True)
         known = found.remembered
-        # Scores that are scaled by the best of all change for everybody when the best node is full.
+        # Scores that are scaled by the best of all change on every node when the best node is full.
         is_scaled = self._is_exact and known is not None and any(known.varies)
         if fragments is None or found.prepared.node_names is not None or is_scaled:
             return
         columns = self._cache.columns
-        self._batch = _Batch(fragments, pod, totals.copy(), row, state.now, self._cycle, columns.epoch,
-                             len(columns.log), self._runner.has_only_row_filters(state))  # fmt: skip
+        self._batch = _Batch(
+            fragments,
+            pod,
+            totals.copy(),
+            row,
+            state.now,
+            self._cycle,
+            columns.epoch,
+            len(columns.log),
+            self._runner.has_only_row_filters(state),
+        )
         self._batch.totals[row] = -1.0
 
     def _sit_out(self, pod: PodInfo) -> None:
         """Keep nothing for a while of a kind whose nodes are not full after one: its list would be of no use."""
-        is_again = pod.signature == self._roomy
+        is_again = pod.signature == self._spacious
         self._sits_out = min(2 * self._sits_out, SIT_OUT_MAX) if is_again and self._sits_out else 1
-        self._roomy, self._until = pod.signature if pod.signature is not None else -1, self._cycle + self._sits_out
+        self._spacious, self._until = pod.signature if pod.signature is not None else -1, self._cycle + self._sits_out
 
     def _take(self, batch: _Batch, pod: PodInfo, row: int) -> None:
         batch.totals[row] = -1.0

@@ -44,7 +44,7 @@ def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult
     """Return what a consistent read says of a bind without answer.
 
     Bound where we wanted, at the unbind count we knew: it took effect. Anything else is definite too: the
-    read shows that the pod is not ours there now, so its room may be freed (K2).
+    read shows that the pod is not ours there now, so its capacity may be freed (K2).
     """
     if live is None or live.get("metadata", {}).get("uid") != pod.uid:
         return BindResult(Outcome.ERROR, "read", "the pod is gone")

@@ -23,7 +23,7 @@ from services.client.recorder import Recorder
 
 
 @dataclass(frozen=True)
-class Hearts:
+class Core:
     """The pure machines that every loop works with."""
 
     cache: Cache
@@ -35,7 +35,7 @@ class Hearts:
 
 
 @dataclass(frozen=True)
-class Wires:
+class Clients:
     """What reaches the API server.
 
     `others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works.

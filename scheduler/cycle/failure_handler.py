@@ -1,4 +1,4 @@
-"""The failure handler: put the pod back where it belongs, and tell it why it has no node.
+"""The failure handler: put the pod back where it belongs, and write why it has no node.
 
 Source: scheduler-queue-and-cycles 4.1.
 """
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.cycle.attempt import Attempt
-from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.core import Clients, Core
 from scheduler.dispatcher.calls import SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.framework.status import Status
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 
 FAILED: Final = "FailedScheduling"
 
@@ -21,10 +21,10 @@ FAILED: Final = "FailedScheduling"
 class FailureHandler:
     """What follows a failed attempt."""
 
-    def __init__(self, hearts: Hearts, wires: Wires, telling: Telling) -> None:
-        self._hearts = hearts
-        self._wires = wires
-        self._telling = telling
+    def __init__(self, core: Core, clients: Clients, recorder: SchedulerRecorder) -> None:
+        self._core = core
+        self._clients = clients
+        self._recorder = recorder
 
     async def fail(
         self,
@@ -40,29 +40,37 @@ class FailureHandler:
 
         Without asynchronous API calls it returns when the condition is written, as upstream's does.
         """
-        hearts, queued, span = self._hearts, attempt.queued, attempt.span
+        core, queued, span = self._core, attempt.queued, attempt.span
         info = queued.info
-        self._telling.line("sched.attempt", info, "", span, {
-            "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error", "attempt": queued.attempts,
-            "message": message, "plugins": sorted(rejectors),
-            "nominated": hearts.queue.nominator.node_of(info.uid) if nominated is None else nominated,
-        })  # fmt: skip
-        live = self._wires.pods.lister.get(info.key)
+        self._recorder.line(
+            "sched.attempt",
+            info,
+            "",
+            span,
+            {
+                "outcome": "unschedulable" if reason == UNSCHEDULABLE else "error",
+                "attempt": queued.attempts,
+                "message": message,
+                "plugins": sorted(rejectors),
+                "nominated": core.queue.nominator.node_of(info.uid) if nominated is None else nominated,
+            },
+        )
+        live = self._clients.pods.lister.get(info.key)
         if live is None or live.metadata.uid != info.uid or live.spec.node_name:
-            # Gone, another pod of that name, or bound by somebody else: not ours to try again.
-            hearts.queue.done(info.uid)
-            if hearts.queue.get(info.key) is queued:
-                hearts.queue.bound(queued)
+            # Gone, another pod of that name, or bound by another scheduler: not ours to try again.
+            core.queue.done(info.uid)
+            if core.queue.get(info.key) is queued:
+                core.queue.bound(queued)
             span.end(message)
             return
-        hearts.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
+        core.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
         if nominated is not None:
-            hearts.queue.nominator.set(info, nominated)
+            core.queue.nominator.set(info, nominated)
         if nominated:
-            self._telling.line("sched.nominate", info, nominated, span, {})
-        self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+            self._recorder.line("sched.nominate", info, nominated, span, {})
+        self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
         condition = SetCondition(reason, message)
-        await self._wires.dispatcher.say(
+        await self._clients.dispatcher.say(
             status_patch(live, condition, nomination=nominated, traceparent=span.traceparent)
         )
         span.end(message if reason == SCHEDULER_ERROR else "")

@@ -11,28 +11,34 @@ from scheduler.framework.status import Status
 from scheduler.queue.preenqueue_status import Reporter, ReportRules
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 
 
 class Gating:
-    """Stands between the queue, which asks the gates, and the dispatcher, which tells the pods."""
+    """Stands between the queue, which asks the gates, and the dispatcher, which writes the pods' status."""
 
-    def __init__(self, rules: ReportRules, profiles: Profiles, queue: SchedulingQueue, dispatcher: Dispatcher,
-                 telling: Telling) -> None:  # fmt: skip
+    def __init__(
+        self,
+        rules: ReportRules,
+        profiles: Profiles,
+        queue: SchedulingQueue,
+        dispatcher: Dispatcher,
+        recorder: SchedulerRecorder,
+    ) -> None:
         self._profiles = profiles
         self._queue = queue
         self._dispatcher = dispatcher
-        self._telling = telling
+        self._recorder = recorder
         self._reporter = Reporter(rules, self._user_message)
         queue.on_gate = self.observe
-        dispatcher.on_event = self._tell
+        dispatcher.on_event = self._record_event
         dispatcher.on_failure = self._failed
 
     def observe(self, queued: QueuedPod, status: Status, now: float) -> None:
         """Take in a rejection, or that a pod rejected before passes now."""
-        told = (status.plugin, status.message)
-        if told != queued.gate_told:
-            queued.gate_told = told
+        logged = (status.plugin, status.message)
+        if logged != queued.gate_logged:
+            queued.gate_logged = logged
             self._log(queued, status)
         report = self._reporter.observe(queued, status)
         if report is not None:
@@ -40,24 +46,24 @@ class Gating:
 
     def _log(self, queued: QueuedPod, status: Status) -> None:
         if status.is_success:
-            self._telling.gate("sched.ungated", queued.info, {})
+            self._recorder.gate("sched.ungated", queued.info, {})
             return
         data = {"plugin": status.plugin, "message": status.message}
         shown = self._reporter.message_of(queued.info, status)
         if shown != status.message:
             data["shown"] = shown
-        self._telling.gate("sched.gated", queued.info, data)
+        self._recorder.gate("sched.gated", queued.info, data)
 
     def _user_message(self, info: PodInfo, status: Status) -> str | None:
         plugin = self._profiles.runner_of(info).plugins_by_name.get(status.plugin)
         return plugin.gate_message(info, status) if isinstance(plugin, ExplainsGate) else None
 
-    def _tell(self, call: StatusPatch) -> None:
+    def _record_event(self, call: StatusPatch) -> None:
         queued = self._queue.by_uid(call.uid)
         if queued is not None and call.event is not None:
             reason, message = call.event
             cause = call.causes[0] if call.causes else ""
-            self._telling.event(queued.info, reason, message, is_warning=True, traceparent=cause)
+            self._recorder.event(queued.info, reason, message, is_warning=True, traceparent=cause)
 
     def _failed(self, call: StatusPatch) -> None:
         queued = self._queue.by_uid(call.uid)

@@ -12,7 +12,7 @@ class Holding:
     def __init__(self) -> None:
         self._held: list[tuple[Callable[[Any], None], Any]] | None = None
 
-    def hear(self, handler: Callable[[Any], None], change: Any) -> None:
+    def handle(self, handler: Callable[[Any], None], change: Any) -> None:
         """Hand the change to the handler, now or on `release`."""
         if self._held is None:
             handler(change)
@@ -25,7 +25,7 @@ class Holding:
             self._held = []
 
     def release(self) -> None:
-        """Pass on what was kept; afterwards changes are heard at once again."""
+        """Pass on what was kept; afterwards changes are handled at once again."""
         while self._held:
             handler, change = self._held.pop(0)
             handler(change)

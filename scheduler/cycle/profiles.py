@@ -31,7 +31,7 @@ class Profile:
 class Profiles:
     """The profiles by name, in the order of the configuration; there is at least one.
 
-    `others`: who rejects pods of any profile without being a plugin, and the events that may change its no.
+    `others`: what rejects pods of any profile without being a plugin, and the events that may change that.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Profiles:
             self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.with_runner(runner))
 
     def attempt(self) -> None:
-        """Begin a new attempt: until the next one everybody gets the plain profiles, or their watched twins."""
+        """Begin a new attempt: until the next one the plain profiles are used, or their observed twins."""
         self._current = self._watched if self._watched and self._attempts.is_next() else self._by_name
 
     def of(self, pod: PodInfo) -> Profile:
@@ -89,10 +89,13 @@ class Profiles:
     def _lineup(self, profile: Profile) -> dict[str, dict[str, list[dict[str, Any]]]]:
         weights = profile.runner.weights
         return {
-            point: {"enabled": [{"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})}
-                                for plugin in plugins]}
+            point: {
+                "enabled": [
+                    {"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})} for plugin in plugins
+                ]
+            }
             for point, plugins in profile.points.items()
-        }  # fmt: skip
+        }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
         """Return what the pod's own profile says at PreEnqueue."""

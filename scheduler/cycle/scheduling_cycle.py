@@ -95,7 +95,7 @@ class Filtered:
 
 
 class Opinion(Protocol):
-    """What somebody outside the plugins thinks: points for each row (None: none), and nodes turned down."""
+    """What extenders think: points for each row (None: none), and nodes turned down."""
 
     @property
     def scores(self) -> Scores | None:
@@ -129,9 +129,17 @@ class Rotation:
 class SchedulingCycle:
     """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
 
-    def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *,
-                 percentage: int = 100, rotation: Rotation | None = None,
-                 batching: Batching | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        cache: Cache,
+        runner: Runner,
+        nominator: Nominator,
+        random: Random,
+        *,
+        percentage: int = 100,
+        rotation: Rotation | None = None,
+        batching: Batching | None = None,
+    ) -> None:
         self._cache = cache
         self._runner = runner
         self._nominator = nominator
@@ -142,11 +150,19 @@ class SchedulingCycle:
 
     def with_runner(self, runner: Runner) -> SchedulingCycle:
         """Return the same cycle with another runner; they take turns."""
-        return SchedulingCycle(self._cache, runner, self._nominator, self._random, percentage=self._percentage,
-                               rotation=self.rotation, batching=self.batching)  # fmt: skip
+        return SchedulingCycle(
+            self._cache,
+            runner,
+            self._nominator,
+            self._random,
+            percentage=self._percentage,
+            rotation=self.rotation,
+            batching=self.batching,
+        )
 
-    def schedule(self, pod: PodInfo, now: float, *,
-                 with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
+    def schedule(
+        self, pod: PodInfo, now: float, *, with_post_filter: bool = True
+    ) -> ScheduleResult | Unschedulable | CycleError:
         """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
         self.rotation.cycle += 1
         if self.batching is not None and self._cache.columns.slots:
@@ -157,12 +173,12 @@ class SchedulingCycle:
         if isinstance(filtered, CycleError):
             return filtered
         if filtered.own >= 0:
-            # Somebody, perhaps we ourselves, expects the pod there: fitting is enough (KEP-5278).
+            # The pod is nominated there, perhaps by ourselves: fitting is enough (KEP-5278).
             return self.only(filtered.own, filtered.state, 1)
         self.narrow(filtered)
         return self.choose(pod, filtered, with_post_filter=with_post_filter)
 
-    # The steps of a cycle. Whoever has somebody else to ask in between takes them one by one (`extenders`).
+    # The steps of a cycle. The cycle with extenders takes them one by one (`extenders`).
 
     def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
         """Return the nodes that fit, all of them."""
@@ -184,8 +200,9 @@ class SchedulingCycle:
         if filtered.found.prepared.rejection is None and 0 <= self._percentage < 100:
             filtered.evaluated = self._sample(filtered.found)
 
-    def choose(self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *,
-               with_post_filter: bool = True) -> ScheduleResult | Unschedulable | CycleError:  # fmt: skip
+    def choose(
+        self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
+    ) -> ScheduleResult | Unschedulable | CycleError:
         """Return the best of the nodes left, or what PostFilter does about there being none."""
         columns, runner, state, found = self._cache.columns, self._runner, filtered.state, filtered.found
         evaluated = filtered.evaluated

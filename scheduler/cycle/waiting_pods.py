@@ -1,6 +1,6 @@
 """Pods on their way to a bind that can still be turned back: waiting at Permit, or in PreBind.
 
-At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. Whoever preempts
+At Permit the binding goes on when every waiting plugin allowed it, or ends when one rejected. A preemptor finds
 such a pod turns it back in memory, without any API call.
 Source: scheduler-queue-and-cycles 4; preemption 3.5.
 """
@@ -22,7 +22,7 @@ PREEMPTED: Final = "preempted"
 class _Waiting:
     pod: PodInfo
     plugins: dict[str, float]
-    verdict: asyncio.Future[Status]
+    decision: asyncio.Future[Status]
 
 
 @dataclass(slots=True)
@@ -53,22 +53,22 @@ class WaitingPods:
         found = self._permits.get(uid)
         if found is not None:
             found.plugins.pop(plugin, None)
-            if not found.plugins and not found.verdict.done():
-                found.verdict.set_result(SUCCESS)
+            if not found.plugins and not found.decision.done():
+                found.decision.set_result(SUCCESS)
 
     def reject(self, uid: str, plugin: str, message: str) -> bool:
         """Say no; the binding is undone. False when the pod does not wait at Permit any more."""
         found = self._permits.get(uid)
-        return found is not None and _refuse(found.verdict, plugin, message)
+        return found is not None and _refuse(found.decision, plugin, message)
 
     def turn_back(self, uid: str, plugin: str) -> asyncio.Future[None] | None:
-        """Preempt the pod where it waits or prepares; the answer is done when its room is free again.
+        """Preempt the pod where it waits or prepares; the answer is done when its capacity is free again.
 
         None: too late, its binding goes its way.
         """
         found = self._permits.get(uid)
-        verdict = found.verdict if found is not None else self._pre_binds.get(uid)
-        if verdict is None or not _refuse(verdict, plugin, PREEMPTED):
+        decision = found.decision if found is not None else self._pre_binds.get(uid)
+        if decision is None or not _refuse(decision, plugin, PREEMPTED):
             return None
         left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turned_back[uid] = left
@@ -82,18 +82,18 @@ class WaitingPods:
             left.set_result(None)
 
     def enter(self, pod: PodInfo, timeouts_s: dict[str, float]) -> None:
-        """Let the pod wait from now on; `wait` tells how it ends."""
-        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self._permits[pod.uid] = _Waiting(pod, dict(timeouts_s), verdict)
+        """Let the pod wait from now on; `wait` returns how it ends."""
+        decision: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._permits[pod.uid] = _Waiting(pod, dict(timeouts_s), decision)
 
     async def wait(self, pod: PodInfo, timeouts_s: dict[str, float]) -> Status:
-        """Return how the wait at Permit ended; the shortest plugin timeout counts as its no."""
+        """Return how the wait at Permit ended; the shortest plugin timeout counts as its rejection."""
         if pod.uid not in self._permits:
             self.enter(pod, timeouts_s)
         plugin, limit_s = min(timeouts_s.items(), key=lambda item: item[1])
         try:
             async with asyncio.timeout(limit_s):
-                return await self._permits[pod.uid].verdict
+                return await self._permits[pod.uid].decision
         except TimeoutError:
             return Status(unschedulable().code, (f"timeout of {limit_s:g} s reached waiting on permit",), plugin)
         finally:
@@ -101,12 +101,12 @@ class WaitingPods:
 
     async def prepare(self, pod: PodInfo, work: Coroutine[Any, Any, Status]) -> Status:
         """Return what the PreBind work says; when the pod is turned back meanwhile, the work is cancelled."""
-        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self._pre_binds[pod.uid] = verdict
+        decision: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._pre_binds[pod.uid] = decision
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait((task, verdict), return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else verdict.result()
+            await asyncio.wait((task, decision), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else decision.result()
         finally:
             del self._pre_binds[pod.uid]
             if not task.done():
@@ -114,9 +114,9 @@ class WaitingPods:
                 await asyncio.wait((task,))
 
 
-def _refuse(verdict: asyncio.Future[Status], plugin: str, message: str) -> bool:
-    if verdict.done():
+def _refuse(decision: asyncio.Future[Status], plugin: str, message: str) -> bool:
+    if decision.done():
         return False
     status = unschedulable(message)
-    verdict.set_result(Status(status.code, status.reasons, plugin))
+    decision.set_result(Status(status.code, status.reasons, plugin))
     return True

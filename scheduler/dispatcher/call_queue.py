@@ -4,7 +4,7 @@ A new call for an object takes the place of the one that waits: it is merged wit
 dropped when the other matters more, and put in its stead when it matters more itself. What is already running
 is never taken back; the newer call waits behind it. A call may be delayed (KEP-5501): further delayed calls
 change what will be said, not when; a call without delay makes the merged one due at once. Times are the
-caller's monotonic seconds; whoever waits for a call is named in the `Finished` values that are returned.
+caller's monotonic seconds; callers that wait for a call are named in the `Finished` values that are returned.
 
 Invariant: of one object at most one call runs, and at most one other is recorded.
 Source: kep-5229 4; kep-5501 4.1. Deviates: a call recorded behind a running one is rebased on what that one
@@ -34,7 +34,7 @@ OBJECT_GONE: Final = "the object is gone, or no longer waits for what the call s
 
 
 class ApiCall(Protocol):
-    """One wish about one object, as a value: every method returns a new call."""
+    """One desired call about one object, as a value: every method returns a new call."""
 
     @property
     def call_type(self) -> str:
@@ -65,7 +65,7 @@ class ApiCall(Protocol):
 
 
 class Ending(StrEnum):
-    """How a call ended for whoever waits for it."""
+    """How a call ended for the callers that wait for it."""
 
     DONE = "done"
     FAILED = "failed"
@@ -118,7 +118,7 @@ class _Record:
 class CallQueue:
     """`relevances`: call type to weight; only types about different kinds of object may weigh the same.
 
-    `ends_running_early`: the defect repaired in 1.35 (k/k 135180): whoever waits for a running call is told that it
+    `ends_running_early`: the defect repaired in 1.35 (k/k 135180): a caller waiting for a running call learns that it
     was overwritten as soon as a more relevant one is added, although it still runs.
     """
 
@@ -155,7 +155,7 @@ class CallQueue:
             heapq.heappop(self._delayed)
         return self._delayed[0][0] if self._delayed else None
 
-    # -- wishes ------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------
 
     def add(self, call: ApiCall, now: float, *, delay_s: float = 0.0) -> Added:
         """Record the call; it may be run from `now + delay_s` on."""
@@ -244,7 +244,7 @@ class CallQueue:
         return ended
 
     def close(self) -> list[Finished]:
-        """Take no more calls and start none; everybody who waits is told."""
+        """Take no more calls and start none; every waiting caller gets an error."""
         if self._is_closed:
             return []
         self._is_closed = True
@@ -260,7 +260,7 @@ class CallQueue:
         if uid in self._running:
             return
         if old is not None and max(old.not_before, new.not_before) <= now:
-            # It stands in the line: the newer wish keeps the place.
+            # It stands in the line: the newer call keeps the place.
             new.ticket = old.ticket
             self.pending[old.call.call_type] -= 1
             self.pending[new.call.call_type] += 1

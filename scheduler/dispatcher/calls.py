@@ -1,6 +1,6 @@
 """The two calls that scheduling a pod makes: say why it waits, and bind it.
 
-A status patch carries the status it starts from and the wishes for it, so that it knows whether it would change
+A status patch carries the status it starts from and the changes desired, so that it knows whether it would change
 anything; the document that is sent is made when it is sent. Strategic merge, so no resource version: the last
 writer of a condition wins. The uid is a precondition: a pod created again under the name is never touched.
 Source: kep-5229 5 and 6; kep-5501 4.2.
@@ -51,8 +51,9 @@ class SetCondition(msgspec.Struct, frozen=True):
     def result(self, old: Condition | None) -> Condition | None:
         """Return the condition afterwards."""
         since = old.last_transition_time if old is not None and old.status == self.status else None
-        return Condition(type=self.type, status=self.status, reason=self.reason, message=self.message,
-                         last_transition_time=since)  # fmt: skip
+        return Condition(
+            type=self.type, status=self.status, reason=self.reason, message=self.message, last_transition_time=since
+        )
 
 
 class ClearCondition(msgspec.Struct, frozen=True):
@@ -74,14 +75,14 @@ class ClearCondition(msgspec.Struct, frozen=True):
         return None if self.changes(old) else old
 
 
-Wish = SetCondition | ClearCondition
+ConditionChange = SetCondition | ClearCondition
 
 
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`PATCH pods/status`: wishes for conditions and, perhaps, the nomination.
+    """`PATCH pods/status`: changes of conditions and, perhaps, the nomination.
 
     `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
-    it alone, "" clears it. `event`: reason and message of an Event told when, and only if, the call is made.
+    it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call is made.
     `causes`: traceparents of the decisions that asked for it, the newest first.
     """
 
@@ -90,7 +91,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     nominated_node: str | None = ""
     rv: int = 0
-    wishes: tuple[Wish, ...] = ()
+    desired: tuple[ConditionChange, ...] = ()
     nomination: str | None = None
     event: tuple[str, str] | None = None
     causes: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     def is_noop(self) -> bool:
         """Whether the status says all that already."""
         return not self._renominates and not any(
-            w.changes(find_condition(self.conditions, w.type)) for w in self.wishes
+            w.changes(find_condition(self.conditions, w.type)) for w in self.desired
         )
 
     @property
@@ -109,8 +110,8 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
 
     def merged(self, old: StatusPatch) -> Self:
         """Return this call with the older one's nomination, conditions and event where this one is silent on them."""
-        types = {wish.type for wish in self.wishes}
-        kept = tuple(wish for wish in old.wishes if wish.type not in types)
+        types = {change.type for change in self.desired}
+        kept = tuple(change for change in old.desired if change.type not in types)
         causes = tuple(dict.fromkeys((*self.causes, *old.causes)))[:CAUSES_MAX]
         # A newer base replaces an older one, but not the other way round: an object in the queue may lag.
         base = old if old.rv > self.rv else self
@@ -119,9 +120,9 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
             conditions=base.conditions,
             nominated_node=base.nominated_node,
             rv=base.rv,
-            wishes=self.wishes + kept,
+            desired=self.desired + kept,
             nomination=old.nomination if self.nomination is None else self.nomination,
-            event=self.event if self.wishes else old.event,
+            event=self.event if self.desired else old.event,
             causes=causes,
         )
 
@@ -139,12 +140,12 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(done, StatusPatch) or (rv and rv < self.rv):
             return self
         left = {condition.type: condition for condition in done.conditions}
-        for wish in done.wishes:
-            result = wish.result(left.get(wish.type))
+        for change in done.desired:
+            result = change.result(left.get(change.type))
             if result is None:
-                left.pop(wish.type, None)
+                left.pop(change.type, None)
             else:
-                left[wish.type] = result
+                left[change.type] = result
         nominated = done.nominated_node if done.nomination is None else done.nomination
         return replace(self, conditions=tuple(left.values()), nominated_node=nominated, rv=max(rv, self.rv))
 
@@ -152,10 +153,10 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
         """Return the strategic merge patch to send now, or None when there is nothing to say."""
         status: Document = {}
         entries = [
-            wish.entry(old, wall_s)
-            for wish in self.wishes
-            for old in [find_condition(self.conditions, wish.type)]
-            if wish.changes(old)
+            change.entry(old, wall_s)
+            for change in self.desired
+            for old in [find_condition(self.conditions, change.type)]
+            if change.changes(old)
         ]
         if entries:
             status["conditions"] = entries
@@ -166,19 +167,19 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_patch(
     pod: Pod,
-    *wishes: Wish,
+    *desired: ConditionChange,
     nomination: str | None = None,
     event: tuple[str, str] | None = None,
     traceparent: str = "",
 ) -> StatusPatch:
-    """Return the call that makes these wishes of the pod as it is known."""
+    """Return the call that makes these changes of the pod as it is known."""
     return StatusPatch(
         key=pod.metadata.key,
         uid=pod.metadata.uid,
         conditions=pod.status.conditions,
         nominated_node=pod.status.nominated_node_name,
         rv=pod.metadata.rv,
-        wishes=wishes,
+        desired=desired,
         nomination=nomination,
         event=event,
         causes=(traceparent,) if traceparent else (),

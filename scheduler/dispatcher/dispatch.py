@@ -1,7 +1,7 @@
 """Makes the scheduler's calls about pods: beside the scheduling loop, or in its way (KEP-5229).
 
 With the feature gate SchedulerAsyncAPICalls a status patch is recorded in the call queue and made some time soon, and a
-bind is made when nothing about its pod is under way. Without it, as upstream then, whoever asks waits for the
+bind is made when nothing about its pod is under way. Without it, as upstream then, the caller waits for the
 answer: a failed attempt holds up the scheduling loop until its patch is written. Nothing is decided here.
 """
 
@@ -24,7 +24,7 @@ from services.api.wire import Request
 from services.client.client import Client, encode
 
 STATUS_DEADLINE_S: Final = 10.0
-"""A status nobody could write is written again after the next failed attempt; the loop may be waiting for it."""
+"""A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
 log = structlog.get_logger()
 
 
@@ -39,13 +39,21 @@ class Outcome(msgspec.Struct, frozen=True):
 class Dispatcher:
     """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
 
-    `on_event`: told of a status patch that carries an event when it is really sent. `on_failure`: told of one that
+    `on_event`: called with a status patch that carries an event when it is really sent. `on_failure`: with one that
     could not be written.
     """
 
-    def __init__(self, client: Client, seams: Seams, queue: CallQueue, *, is_asynchronous: bool, parallelism: int = 0,
-                 on_event: Callable[[StatusPatch], None] = lambda call: None,
-                 on_failure: Callable[[StatusPatch], None] = lambda call: None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        client: Client,
+        seams: Seams,
+        queue: CallQueue,
+        *,
+        is_asynchronous: bool,
+        parallelism: int = 0,
+        on_event: Callable[[StatusPatch], None] = lambda call: None,
+        on_failure: Callable[[StatusPatch], None] = lambda call: None,
+    ) -> None:
         self.is_asynchronous = is_asynchronous
         self.on_event = on_event
         self.on_failure = on_failure
@@ -59,7 +67,7 @@ class Dispatcher:
         self._counts: dict[tuple[str, str], int] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
 
-    # -- wishes ------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------
 
     async def say(self, call: StatusPatch) -> bool:
         """Have the patch made; returns at once with the feature gate, and with the answer without it.
@@ -82,7 +90,7 @@ class Dispatcher:
     async def bind(self, call: PodBinding) -> int:
         """Make the Binding and return the version it wrote.
 
-        Raises: ApiError for a refusal; UnknownOutcome when nobody knows, or when another call took its place.
+        Raises: ApiError for a refusal; UnknownOutcome when there is no answer, or when another call took its place.
         """
         if not self.is_asynchronous:
             # Nothing else can be under way for the pod, and the binding cycle's span is the call's own.
@@ -99,13 +107,13 @@ class Dispatcher:
         self._settle(self._queue.sync(pod))
 
     def drop(self, uid: str) -> None:
-        """Forget what the pod's status should say: it is gone, was bound or was given back."""
+        """Forget what the pod's status should say: it is gone, was bound or was unbound."""
         self._settle(self._queue.drop(uid, POD_STATUS_PATCH))
 
     # -- running -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make the calls as they become due, until cancelled; then everybody who waits is told."""
+        """Make the calls as they become due, until cancelled; then every waiting caller gets an error."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -150,9 +158,13 @@ class Dispatcher:
         began = clock.now()
         key, causes = call.key, call.causes
         span = self._seams.tracer.start(
-            f"call {call.call_type}", parent=causes[0] if causes else "", links=causes[1:],
-            pod=key.name, namespace=key.namespace, uid=call.uid,
-        )  # fmt: skip
+            f"call {call.call_type}",
+            parent=causes[0] if causes else "",
+            links=causes[1:],
+            pod=key.name,
+            namespace=key.namespace,
+            uid=call.uid,
+        )
         try:
             match call:
                 case StatusPatch():
@@ -186,10 +198,17 @@ class Dispatcher:
         if call.event is not None:
             self.on_event(call)
         request = Request(
-            verb="patch", resource="pods", namespace=call.key.namespace, name=call.key.name, subresource="status",
-            body=encode(document), patch_type="strategic", uid=call.uid, traceparent=traceparent,
+            verb="patch",
+            resource="pods",
+            namespace=call.key.namespace,
+            name=call.key.name,
+            subresource="status",
+            body=encode(document),
+            patch_type="strategic",
+            uid=call.uid,
+            traceparent=traceparent,
             deadline_s=STATUS_DEADLINE_S,
-        )  # fmt: skip
+        )
         return (await self._client.call(request)).unwrap().rv
 
     async def _wait_for(self, call: PodBinding) -> Outcome:
@@ -201,7 +220,7 @@ class Dispatcher:
         return await waiter
 
     def _settle(self, finished: Iterable[Finished]) -> None:
-        """Tell whoever waits how their calls ended."""
+        """Resolve the futures of callers that wait."""
         for each in finished:
             waiter = self._waiters.pop(each.call_id, None)
             if waiter is not None and not waiter.done():

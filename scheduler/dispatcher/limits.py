@@ -83,7 +83,7 @@ class Limits:
         return found
 
     def next_turn(self, now: float) -> float | None:
-        """Return when somebody who waits is admitted; None when nobody waits."""
+        """Return when the next waiting caller is admitted; None when none waits."""
         turns = [now + line.bucket.wait_s(now) for line in self._distinct() if self._first(line) is not None]
         return min(turns, default=None)
 

@@ -28,14 +28,16 @@ RETRY_S: Final = 0.01
 class Granter:
     """`find`: the claim as it is believed to be. `wall`: seconds since 1970, for the time of the allocation."""
 
-    def __init__(self, ledger: ClaimLedger, find: Callable[[Key], ResourceClaim | None],
-                 wall: Callable[[], float]) -> None:  # fmt: skip
+    def __init__(
+        self, ledger: ClaimLedger, find: Callable[[Key], ResourceClaim | None], wall: Callable[[], float]
+    ) -> None:
         self._ledger = ledger
         self._find = find
         self._wall = wall
 
-    async def grant(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None,
-                    client: Any) -> Status:  # fmt: skip
+    async def grant(
+        self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, client: Any
+    ) -> Status:
         """Return when the pod may use the claim, or why it may not. `allocation` None: it has its devices.
 
         Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again.
@@ -63,22 +65,31 @@ class Granter:
             return SUCCESS
         return failed(f"claim {claim.metadata.key} was changed by others {TRIES} times in a row")
 
-    async def _write(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None,
-                     client: Any) -> ResourceClaim:  # fmt: skip
+    async def _write(
+        self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, client: Any
+    ) -> ResourceClaim:
         meta = claim.metadata
         if allocation is not None and FINALIZER not in meta.finalizers:
             finalizers: Document = {"metadata": {"finalizers": [*meta.finalizers, FINALIZER]}}
-            claim = _view(await client.patch(CLAIMS, meta.key, finalizers, uid=meta.uid,
-                                             resource_version=meta.resource_version))  # fmt: skip
+            claim = _view(
+                await client.patch(CLAIMS, meta.key, finalizers, uid=meta.uid, resource_version=meta.resource_version)
+            )
         consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
         listed = [msgspec.to_builtins(each) for each in claim.status.reserved_for]
         status: Document = {"reservedFor": [*listed, consumer]}
         if allocation is not None:
-            status["allocation"] = {**msgspec.to_builtins(allocation),
-                                    "allocationTimestamp": format_time(self._wall())}  # fmt: skip
+            status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": format_time(self._wall())}
         meta = claim.metadata
-        return _view(await client.patch(CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid,
-                                        resource_version=meta.resource_version))  # fmt: skip
+        return _view(
+            await client.patch(
+                CLAIMS,
+                meta.key,
+                {"status": status},
+                subresource="status",
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+        )
 
 
 def _problem(wanted: ResourceClaim, current: ResourceClaim | None, allocation: AllocationResult | None) -> str:

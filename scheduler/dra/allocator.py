@@ -69,9 +69,13 @@ class Allocator:
     """For the unallocated claims of one pod, in one attempt. `tries_max`: how often a device is tried per node."""
 
     def __init__(
-        self, claims: Sequence[ResourceClaim], classes: Callable[[str], DeviceClass | None],
-        in_use: Container[DeviceId], *, tries_max: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        claims: Sequence[ResourceClaim],
+        classes: Callable[[str], DeviceClass | None],
+        in_use: Container[DeviceId],
+        *,
+        tries_max: int | None = None,
+    ) -> None:
         self._claims = claims
         self._in_use = in_use
         self._tries_max = tries_max
@@ -128,8 +132,10 @@ class Allocator:
         for index, claim in enumerate(self._claims):
             count = sum(want.count for want in wants if want.claim == index)
             if count > DEVICES_MAX:
-                raise AllocationError(f"claim {claim.metadata.key}: number of requested devices {count} exceeds the "
-                                      f"claim limit of {DEVICES_MAX}")  # fmt: skip
+                raise AllocationError(
+                    f"claim {claim.metadata.key}: number of requested devices {count} exceeds the "
+                    f"claim limit of {DEVICES_MAX}"
+                )
 
     def _spelt(self, want: Want) -> str:
         return f"claim {self._claims[want.claim].metadata.key}, request {want.request}"
@@ -141,8 +147,9 @@ class Allocator:
             name = "/".join(candidate.id)
             raise AllocationError(f"{self._spelt(want)}: selecting device {name}: {error}") from None
 
-    def _search(self, wants: Sequence[Want], candidates: Sequence[Candidate],
-                node_name: str) -> list[tuple[Want, Candidate]] | None:  # fmt: skip
+    def _search(
+        self, wants: Sequence[Want], candidates: Sequence[Candidate], node_name: str
+    ) -> list[tuple[Want, Candidate]] | None:
         """Return what each place gets, depth first; None when there is no solution."""
         places = [(want, k) for want in wants for k in range(want.count)]
         constraints = [[Constraint(rule) for rule in claim.spec.devices.constraints] for claim in self._claims]
@@ -175,8 +182,9 @@ class Allocator:
             for (want, _), at in zip(places, chosen, strict=True)
         ]
 
-    def _take(self, want: Want, candidate: Candidate, picked: dict[DeviceId, None],
-              rules: Sequence[Constraint]) -> bool:  # fmt: skip
+    def _take(
+        self, want: Want, candidate: Candidate, picked: dict[DeviceId, None], rules: Sequence[Constraint]
+    ) -> bool:
         key = candidate.id
         if key in self._in_use or key in picked or not self._means(want, candidate):
             return False
@@ -185,21 +193,31 @@ class Allocator:
                 for earlier in rules[:index]:
                     earlier.drop()
                 if want.is_all:
-                    raise AllocationError(f"{self._spelt(want)}: cannot add device {'/'.join(key)} because a claim "
-                                          "constraint would not be satisfied")  # fmt: skip
+                    raise AllocationError(
+                        f"{self._spelt(want)}: cannot add device {'/'.join(key)} because a claim "
+                        "constraint would not be satisfied"
+                    )
                 return False
         picked[key] = None
         return True
 
-    def _undo(self, want: Want, k: int, at: int, candidates: Sequence[Candidate], picked: dict[DeviceId, None],
-              constraints: Sequence[Sequence[Constraint]]) -> None:  # fmt: skip
+    def _undo(
+        self,
+        want: Want,
+        k: int,
+        at: int,
+        candidates: Sequence[Candidate],
+        picked: dict[DeviceId, None],
+        constraints: Sequence[Sequence[Constraint]],
+    ) -> None:
         del picked[(want.fixed if want.is_all else candidates)[at].id]
         for rule in constraints[want.claim]:
             if rule.concerns(want.request):
                 rule.drop()
 
-    def _result(self, index: int, claim: ResourceClaim, picks: Sequence[tuple[Want, Candidate]],
-                node_name: str) -> AllocationResult:  # fmt: skip
+    def _result(
+        self, index: int, claim: ResourceClaim, picks: Sequence[tuple[Want, Candidate]], node_name: str
+    ) -> AllocationResult:
         mine = [(want, each) for want, each in picks if want.claim == index]
         results = tuple(
             DeviceRequestAllocationResult(

@@ -1,4 +1,4 @@
-"""Lets claims go, one after the other, as the ledger asks: after a failed binding, an unbind, or in vain.
+"""Releases claims, one after the other, as the ledger asks: after a failed binding, an unbind, or in vain.
 
 What is written is decided by the claim as it is at that moment: each write names the version it was decided on, and
 a claim that changed meanwhile is read and judged again.
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 def release_patch(claim: ResourceClaim, letting: Letting) -> Document | None:
-    """Return what to write of the claim's status, None when there is nothing to let go. Pure.
+    """Return what to write of the claim's status, None when there is nothing to release. Pure.
 
     Devices are freed only together with the last who may use them; a list that names others, or a workload, keeps
     them where they are.
@@ -34,10 +34,7 @@ def release_patch(claim: ResourceClaim, letting: Letting) -> Document | None:
     is_listed = len(others) < len(claim.status.reserved_for)
     allocation = claim.status.allocation
     frees = letting.how is Release.DEALLOCATE or (
-        letting.how is Release.GIVE_BACK
-        and is_listed
-        and allocation is not None
-        and allocation.node_selector is not None
+        letting.how is Release.UNBIND and is_listed and allocation is not None and allocation.node_selector is not None
     )
     frees = frees and not others and allocation is not None
     if not frees and (not is_listed or letting.how is Release.DEALLOCATE):
@@ -61,11 +58,11 @@ class ClaimReleaser:
         """Let go whatever is asked for, until cancelled."""
         while True:
             while self._ledger.lettings:
-                await self._let_go(self._ledger.lettings.popleft())
+                await self._perform(self._ledger.lettings.popleft())
             self._wake.clear()
             await self._wake.wait()
 
-    async def _let_go(self, letting: Letting) -> None:
+    async def _perform(self, letting: Letting) -> None:
         for _ in range(TRIES):
             try:
                 claim = msgspec.convert(await self._client.get(CLAIMS, letting.claim), ResourceClaim)
@@ -73,8 +70,9 @@ class ClaimReleaser:
                 if patch is None:
                     return
                 meta = claim.metadata
-                stored = await self._client.patch(CLAIMS, meta.key, patch, subresource="status", uid=meta.uid,
-                                                  resource_version=meta.resource_version)  # fmt: skip
+                stored = await self._client.patch(
+                    CLAIMS, meta.key, patch, subresource="status", uid=meta.uid, resource_version=meta.resource_version
+                )
             except Conflict:
                 continue
             except NotFound:

@@ -1,7 +1,7 @@
 """What the scheduler believes of claims before the API server confirms it, and which devices are in use. Pure.
 
 Three layers, the upper one wins: what informers show; what we wrote and they do not show yet; what Reserve has
-promised and is not written yet (in flight). Another pod may not rely on a promise: if its write failed, that pod
+allocated in memory and is not written yet (in flight). Another pod may not rely on that: if its write failed, that pod
 would be bound with a claim that has no devices.
 All profiles of a scheduler share the ledger.
 Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go`.
@@ -21,20 +21,20 @@ from services.reconcile.controller import Change
 
 
 class Release(Enum):
-    """How a claim is let go.
+    """How a claim is released.
 
-    UNRESERVE: the pod may not use it any more, that is all. GIVE_BACK: the same, and when nobody else may use it and
+    UNRESERVE: the pod may not use it any more, that is all. UNBIND: the same, and when no other pod may use it and
     it can be used on some nodes only, its devices are freed. DEALLOCATE: the devices are freed, the pod with them.
     """
 
     UNRESERVE = "unreserve"
-    GIVE_BACK = "give back"
+    UNBIND = "give back"
     DEALLOCATE = "deallocate"
 
 
 @dataclass(frozen=True, slots=True)
 class Letting:
-    """One claim to be let go for a pod; what is written is decided by the claim as it is then."""
+    """One claim to be released for a pod; what is written is decided by the claim as it is then."""
 
     how: Release
     claim: Key
@@ -42,7 +42,7 @@ class Letting:
     pod_uid: str
 
 
-def _nobody_listens() -> None:
+def _ignore() -> None:
     pass
 
 
@@ -51,7 +51,7 @@ class ClaimLedger:
     """`lettings` are for the shell to write; `on_letting` is called when there is a new one."""
 
     lettings: deque[Letting] = field(default_factory=deque)
-    on_letting: Callable[[], None] = _nobody_listens
+    on_letting: Callable[[], None] = _ignore
     _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
     _written: dict[Key, ResourceClaim] = field(default_factory=dict)
     _in_flight: dict[str, AllocationResult] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class ClaimLedger:
         return self._in_use
 
     def is_in_flight(self, claim_uid: str) -> bool:
-        """Whether devices were promised to the claim and that is not written yet."""
+        """Whether devices were allocated to the claim and that is not written yet."""
         return claim_uid in self._in_flight
 
     def of(self, key: Key, known: ResourceClaim | None) -> ResourceClaim | None:
@@ -78,8 +78,8 @@ class ClaimLedger:
 
     # -- what changes it
 
-    def heard(self, change: Change[ResourceClaim]) -> None:
-        """Follow the informer; hearing the same twice does no harm."""
+    def on_change(self, change: Change[ResourceClaim]) -> None:
+        """Follow the informer; the same change twice does no harm."""
         key, new = change.object.metadata.key, change.new
         written = self._written.get(key)
         if written is not None and (
@@ -98,18 +98,18 @@ class ClaimLedger:
         self._written[claim.metadata.key] = claim
         self._count(claim)
 
-    def promise(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
+    def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
         """Put an allocation in flight."""
         self._in_flight[claim.metadata.uid] = allocation
         self._count(claim)
 
     def settle(self, claim: ResourceClaim) -> None:
-        """Take the promise away: it was written, or will not be."""
+        """Forget the allocation in flight: it was written, or will not be."""
         if self._in_flight.pop(claim.metadata.uid, None) is not None:
             self._count(claim)
 
-    def let_go(self, letting: Letting) -> None:
-        """Have a claim let go."""
+    def request_release(self, letting: Letting) -> None:
+        """Have a claim released."""
         self.lettings.append(letting)
         self.on_letting()
 

@@ -43,8 +43,7 @@ def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
     """Return what is wrong with one claim, "" for nothing."""
     namespace = pod.metadata.namespace
     if not wanted.resource_claim_name and not wanted.resource_claim_template_name:
-        return (f'pod "{pod.metadata.key}", spec.resourceClaim "{wanted.name}": '
-                "none of the supported fields are set")  # fmt: skip
+        return f'pod "{pod.metadata.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
     if _is_being_generated(pod, wanted):
         return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
     name = claim_name(pod, wanted)
@@ -57,13 +56,12 @@ def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
         return f'resourceclaim "{name}" is being deleted'
     owner = claim.metadata.controller
     if wanted.resource_claim_template_name and (owner is None or owner.uid != pod.metadata.uid):
-        return (f"ResourceClaim {namespace}/{name} was not created for pod {pod.metadata.key} "
-                "(pod is not owner)")  # fmt: skip
+        return f"ResourceClaim {namespace}/{name} was not created for pod {pod.metadata.key} (pod is not owner)"
     return ""
 
 
 def _is_being_generated(pod: Pod, wanted: PodResourceClaim) -> bool:
-    """Whether the claim is to be made from a template, and nobody has said yet what became of that."""
+    """Whether the claim is to be made from a template, and its controller has not done so yet."""
     if wanted.resource_claim_name or not wanted.resource_claim_template_name:
         return False
     return all(status.name != wanted.name for status in pod.status.resource_claim_statuses)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.core import Hearts
+from scheduler.cycle.core import Core
 from scheduler.cycle.decisions import Decision
 from scheduler.explain.simulator_record import SimulatorRecords
 from scheduler.explain.would_fit import Filters, would_fit_if
@@ -41,17 +41,22 @@ class Recorded(Protocol):
 class Explainer:
     """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
 
-    def __init__(self, hearts: Hearts, pod_of: Callable[[Key], Pod | None], now: Callable[[], float],
-                 recording: Recorded | None = None) -> None:  # fmt: skip
-        self._hearts = hearts
+    def __init__(
+        self,
+        core: Core,
+        pod_of: Callable[[Key], Pod | None],
+        now: Callable[[], float],
+        recording: Recorded | None = None,
+    ) -> None:
+        self._core = core
         self._pod_of = pod_of
         self._now = now
         self._recording = recording
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
-        hearts, now = self._hearts, self._now()
-        decision, queued, live = hearts.decisions.of(key), hearts.queue.get(key), self._pod_of(key)
+        core, now = self._core, self._now()
+        decision, queued, live = core.decisions.of(key), core.queue.get(key), self._pod_of(key)
         if decision is None and queued is None and live is None:
             return None
         known = decision or Decision("", 0, now, "")
@@ -60,7 +65,7 @@ class Explainer:
         found["node"] = (live.spec.node_name if live is not None else "") or found["node"]
         found["exists"] = live is not None
         found["phase"] = live.status.phase if live is not None else ""
-        found["excluded"] = dict(hearts.exclusions.of(found["uid"]))
+        found["excluded"] = dict(core.exclusions.of(found["uid"]))
         found |= self._waiting(queued, now)
         if queued is None and live is not None and not live.spec.node_name and not found["message"]:
             condition = find_condition(live.status.conditions, "PodScheduled")
@@ -68,12 +73,13 @@ class Explainer:
         if queued is None and live is not None and live.spec.node_name and not waits(live):
             found["message"] = ""  # why it did not fit, or not grow, before it did
         if queued is not None and queued.pool is Pool.GATED:
-            runner = hearts.profiles.of(queued.info).runner
+            runner = core.profiles.of(queued.info).runner
             found["message"] = runner.pre_enqueue(queued.info, queued.gating_plugin).message
-        if live is not None and not live.spec.node_name and live.spec.scheduler_name not in hearts.profiles:
-            found["message"] = (f"it waits for the scheduler {live.spec.scheduler_name!r}; "
-                                f"this one is {', '.join(hearts.profiles.names)}")  # fmt: skip
-        found["nominated_node"] = hearts.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
+        if live is not None and not live.spec.node_name and live.spec.scheduler_name not in core.profiles:
+            found["message"] = (
+                f"it waits for the scheduler {live.spec.scheduler_name!r}; this one is {', '.join(core.profiles.names)}"
+            )
+        found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
         if self._recording is not None:
             found["annotations"] = self._recording.records.whole(found["uid"])
@@ -82,7 +88,7 @@ class Explainer:
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:
         if queued is None:
             return {"pool": "", "pool_since_s": None, "wakes_on": [], "gated_by": ""}
-        deadline = self._hearts.queue.next_attempt(queued)
+        deadline = self._core.queue.next_attempt(queued)
         return {
             "pool": queued.pool.value,
             "pool_since_s": round(now - queued.timestamp, 3),
@@ -92,14 +98,14 @@ class Explainer:
             "moved_by": queued.moved_by,
             "gated_by": queued.gating_plugin,
             "rejected_by": sorted(queued.unschedulable_plugins | queued.pending_plugins),
-            "wakes_on": self._hearts.queue.wakes_on(queued),
+            "wakes_on": self._core.queue.wakes_on(queued),
         }
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
         if queued is None or queued.info.spec.node_name:
-            return []  # who has a node waits for room on it: no other shape of the pod is asked for
-        hearts = self._hearts
-        filters = Filters(hearts.profiles.of(queued.info).runner, hearts.cache, hearts.queue.nominator, self._now())
+            return []  # a pod with a node waits for capacity on it: no other shape of the pod is asked for
+        core = self._core
+        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self._now())
         # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.
         changes = would_fit_if(filters, PodInfo(queued.info.pod))
         answer: list[dict[str, Any]] = msgspec.to_builtins(changes)
@@ -107,7 +113,7 @@ class Explainer:
 
     def queue(self) -> dict[str, Any]:
         """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""
-        queue, now = self._hearts.queue, self._now()
+        queue, now = self._core.queue, self._now()
         pods = sorted(queue.all(), key=lambda q: (POOL_ORDER.index(q.pool), q.timestamp, q.ticket))
         return {
             "counts": {pool.value: queue.pools[pool] for pool in POOL_ORDER},

@@ -1,6 +1,6 @@
 """Writes the decision record onto pods, under kube-scheduler-simulator's annotation keys, if a switch asks for it.
 
-A failed attempt is written at once, a successful one when the watch shows the pod bound: before that nobody
+A failed attempt is written at once, a successful one when the watch shows the pod bound: before that it is not
 knows whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
 Source: kubernetes-sigs/kube-scheduler-simulator.
 """
@@ -12,7 +12,7 @@ import asyncio
 import structlog
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.core import Hearts
+from scheduler.cycle.core import Core
 from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.explain.simulator_record import SimulatorRecords, answers_of
 from scheduler.framework.runner import Runner
@@ -26,8 +26,8 @@ log = structlog.get_logger()
 class Recording:
     """`records` keeps everything; what waits to be written is a pod's key and uid."""
 
-    def __init__(self, hearts: Hearts, client: Client) -> None:
-        self._hearts = hearts
+    def __init__(self, core: Core, client: Client) -> None:
+        self._core = core
         self._client = client
         self._due: dict[str, Key] = {}
         self._work = asyncio.Event()
@@ -38,7 +38,7 @@ class Recording:
         node = result.node_name if isinstance(result, ScheduleResult) else ""
         post = result.post_filter if isinstance(result, Unschedulable) else None
         nominated = (post.nominated_node or "") if post is not None else ""
-        columns = self._hearts.cache.columns
+        columns = self._core.cache.columns
         self.records.keep(info.uid, answers_of(runner, info, columns, now, node=node, nominated=nominated))
         if not node:
             self._write(info.key, info.uid)

@@ -41,13 +41,14 @@ PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = PREFIX + "result-history"
 PASSED, SUCCESS, VICTIM = "passed", "success", "preemption victim"
 ANNOTATIONS_MAX_BYTES: Final = 200 * 1024
-"""Below the API server's 256 KiB, so that the pod's own annotations have room."""
+"""Below the API server's 256 KiB, so that the pod's own annotations fit, too."""
 RECORDS_MAX: Final = 4096
 Answers = dict[str, Any]
 
 
-def answers_of(runner: Runner, pod: PodInfo, columns: Columns, now: float, *, node: str = "",
-               nominated: str = "") -> Answers:  # fmt: skip
+def answers_of(
+    runner: Runner, pod: PodInfo, columns: Columns, now: float, *, node: str = "", nominated: str = ""
+) -> Answers:
     """Return annotation suffix to value for one attempt; `node` is the chosen one, "" when there was none.
 
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
@@ -79,11 +80,12 @@ def answers_of(runner: Runner, pod: PodInfo, columns: Columns, now: float, *, no
     return found | _after(runner, node)
 
 
-def _filter(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns,
-            names: set[str] | None) -> tuple[dict[str, dict[str, str]], Mask]:  # fmt: skip
-    filters = [e.plugin for e in runner.profile
-               if isinstance(e.plugin, FilterPlugin)
-               and e.name not in state.skip_filter]  # fmt: skip
+def _filter(
+    runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, names: set[str] | None
+) -> tuple[dict[str, dict[str, str]], Mask]:
+    filters = [
+        e.plugin for e in runner.profile if isinstance(e.plugin, FilterPlugin) and e.name not in state.skip_filter
+    ]
     state.alive = columns.valid.copy()
     feasible = np.zeros(columns.capacity, bool)
     by_node: dict[str, dict[str, str]] = {}

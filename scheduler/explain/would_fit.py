@@ -236,7 +236,7 @@ def _ports(filters: Filters, pod: PodInfo) -> Iterator[Change]:
 
 
 def _priority(filters: Filters, pod: PodInfo) -> Iterator[Change]:
-    """Try, from the lowest, each priority that has somebody new below it."""
+    """Try, from the lowest, each priority that has a further pod below it."""
     preemption = filters.runner.plugins_by_name.get("DefaultPreemption")
     if not isinstance(preemption, DefaultPreemption) or pod.spec.preemption_policy == "Never":
         return

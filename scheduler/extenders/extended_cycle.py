@@ -1,6 +1,6 @@
 """A scheduling cycle that stops to ask extenders, and what else they are asked.
 
-While it waits, nothing in the cache changes: the loop holds back what informers tell (decision 0011).
+While it waits, nothing in the cache changes: the loop holds back the informers' changes (decision 0011).
 Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/extender.go`,
 `pkg/scheduler/schedule_one.go`.
 """
@@ -64,9 +64,14 @@ class Extenders:
     `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone.
     """
 
-    def __init__(self, extenders: Sequence[Extender], transport: ExtenderTransport, cache: Cache,
-                 pod_document: Callable[[Key], Document | None],
-                 node_document: Callable[[Key], Document | None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        extenders: Sequence[Extender],
+        transport: ExtenderTransport,
+        cache: Cache,
+        pod_document: Callable[[Key], Document | None],
+        node_document: Callable[[Key], Document | None],
+    ) -> None:
         self._extenders = tuple(extenders)
         self._transport = transport
         self._cache = cache
@@ -77,8 +82,10 @@ class Extenders:
 
     def metrics(self) -> dict[str, float]:
         """Return how many questions were asked, and how many failures passed over."""
-        return {"scheduler_extender_questions_total": self.asked_total,
-                "scheduler_extender_failures_ignored_total": self.ignored_total}  # fmt: skip
+        return {
+            "scheduler_extender_questions_total": self.asked_total,
+            "scheduler_extender_failures_ignored_total": self.ignored_total,
+        }
 
     def are_interested(self, pod: PodInfo) -> bool:
         """Whether a cycle of this pod has to ask anybody."""
@@ -118,7 +125,7 @@ class Extenders:
         return result
 
     async def _take_nominated(self, asked: Sequence[Extender], pod: PodInfo, filtered: Filtered) -> bool:
-        """Whether the extenders, too, leave the node where somebody expects the pod; a failure is a no here."""
+        """Whether the extenders, too, leave the node that the pod is nominated to; a failure is a rejection here."""
         names = self._names([filtered.own])
         try:
             return bool(await self._pass(asked, pod, names, Gathered(self._cache.columns)))

@@ -51,7 +51,7 @@ class Gathered:
                 continue
             row = self.columns.slots[name]
             if name in unresolvable or name not in failed:
-                # A node dropped without a word has upstream's status of nodes nobody spoke about.
+                # A node dropped without a word has upstream's status of nodes without a reason.
                 self.failed[row] = (unresolvable.get(name, ""), True)
             else:
                 self.failed[row] = (failed[name], False)

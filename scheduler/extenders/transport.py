@@ -1,4 +1,4 @@
-"""The way to an extender, as a seam: processes go by HTTP, whoever has another way passes it to wiring."""
+"""The way to an extender, as a seam: processes go by HTTP, tests pass another way to wiring."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 class CycleState:
     """A dictionary by plugin name, plus what the runner itself notes.
 
-    `skip_filter` and `skip_score` name plugins that bowed out at PreFilter and PreScore. `alive` is,
+    `skip_filter` and `skip_score` name plugins that skip this pod's Filter and Score. `alive` is,
     during Filter, the nodes that passed all earlier filters. `error`: why Filter could not be finished. `irrelevant`
     names plugins that have nothing to do with the pod.
     """

@@ -50,7 +50,7 @@ class Action(IntFlag):
 
     @property
     def words(self) -> str:
-        """What people are told: every kind of update together is `UPDATE`."""
+        """What messages show: every kind of update together is `UPDATE`."""
         if self == Action.ALL or Action.UPDATE not in self:
             return self.name or str(self)
         rest = self & ~Action.UPDATE
@@ -79,7 +79,7 @@ class ClusterEvent:
         return self.resource == WILDCARD
 
     def matches(self, registered: ClusterEvent) -> bool:
-        """Whether a plugin that registered `registered` wants to hear of this event."""
+        """Whether a plugin that registered `registered` registered this event."""
         if registered.resource == WILDCARD or self.resource == WILDCARD:
             return True
         if not self.action & registered.action:

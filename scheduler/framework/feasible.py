@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from scheduler.cache.columns import Mask, Scores
-from scheduler.framework.nominated_pods import Crowd
+from scheduler.framework.nominated_pods import BlockedRows
 from scheduler.framework.status import Status
 from scheduler.framework.templates import Remembered
 
@@ -37,5 +37,5 @@ class Feasible:
     refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
     scores: dict[str, Scores | int] = field(default_factory=dict)
     """What was added up of the plugins whose scores are not remembered ready for that, 0 to 100."""
-    crowd: Crowd | None = None
+    blocked: BlockedRows | None = None
     """Rows that nominations take away; None when there are none."""

@@ -29,33 +29,35 @@ Ask = Callable[[CycleState, PodInfo, NodeInfo, Sequence[PodInfo]], Status]
 
 
 @dataclass(slots=True)
-class Crowd:
-    """`noes`: the rows that nominations take away, by what is said about them; `free` is False at exactly those.
+class BlockedRows:
+    """`rejections`: the rows that nominations take away, by what is said about them; `free` is False at exactly those.
 
     The cursors say how much of the two logs is known.
     """
 
     epoch: int
     cursor: int
-    heard: int
+    seen_changes: int
     free: Mask
-    noes: dict[Status, Mask] = field(default_factory=dict)
+    rejections: dict[Status, Mask] = field(default_factory=dict)
     _by_row: dict[int, Status] = field(default_factory=dict)
 
     def put(self, row: int, no: Status | None) -> None:
         """Take in the answer about a row."""
         before = self._by_row.pop(row, None)
         if before is not None:
-            self.noes[before][row] = False
+            self.rejections[before][row] = False
         self.free[row] = no is None
         if no is not None:
             self._by_row[row] = no
-            self.noes.setdefault(no, np.zeros(len(self.free), bool))[row] = True
+            self.rejections.setdefault(no, np.zeros(len(self.free), bool))[row] = True
 
-    def but(self, row: int, no: Status | None) -> Crowd:
+    def but(self, row: int, no: Status | None) -> BlockedRows:
         """Return the same with another answer for one row."""
-        noes = {each: mask.copy() for each, mask in self.noes.items()}
-        other = Crowd(self.epoch, self.cursor, self.heard, self.free.copy(), noes, self._by_row.copy())
+        rejections = {each: mask.copy() for each, mask in self.rejections.items()}
+        other = BlockedRows(
+            self.epoch, self.cursor, self.seen_changes, self.free.copy(), rejections, self._by_row.copy()
+        )
         other.put(row, no)
         return other
 
@@ -63,15 +65,16 @@ class Crowd:
         return bool(self._by_row)
 
 
-class Crowding:
+class NominatedPodFilter:
     """Asks about nodes with nominations, and remembers."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._known: OrderedDict[tuple[int | None, int], Crowd] = OrderedDict()
+        self._known: OrderedDict[tuple[int | None, int], BlockedRows] = OrderedDict()
 
-    def of(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *,
-           is_local: bool) -> Crowd:  # fmt: skip
+    def of(
+        self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *, is_local: bool
+    ) -> BlockedRows:
         """Return which rows of the mask nominations take away.
 
         `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it.
@@ -86,37 +89,42 @@ class Crowding:
             return None if status.is_success else status
 
         if not is_local:
-            crowd = _new(columns, nominator)
+            blocked = _new(columns, nominator)
             for row in _rows(columns, nominator.nodes()):
-                crowd.put(row, answer(row, is_shared=False))
-            return crowd
-        crowd, stale = self._recall(pod, columns, nominator)
+                blocked.put(row, answer(row, is_shared=False))
+            return blocked
+        blocked, stale = self._recall(pod, columns, nominator)
         for row in stale:
-            crowd.put(row, answer(row, is_shared=True))
+            blocked.put(row, answer(row, is_shared=True))
         own = columns.slots.get(nominator.node_of(pod.uid), -1)
-        # Whoever else is asked counts this pod in there; it itself must not.
-        return crowd if own < 0 else crowd.but(own, answer(own, is_shared=False))
+        # Every other pod is filtered beside this one there; it itself must not be.
+        return blocked if own < 0 else blocked.but(own, answer(own, is_shared=False))
 
-    def _recall(self, pod: PodInfo, columns: Columns, nominator: Nominator) -> tuple[Crowd, Iterable[int]]:
+    def _recall(self, pod: PodInfo, columns: Columns, nominator: Nominator) -> tuple[BlockedRows, Iterable[int]]:
         """Return what is known for pods like this one, and the rows that have to be asked about again."""
         key = (pod.signature, pod.priority)
-        crowd = self._known.get(key)
+        blocked = self._known.get(key)
         log = columns.log
-        changed = nominator.changed_since(crowd.heard) if crowd is not None else None
-        if crowd is None or changed is None or crowd.epoch != columns.epoch or len(log) - crowd.cursor > CHANGED_MAX:
-            crowd = self._known[key] = _new(columns, nominator)
+        changed = nominator.changed_since(blocked.seen_changes) if blocked is not None else None
+        if (
+            blocked is None
+            or changed is None
+            or blocked.epoch != columns.epoch
+            or len(log) - blocked.cursor > CHANGED_MAX
+        ):
+            blocked = self._known[key] = _new(columns, nominator)
             stale: Iterable[int] = _rows(columns, nominator.nodes())
         else:
-            stale = dict.fromkeys([*_rows(columns, changed), *log[crowd.cursor :]])
-            crowd.cursor, crowd.heard = len(log), nominator.changes
+            stale = dict.fromkeys([*_rows(columns, changed), *log[blocked.cursor :]])
+            blocked.cursor, blocked.seen_changes = len(log), nominator.changes
         self._known.move_to_end(key)
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
-        return crowd, stale
+        return blocked, stale
 
 
-def _new(columns: Columns, nominator: Nominator) -> Crowd:
-    return Crowd(columns.epoch, len(columns.log), nominator.changes, np.ones(columns.capacity, bool))
+def _new(columns: Columns, nominator: Nominator) -> BlockedRows:
+    return BlockedRows(columns.epoch, len(columns.log), nominator.changes, np.ones(columns.capacity, bool))
 
 
 def _rows(columns: Columns, nodes: Iterable[str]) -> list[int]:

@@ -41,5 +41,5 @@ REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
 
 def serves(plugin: Any, point: str) -> bool:
-    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by nobody."""
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
     return isinstance(plugin, POINTS.get(point, ()))

@@ -27,7 +27,7 @@ class ExplainsGate(Plugin, Protocol):
 
 @runtime_checkable
 class ResizeInterestedPlugin(Plugin, Protocol):
-    """Says whether its PostFilter takes on a pod that has a node and waits there for room to grow (KEP-5836, G0)."""
+    """Says whether its PostFilter takes on a pod that waits on its node for capacity to grow (KEP-5836, G0)."""
 
     def should_handle_deferred_resize(self, pod: PodInfo, node_name: str) -> bool: ...
 

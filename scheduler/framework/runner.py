@@ -19,7 +19,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.feasible import Feasible, Prepared
-from scheduler.framework.nominated_pods import Crowding
+from scheduler.framework.nominated_pods import NominatedPodFilter
 from scheduler.framework.plugin import (
     BindCall,
     EnqueueExtensions,
@@ -139,7 +139,9 @@ class Runner:
         self._pure = Asked(asked(pure_filters), ranked_by(self._pure_scores), ranked_by(self._normalized_pure))
         self._forms: Forms = twin._forms if twin is not None else Forms(plugins)
         self._templates: Templates = twin._templates if twin is not None else Templates(row_pure, self._forms)
-        self._crowding: Crowding = twin._crowding if twin is not None else Crowding(self._filter_crowded)
+        self._nominated_filter: NominatedPodFilter = (
+            twin._nominated_filter if twin is not None else NominatedPodFilter(self._filter_with_nominated)
+        )
         for plugin in plugins if twin is None and not is_part else ():
             if isinstance(plugin, UsesFilters):
                 plugin.use_filters(self)
@@ -163,7 +165,7 @@ class Runner:
     # -- queue ---------------------------------------------------------------------------------------
 
     def registrations(self) -> dict[str, tuple[Registration, ...]]:
-        """Return, by plugin, the events that may change its no; one that rejects and names none gets every event."""
+        """Return, by plugin, the events that may change its rejection; one that names none gets every event."""
         anything = (Registration(ClusterEvent(WILDCARD, Action.ALL)),)
         return {
             e.name: tuple(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
@@ -172,7 +174,7 @@ class Runner:
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
-        """Return the first no, or success; the plugin that gated the pod before is asked first."""
+        """Return the first rejection, or success; the plugin that gated the pod before is asked first."""
         plugins = self._pre_enqueue
         if first:
             plugins = sorted(plugins, key=lambda p: p.name != first)
@@ -184,8 +186,7 @@ class Runner:
 
     # -- PreFilter and Filter --------------------------------------------------------------------------
 
-    def filter(self, state: CycleState, pod: PodInfo, columns: Columns,
-               nominator: Nominator | None = None) -> Feasible:  # fmt: skip
+    def filter(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator | None = None) -> Feasible:
         """Return the rows where every filter says yes."""
         prepared = self.pre_filter(state, pod, columns)
         if prepared.rejection is not None:
@@ -234,8 +235,15 @@ class Runner:
         state.skip_score.update(irrelevant)
         return SUCCESS
 
-    def _filter_rest(self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator | None,
-                     found: Feasible, mask: Mask) -> Feasible:  # fmt: skip
+    def _filter_rest(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        columns: Columns,
+        nominator: Nominator | None,
+        found: Feasible,
+        mask: Mask,
+    ) -> Feasible:
         remembered = found.remembered
         assert remembered is not None
         for other in self._other_filters:
@@ -249,32 +257,36 @@ class Runner:
         if nominator is not None and len(nominator):
             is_local = self.has_only_row_filters(state)
             asked = remembered.mask if is_local else mask
-            crowd = found.crowd = self._crowding.of(state, pod, columns, nominator, asked, is_local=is_local)
-            if crowd:
-                mask = mask & crowd.free
+            blocked = found.blocked = self._nominated_filter.of(
+                state, pod, columns, nominator, asked, is_local=is_local
+            )
+            if blocked:
+                mask = mask & blocked.free
         found.is_narrowed = mask is not remembered.mask
         found.mask = mask
         return found
 
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
-        """Return the first no for one node, both with the pods nominated there and without them, or success.
+        """Return the first rejection of one node, both with the pods nominated there and without them, or success.
 
-        Both, because nobody knows whether those pods will come: room taken by them must not be promised, and a
+        Both, because those pods may not come: capacity taken by them must not be given away, and a
         neighbour that only they would be must not be counted on.
         """
         if nominated:
-            status = self._filter_crowded(state, pod, node, nominated)
+            status = self._filter_with_nominated(state, pod, node, nominated)
             if not status.is_success:
                 return status
         return self.filter_node(state, pod, node)
 
-    def _filter_crowded(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
-        crowded = node.with_pods(list(nominated))
+    def _filter_with_nominated(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]
+    ) -> Status:
+        with_nominated = node.with_pods(list(nominated))
         if any(p.name not in state.skip_filter for p in self._pod_set):
             state = state.clone()
             for each in nominated:
-                self.add_pod(state, pod, each, crowded)
-        return self.filter_node(state, pod, crowded)
+                self.add_pod(state, pod, each, with_nominated)
+        return self.filter_node(state, pod, with_nominated)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Let the plugins' state follow a pod that was put on the node for a what-if."""
@@ -295,7 +307,7 @@ class Runner:
         return self._templates.signature(pod)
 
     def row_fits(self, state: CycleState, pod: PodInfo, columns: Columns, row: int) -> bool:
-        """Return what the row-pure filters say of one row, by heart."""
+        """Return what the row-pure filters say of one row, from memory."""
         return bool(self._templates.recall(state, pod, columns, self._pure).mask[row])
 
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
@@ -366,7 +378,7 @@ class Runner:
             if refused.any():
                 self._explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
-        for status, rows in found.crowd.noes.items() if found.crowd is not None else ():
+        for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
             self._blame_nodes(diagnosis, status, rows & alive)
         return diagnosis
@@ -388,8 +400,9 @@ class Runner:
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             diagnosis.unresolvable[row] = True
 
-    def _explain(self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any,
-                 refused: Mask) -> None:  # fmt: skip
+    def _explain(
+        self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
+    ) -> None:
         if plugin.name in self._forms.vector_filters:
             for refusal in plugin.explain_all(state, pod, columns, refused):
                 nodes = int(np.count_nonzero(refusal.mask))
@@ -459,8 +472,9 @@ class Runner:
 
     # -- the rest -------------------------------------------------------------------------------------------
 
-    def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns,
-                    diagnosis: Diagnosis) -> PostFilterResult | None:  # fmt: skip
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis
+    ) -> PostFilterResult | None:
         """Run PostFilter plugins until one succeeds or is final; None when there are none.
 
         The texts of all that could not help are joined, in order; a success leaves none (12.1). Of their results
@@ -484,7 +498,7 @@ class Runner:
         return result
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Run Reserve in order; on a no, everything is unreserved in reverse and the no returned."""
+        """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
         for plugin in self._reserve if not state.irrelevant else self._concerned(self._reserve, state):
             status = plugin.reserve(state, pod, node_name)
             if not status.is_success:
@@ -498,7 +512,7 @@ class Runner:
             plugin.unreserve(state, pod, node_name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
-        """Return success, a no, or Wait with the seconds each waiting plugin allows."""
+        """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
         for plugin in self._permit if not state.irrelevant else self._concerned(self._permit, state):
             status, timeout_s = plugin.permit(state, pod, node_name)

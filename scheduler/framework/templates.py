@@ -124,8 +124,9 @@ class Templates:
             varies=varies,
         )
 
-    def _refresh(self, asked: Asked, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns,
-                 row: int) -> None:  # fmt: skip
+    def _refresh(
+        self, asked: Asked, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns, row: int
+    ) -> None:
         node = columns.nodes[row]
         fits = node is not None
         if node is not None:

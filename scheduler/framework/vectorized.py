@@ -62,7 +62,7 @@ class RowPure(Plugin, Protocol):
 class Signs(Plugin, Protocol):
     """Says which pods it treats alike, on every node, although it is not row-pure (KEP-5598, Sign).
 
-    None: it cannot tell. A filter or score that is neither row-pure nor signs keeps pods from being batched,
+    None: it cannot say. A filter or score that is neither row-pure nor signs keeps pods from being batched,
     unless it skips for them.
     """
 

@@ -72,8 +72,8 @@ class World(Protocol):
         """Return all objects, or those of one namespace, in the same order every time."""
         ...
 
-    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
-        """Call `heard` with every change of that kind from now on, after it can be read here."""
+    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
+        """Call `handler` with every change of that kind from now on, after it can be read here."""
         ...
 
 
@@ -86,7 +86,7 @@ class Lister(Protocol):
 
 
 class ListedWorld:
-    """A world over informers' stores, by view class. A kind that nobody follows is empty."""
+    """A world over informers' stores, by view class. A kind without informer is empty."""
 
     def __init__(self, listers: Mapping[type[View], Lister]) -> None:
         self._listers = dict(listers)
@@ -102,19 +102,19 @@ class ListedWorld:
         lister = self._listers.get(view)
         return lister.all(namespace) if lister is not None else ()
 
-    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
-        """Call `heard` with every change of that kind."""
+    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
+        """Call `handler` with every change of that kind."""
         lister = self._listers.get(view)
         if lister is not None:
-            lister.on_change(heard)
+            lister.on_change(handler)
 
 
 class FixedWorld:
-    """A world made of objects, for whoever has no informers: benchmarks and tests."""
+    """A world made of objects, without informers: for benchmarks and tests."""
 
     def __init__(self, *objects: View) -> None:
         self._objects: dict[type[View], dict[Key, Any]] = {}
-        self._heard: dict[type[View], list[Callable[[Change[Any]], None]]] = {}
+        self._handlers: dict[type[View], list[Callable[[Change[Any]], None]]] = {}
         for each in objects:
             self.put(each)
 
@@ -123,21 +123,21 @@ class FixedWorld:
         known = self._objects.setdefault(type(item), {})
         change = Change(known.get(item.metadata.key), item)
         known[item.metadata.key] = item
-        self._tell(type(item), change)
+        self._notify(type(item), change)
 
     def delete(self, item: Any) -> None:
         """Forget the object."""
         old = self._objects.get(type(item), {}).pop(item.metadata.key, None)
         if old is not None:
-            self._tell(type(item), Change(old, None))
+            self._notify(type(item), Change(old, None))
 
-    def on_change(self, view: type[View], heard: Callable[[Change[Any]], None]) -> None:
-        """Call `heard` with every change of that kind."""
-        self._heard.setdefault(view, []).append(heard)
+    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
+        """Call `handler` with every change of that kind."""
+        self._handlers.setdefault(view, []).append(handler)
 
-    def _tell(self, view: type[View], change: Change[Any]) -> None:
-        for heard in self._heard.get(view, ()):
-            heard(change)
+    def _notify(self, view: type[View], change: Change[Any]) -> None:
+        for handler in self._handlers.get(view, ()):
+            handler(change)
 
     def get(self, view: type[V], key: Key) -> V | None:
         """Return the object, or None."""

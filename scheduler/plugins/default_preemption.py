@@ -1,4 +1,4 @@
-"""PostFilter: make room by evicting pods of lower priority; PreEnqueue: wait while that is under way.
+"""PostFilter: preempt by evicting pods of lower priority; PreEnqueue: wait while that is under way.
 
 The plugin only decides. What it returns to be done, the evictions, is performed by `scheduler.preemption.evictions`.
 Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
@@ -29,6 +29,7 @@ from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.switches import Switches
@@ -62,16 +63,15 @@ class DefaultPreemption:
         switches = handle.switches
         self._args = args
         self._handle = handle
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._draws_node = switches.choice("preemption.node_tie") == "random"
         self._memory = Memory()
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
-        # Members preempt for themselves where they are placed by themselves, or are told to (1.36).
-        is_alone = switches.choice("gang.generation") in ("W0", "off")
-        self._speaks_for_groups = not is_alone and switches.choice("gang.group_preemption") != "per-pod"
+        # Members preempt for themselves where they are placed by themselves, or are configured to (1.36).
+        gangs = switches.of(GangSwitches)
+        self._speaks_for_groups = not gangs.is_one_by_one and gangs.group_preemption != "per-pod"
         self._filters: Runner | None = None
         self.extenders: Sequence[PreemptionExtender] = ()
 
@@ -83,7 +83,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold the pod back while its victims are being evicted."""
-        if not self._is_async:
+        if not self._switches.is_async:
             return SUCCESS
         if self._handle.preempting.is_running(pod.uid):
             return unresolvable(eligibility.IN_PROGRESS)
@@ -98,7 +98,7 @@ class DefaultPreemption:
 
     def events_to_register(self) -> Sequence[Registration]:
         """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
-        if not self._is_async:
+        if not self._switches.is_async:
             return ()
         return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _skip),)
 
@@ -117,7 +117,7 @@ class DefaultPreemption:
 
     def decide(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the same without the prefix and without counting an attempt: what would happen."""
-        if self._is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
             return PostFilterResult(unschedulable(eligibility.IN_PROGRESS))
         why_not = self._refusal(pod, columns, diagnosis)
         if why_not:
@@ -134,11 +134,13 @@ class DefaultPreemption:
         if isinstance(chosen, Status):
             return PostFilterResult(chosen)
         preemptor = Preemptor(pod.uid, pod.priority, (pod,))
-        eviction = Eviction(preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._is_async)
+        eviction = Eviction(
+            preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._switches.is_async
+        )
         return PostFilterResult(SUCCESS, nominated_node=chosen.node, actions=(eviction,))
 
     def _refusal(self, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> str:
-        # What was decided here counts, before the API server has heard of it.
+        # What was decided here counts, before the API server has it.
         name = self._handle.nominator.node_of(pod.uid)
         node = self._handle.cache.nodes.get(name)
         row = columns.slots.get(name, -1)
@@ -167,8 +169,17 @@ class DefaultPreemption:
         offset = self._handle.random.randrange(0, len(rows))
         args = self._args
         enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
-        judge = _Judge(self._handle, self._filters_in_use(), self._memory, self._units, state, pod, self._tie(),
-                       matches_empty=self._matches_empty, is_strict=self._is_strict)  # fmt: skip
+        judge = _Judge(
+            self._handle,
+            self._filters_in_use(),
+            self._memory,
+            self._units,
+            state,
+            pod,
+            self._tie(),
+            matches_empty=self._switches.matches_empty,
+            is_strict=self._is_strict,
+        )
         return candidates.search(rows, offset, enough, judge)
 
     def _filters_in_use(self) -> Runner:
@@ -185,8 +196,19 @@ class DefaultPreemption:
 class _Judge:
     """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
 
-    def __init__(self, handle: Handle, filters: Runner, memory: Memory, units: GroupUnits, state: CycleState,
-                 pod: PodInfo, tie: TieBreak, *, matches_empty: bool, is_strict: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        handle: Handle,
+        filters: Runner,
+        memory: Memory,
+        units: GroupUnits,
+        state: CycleState,
+        pod: PodInfo,
+        tie: TieBreak,
+        *,
+        matches_empty: bool,
+        is_strict: bool,
+    ) -> None:
         self._units = units if handle.groups.is_on else None
         self._nominator = handle.nominator
         self._filters, self._state, self._pod, self._tie = filters, state, pod, tie
@@ -195,7 +217,7 @@ class _Judge:
         self._budgets = Budgets(found, matches_empty=matches_empty)
         is_local = pod.signature is not None and tie is by_uid and filters.has_only_row_filters(state)
         is_local = is_local and self._units is None
-        self._verdicts = memory.of((pod.signature, pod.priority), found) if is_local else None
+        self._results = memory.of((pod.signature, pod.priority), found) if is_local else None
         self._own_node = self._nominator.node_of(pod.uid)
         self._nodes = handle.cache.columns.nodes
 
@@ -203,15 +225,15 @@ class _Judge:
         """Return the node with its victims, or why it cannot be freed."""
         node = self._nodes[row]
         assert node is not None, f"row {row} is in the visiting order but has no node"
-        if self._verdicts is None or node.name == self._own_node:
+        if self._results is None or node.name == self._own_node:
             return self._judge(node)
         stamp = (node.generation, self._nominator.generation_of(node.name))
-        known = self._verdicts.get(node.name)
+        known = self._results.get(node.name)
         if known is not None and known[0] == stamp:
             return known[1]
-        verdict = self._judge(node)
-        self._verdicts[node.name] = (stamp, verdict)
-        return verdict
+        result = self._judge(node)
+        self._results[node.name] = (stamp, result)
+        return result
 
     def _judge(self, node: NodeInfo) -> Candidate | Status:
         potential = self._potential(node)

@@ -1,8 +1,8 @@
 """DynamicResources: pods wait for their claims, go where there are devices for these, and get them (KEP-4381).
 
-PreEnqueue: the claims must exist. PreFilter: they must not be on their way to somebody else. Filter: a claim with
-devices must be usable on the node, one without must find some there. Reserve promises them, PreBind writes that down,
-and PostFilter frees a claim whose devices keep the pod from every node. All its noes are final for preemption: no
+PreEnqueue: the claims must exist. PreFilter: they must not be on their way to another pod. Filter: a claim with
+devices must be usable on the node, one without must find some there. Reserve allocates them in memory, PreBind writes,
+and PostFilter frees a claim whose devices keep the pod from every node. All its rejections are final for preemption: no
 devices are freed by evicting pods.
 Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
@@ -80,9 +80,9 @@ class DynamicResources:
         self._granter = Granter(self._ledger, self._find, handle.wall)
         self._slices: Slices | None = None
         handle.world.on_change(ResourceSlice, self._slice_changed)
-        handle.world.on_change(ResourceClaim, self._ledger.heard)
+        handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
-            self._ledger.heard(Change(None, claim))
+            self._ledger.on_change(Change(None, claim))
 
     def _slice_changed(self, change: Change[ResourceSlice]) -> None:
         self._slices = None
@@ -96,7 +96,7 @@ class DynamicResources:
     # -- whether
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Say no while a claim of the pod is missing, not generated yet, being deleted or somebody else's."""
+        """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
         problem = problem_of(pod.pod, self._find)
         return unresolvable(problem) if problem else SUCCESS
 
@@ -162,7 +162,7 @@ class DynamicResources:
         return SUCCESS
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
-        """Free a claim that holds the pod to nodes it cannot go to, if nobody else may use it (12.1)."""
+        """Free a claim that holds the pod to nodes it cannot go to, if no other pod may use it (12.1)."""
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
             has_claims = pod.spec.resource_claims and not problem_of(pod.pod, self._find)
@@ -173,7 +173,7 @@ class DynamicResources:
             if index in notes.unavailable and all(each.uid == pod.uid for each in claim.status.reserved_for)
         ]
         for claim in self._picked(own):
-            self._let_go(Release.DEALLOCATE, claim, pod)
+            self._release(Release.DEALLOCATE, claim, pod)
         return PostFilterResult(unschedulable(DEALLOCATED if own else STILL_NOT))
 
     def _picked(self, claims: list[ResourceClaim]) -> list[ResourceClaim]:
@@ -194,12 +194,12 @@ class DynamicResources:
         if notes.open and allocations is None:
             return failed("claim allocation not found for node")
         for claim, allocation in zip(notes.open, allocations or (), strict=True):
-            self._ledger.promise(claim, allocation)
+            self._ledger.allocate(claim, allocation)
         notes.reserved_on = node_name
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Take the promises back; where the pod is listed by now, have it taken off."""
+        """Undo the allocations in memory; where the pod is listed by now, have it taken off."""
         notes: _Notes | None = state.data.get(NAME)
         if notes is None or not notes.reserved_on:
             return
@@ -209,10 +209,10 @@ class DynamicResources:
         for claim in (*notes.granted, *notes.open):
             current = self._find(claim.metadata.key)
             if current is not None and current.status.is_reserved_for(pod.uid):
-                self._let_go(Release.UNRESERVE, current, pod)
+                self._release(Release.UNRESERVE, current, pod)
 
-    def _let_go(self, how: Release, claim: ResourceClaim, pod: PodInfo) -> None:
-        self._ledger.let_go(Letting(how, claim.metadata.key, claim.metadata.uid, pod.uid))
+    def _release(self, how: Release, claim: ResourceClaim, pod: PodInfo) -> None:
+        self._ledger.request_release(Letting(how, claim.metadata.key, claim.metadata.uid, pod.uid))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Skip when every claim has its devices and lists the pod already (KEP-5278)."""
@@ -248,7 +248,7 @@ class DynamicResources:
             Registration(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_CLAIM), self._after_pod_change),
             Registration(ClusterEvent("DeviceClass", change)),
             Registration(ClusterEvent("ResourceSlice", change)),
-            # Devices promised to a pod that came to nothing are free again without any change of a claim.
+            # Devices allocated to a pod whose binding failed are free again without any change of a claim.
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _after_pod_left),
         )
 

@@ -20,6 +20,7 @@ from scheduler.framework.plugin import PODS_TO_ACTIVATE
 from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
+from scheduler.switches import GangSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
@@ -87,7 +88,7 @@ class GangScheduling:
     # -- Permit ----------------------------------------------------------------------------------------
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
-        """Let the member wait until enough of its gang have a node; whoever completes it lets all go on."""
+        """Let the member wait until enough of its gang have a node; the member that completes it allows all."""
         key = group_of(pod.pod)
         group = self._handle.world.get(PodGroup, key) if key is not None else None
         if key is None or group is None or not group.spec.is_gang or self._generation in ("W3", "off"):
@@ -136,9 +137,8 @@ def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) ->
 
 
 def _make(args: Args, handle: Handle) -> GangScheduling:
-    switches = handle.switches
-    return GangScheduling(handle, generation=switches.choice("gang.generation"),
-                          timeout_s=switches.number("gang.permit_timeout_s"))  # fmt: skip
+    switches = handle.switches.of(GangSwitches)
+    return GangScheduling(handle, generation=switches.generation, timeout_s=switches.permit_timeout_s)
 
 
 PLUGIN = PluginEntry(NAME, _make)

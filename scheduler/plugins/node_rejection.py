@@ -37,7 +37,7 @@ class NodeRejection:
         self._mode = mode
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
-        """Skip pods that no node gave back."""
+        """Skip pods that were never unbound."""
         if self._mode == "none" or not self._excluded(pod):
             return SKIP
         return SKIP if self._mode == "soft" else SUCCESS

@@ -1,9 +1,9 @@
-"""Filter: on a node that aligns, only where one NUMA node still has room for each container, or for the pod.
+"""Filter: on a node that aligns, only where one NUMA node still has capacity for each container, or for the pod.
 
 Follows kubernetes-sigs/scheduler-plugins' plugin of this name for the policy single-numa-node; other policies are
 not judged. What is known of a node is its NodeResourceTopology, and pods that it does not include yet are
 - forgotten (`nrt_stale`), as without a cache: bursts of rejections until the next report;
-- charged to every zone (`nrt_overreserve`): no zone is promised twice, and some pods wait that would have fitted;
+- charged to every zone (`nrt_overreserve`): no zone is given twice, and some pods wait that would have fitted;
 - charged to the zone that the kubelet will choose (`oracle`), which also reports each change at once.
 What a container needs of a zone, and what it may use again of init containers before it, is the kubelet's reckoning.
 Source: kubelet-unbinding 1.1 (`numa_scheduler`).

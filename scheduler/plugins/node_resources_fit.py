@@ -55,7 +55,7 @@ class ScoringStrategy:
 class NodeResourcesFit:
     """`ignored`: extended resources that other parties manage; `ignored_groups`: their prefixes before `/`.
 
-    `takes_wishes`: room that a lesser pod only wishes for is free to a pod of higher priority (kep-5836 13.3).
+    `takes_unactuated`: what a pod of lower priority has not been given is free to one of higher (kep-5836 13.3).
     """
 
     name = "NodeResourcesFit"
@@ -66,17 +66,17 @@ class NodeResourcesFit:
         strategy: ScoringStrategy = ScoringStrategy(),
         ignored: tuple[str, ...] = (),
         ignored_groups: tuple[str, ...] = (),
-        takes_wishes: bool = False,
+        takes_unactuated: bool = False,
     ) -> None:
         self._strategy = strategy
         self._ignored = frozenset(ignored)
         self._ignored_groups = frozenset(ignored_groups)
-        self._takes_wishes = takes_wishes
+        self._takes_unactuated = takes_unactuated
         self._curve = np.array([broken_line(strategy.shape, u) for u in range(101)], np.float64)
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The parsed requests, shared by pods of one template."""
-        return (pod.requests, pod.priority) if self._takes_wishes else pod.requests
+        return (pod.requests, pod.priority) if self._takes_unactuated else pod.requests
 
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
         wanted = pod.requests.wanted
@@ -98,7 +98,7 @@ class NodeResourcesFit:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
         allocatable = node.allocatable
-        requested = node.requested_to(pod.priority) if self._takes_wishes else node.requested
+        requested = node.requested_to(pod.priority) if self._takes_unactuated else node.requested
         reasons: list[str] = []
         code = Code.UNSCHEDULABLE
         if len(node.pods) + 1 > allocatable.get("pods", 0):
@@ -119,24 +119,24 @@ class NodeResourcesFit:
             if have is None:
                 return columns.full(False)
             mask &= have - columns.requested[resource] >= need
-        return self._with_wishes(state, pod, columns, mask) if self._takes_wishes else mask
+        return self._with_unactuated(state, pod, columns, mask) if self._takes_unactuated else mask
 
-    def _with_wishes(self, state: CycleState, pod: PodInfo, columns: Columns, mask: Mask) -> Mask:
-        """Add the rows where nothing is short once lesser pods' wishes do not count."""
+    def _with_unactuated(self, state: CycleState, pod: PodInfo, columns: Columns, mask: Mask) -> Mask:
+        """Add the rows where nothing is short once what pods of lower priority have not been given does not count."""
         for row in np.flatnonzero(columns.valid & ~mask):
             node = columns.nodes[row]
-            mask[row] = node is not None and bool(node.wishing) and self.filter(state, pod, node).is_success
+            mask[row] = node is not None and bool(node.unactuated_pods) and self.filter(state, pod, node).is_success
         return mask
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Several reasons a node; all of one node carry the gravest code."""
-        if self._takes_wishes:
+        if self._takes_unactuated:
             return self._explain_each(state, pod, columns, refused)
         hopeless = np.zeros(columns.capacity, bool)
         short: list[tuple[str, Mask]] = []
-        crowded: Mask = refused & (columns.pod_count >= columns.pod_limit)
-        if crowded.any():
-            short.append((TOO_MANY_PODS, crowded))
+        full: Mask = refused & (columns.pod_count >= columns.pod_limit)
+        if full.any():
+            short.append((TOO_MANY_PODS, full))
         for resource, need in self._wanted(pod):
             reason = f"Insufficient {resource}"
             have = columns.allocatable.get(resource)
@@ -155,7 +155,7 @@ class NodeResourcesFit:
         return refusals
 
     def _explain_each(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """Ask node by node: what is short depends on who wishes for what there."""
+        """Ask node by node: what is short depends on what has not been actuated there."""
         found: dict[tuple[str, Code], Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
@@ -247,9 +247,11 @@ class NodeResourcesFit:
     # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Room appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""
+        """Capacity appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""
         return (
-            Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._frees_room),
+            Registration(
+                ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), self._frees_capacity
+            ),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN)),
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._fits_empty),
         )
@@ -268,7 +270,7 @@ class NodeResourcesFit:
                 return Hint.QUEUE
         return Hint.SKIP
 
-    def _frees_room(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    def _frees_capacity(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         """A pod that left freed something; one that shrank, only if it gave up what the waiting pod asks for."""
         if old is None or not (old.spec.node_name or old.status.nominated_node_name):
             return Hint.SKIP
@@ -332,7 +334,7 @@ def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
         strategy=strategy,
         ignored=args.ignored_resources,
         ignored_groups=args.ignored_resource_groups,
-        takes_wishes=handle.switches.choice("resize.reserved_space") == "ignore_unactuated",
+        takes_unactuated=handle.switches.choice("resize.reserved_space") == "ignore_unactuated",
     )
 
 

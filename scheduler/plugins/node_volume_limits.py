@@ -64,7 +64,7 @@ class _Limits(NamedTuple):
     migrated: frozenset[str]
 
 
-class _Rooms:
+class _FreeSlots:
     """The nodes' limits as columns, a driver each, until rows come or go."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Rooms:
     def of(self, columns: Columns, limits: Mapping[str, _Limits], drivers: Iterable[str]) -> Floats:
         """Return each row's lowest limit of these drivers, infinite without one.
 
-        Where plugins have migrated, volumes without a claim count too: there it is -1, so that nobody relies on it.
+        Where plugins have migrated, volumes without a claim count too: there it is -1, so that no caller relies on it.
         """
         if self._known_as != (columns.epoch, columns.layout):
             self._known_as = (columns.epoch, columns.layout)
@@ -112,14 +112,14 @@ class NodeVolumeLimits:
     def __init__(self, handle: Handle) -> None:
         self._world = handle.world
         self._limits: dict[str, _Limits] = {}
-        self._rooms = _Rooms()
+        self._free_slots = _FreeSlots()
         for node in handle.world.all(CSINode):
             self._csi_node_changed(Change(None, node))
         handle.world.on_change(CSINode, self._csi_node_changed)
 
     def _csi_node_changed(self, change: Change[CSINode]) -> None:
         node, name = change.new, change.object.metadata.name
-        self._rooms = _Rooms()
+        self._free_slots = _FreeSlots()
         by_driver = limits_of(node) if node is not None else {}
         if node is None or not by_driver:
             self._limits.pop(name, None)
@@ -198,9 +198,9 @@ class NodeVolumeLimits:
         if notes.missing:
             return columns.full(False)
         wanted = notes.wanted
-        room = self._rooms.of(columns, self._limits, dict.fromkeys(each.driver for each in wanted))
+        free = self._free_slots.of(columns, self._limits, dict.fromkeys(each.driver for each in wanted))
         # All claims of a node together are at least as many as the volumes of one driver.
-        near = columns.claim_count + len(wanted) > room
+        near = columns.claim_count + len(wanted) > free
         refused = [row for row in near.nonzero()[0].tolist() if not self._fits_row(wanted, columns.nodes[row])]
         if not refused:
             return None
@@ -213,7 +213,7 @@ class NodeVolumeLimits:
         return node is None or limits is None or self._fits(wanted, node, limits)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """A claim that does not exist is no matter of room."""
+        """A claim that does not exist is no matter of limits."""
         notes: _Notes = state.data[NAME]
         if notes.missing:
             return [Refusal(notes.missing, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]

@@ -15,7 +15,7 @@ from scheduler.handle import Handle
 class SchedulingGates:
     """Gates pods by name of their gates.
 
-    `says_as_api_server`: the no is in the API server's words, which the pod's status has from its creation, so that
+    `says_as_api_server`: it rejects in the API server's words, which the pod's status has from its creation, so that
     reporting it costs nothing (kep-5501 5).
     """
 

@@ -1,7 +1,7 @@
 """PreFilter, Filter, Score, Reserve, PreBind: nodes where a pod's volume claims are, or can be, satisfied.
 
 Claims that wait for their first consumer get their volume here: an existing one is reserved, or the node is
-written into the claim and somebody makes a volume that this node can reach. The pod is bound only after that.
+written into the claim and a provisioner makes a volume that this node can reach. The pod is bound only after that.
 Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding`.
 """
 
@@ -59,7 +59,7 @@ _SHAPE: Final = (UtilizationShapePoint(utilization=0, score=10), UtilizationShap
 
 @dataclass
 class _Notes:
-    """What a cycle learns. `everywhere`: asked once; `feasible`: the rows to score; `reserved`: what was promised."""
+    """What a cycle learns. `everywhere`: asked once; `feasible`: the rows to score; `reserved`: what Reserve chose."""
 
     claims: PodClaims
     everywhere: Everywhere | None = None
@@ -80,8 +80,8 @@ class VolumeBinding:
         self._reader = ClaimReader(handle.world, self._assumed)
         self._shape = shape
         self._binder = VolumeBinder(handle.world, handle.cache, timeout_s)
-        handle.world.on_change(PersistentVolume, self._assumed.volumes.heard)
-        handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.heard)
+        handle.world.on_change(PersistentVolume, self._assumed.volumes.on_change)
+        handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.on_change)
 
     # -- where
 
@@ -149,7 +149,7 @@ class VolumeBinding:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Take the promises back, and have PreBind give up if it still waits."""
+        """Undo the reservation, and have PreBind give up if it still waits."""
         notes = state.data.get(NAME)
         if notes is not None and notes.reserved is not None:
             revert(notes.reserved, self._assumed)
@@ -161,7 +161,7 @@ class VolumeBinding:
         return SKIP if notes is None or notes.reserved is None else SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
-        """Write the promises and return once all claims are bound, or why they will not be."""
+        """Write what was reserved and return once all claims are bound, or why they will not be."""
         reserved = _notes(state).reserved
         assert reserved is not None, f"{pod.key}: PreBind without Reserve"
         return await self._binder.bind(pod, node_name, reserved, client)

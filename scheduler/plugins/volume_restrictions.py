@@ -1,6 +1,6 @@
 """PreFilter, Filter: disks that only one pod of a node may mount, and claims that only one pod may use at all.
 
-Both noes end when the other pod goes, so preemption may help.
+Both rejections end when the other pod goes, so preemption may help.
 Source: upstream `pkg/scheduler/framework/plugins/volumerestrictions`; KEP-2485 (ReadWriteOncePod).
 """
 

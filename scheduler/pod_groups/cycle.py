@@ -19,6 +19,7 @@ from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.queue.queued_pod import QueuedPod
+from scheduler.switches import GangSwitches
 from services.api.kinds.podgroup import PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"
@@ -73,15 +74,12 @@ class GroupResult:
 
 
 class GroupCycle:
-    """Schedules groups for all profiles. `mode`: whether and how a group that does not fit may preempt."""
+    """Schedules groups for all profiles."""
 
     def __init__(self, handle: Handle, profiles: Profiles) -> None:
         self._handle = handle
         self._profiles = profiles
-        self._mode = handle.switches.choice("gang.group_preemption")
-        self._has_policy = handle.switches.flag("PodGroupPreemptionPolicy")
-        # Up to 1.36 members with another priority than their group's were taken as they are.
-        self._checks_priority = handle.switches.choice("gang.generation") not in ("W0", "W1")
+        self._switches = handle.switches.of(GangSwitches)
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
 
     def run(self, info: GroupInfo, now: float) -> GroupResult:
@@ -108,9 +106,9 @@ class GroupCycle:
                     "all pods in a single pod group should have the same .spec.schedulerName set, got: "
                     f'"{first.scheduler_name}" and "{spec.scheduler_name}"'
                 )
-        if not self._checks_priority:
+        if not self._switches.checks_priority:
             return ""
-        policy = group.spec.preemption_policy if self._has_policy else first.preemption_policy
+        policy = group.spec.preemption_policy if self._switches.has_policy else first.preemption_policy
         for member in members:
             spec = member.info.spec
             if spec.priority != group.spec.priority:
@@ -139,73 +137,105 @@ class GroupCycle:
         if found.status.code is Code.ERROR:
             placer.retract(found.placed)
             return self._reject(Outcome.ERROR, found.status, found)
-        if found.is_feasible and not any(each.needs_room for each in found.placed):
+        if found.is_feasible and not any(each.needs_eviction for each in found.placed):
             if found.refused and scheduled and group.spec.is_gang:
-                better = self._make_room(profile, placer, group, members, found, place)
+                better = self._post_filter(profile, placer, group, members, found, place)
                 if better is not None:
                     return better
             return self._bind(found)
         return self._cannot_bind(profile, placer, group, members, found, place)
 
     def _placer(self, profile: Profile) -> Placer:
-        return Placer(self._handle.cache, profile.runner, profile.cycle, self._handle.nominator,
-                      per_pod=self._mode == "per-pod")  # fmt: skip
+        return Placer(
+            self._handle.cache,
+            profile.runner,
+            profile.cycle,
+            self._handle.nominator,
+            per_pod=self._switches.group_preemption == "per-pod",
+        )
 
     def _bind(self, found: Placement) -> GroupResult:
         return GroupResult(Outcome.SCHEDULED, "", tuple(found.placed), tuple(map(_as_rejected, found.refused)))
 
-    def _make_room(self, profile: Profile, placer: Placer, group: PodGroup, members: list[QueuedPod],
-                   found: Placement, place: Callable[[], Placement]) -> GroupResult | None:  # fmt: skip
+    def _post_filter(
+        self,
+        profile: Profile,
+        placer: Placer,
+        group: PodGroup,
+        members: list[QueuedPod],
+        found: Placement,
+        place: Callable[[], Placement],
+    ) -> GroupResult | None:
         """Preempt for a gang that grows and does not fit as a whole; None: bind those that do."""
-        if self._mode != "cluster":
+        if self._switches.group_preemption != "cluster":
             return None
         placer.retract(found.placed)
         preemption = self._preempt(profile, placer, group, members, place)
         if preemption.status.is_success:
-            return self._wait_for_room(found, preemption)
+            return self._wait_for_victims(found, preemption)
         for each in found.placed:
             status = placer.assume(each)
             assert status.is_success, f"{each.member.key} fitted {each.node_name} a moment ago: {status.message}"
         return None
 
-    def _cannot_bind(self, profile: Profile, placer: Placer, group: PodGroup, members: list[QueuedPod],
-                     found: Placement, place: Callable[[], Placement]) -> GroupResult:  # fmt: skip
+    def _cannot_bind(
+        self,
+        profile: Profile,
+        placer: Placer,
+        group: PodGroup,
+        members: list[QueuedPod],
+        found: Placement,
+        place: Callable[[], Placement],
+    ) -> GroupResult:
         placer.retract(found.placed)
         actions = tuple(found.actions)
         if found.is_feasible:
-            # Each member that needed room has preempted for itself (1.36).
+            # Each member that did not fit has preempted for itself (1.36).
             nominated = {each.member.uid: each.node_name for each in found.placed}
             return self._reject(Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions)
         status = unschedulable(*found.status.reasons)
-        if self._mode != "cluster":
+        if self._switches.group_preemption != "cluster":
             return self._reject(Outcome.UNSCHEDULABLE, status, found, actions=actions)
         preemption = self._preempt(profile, placer, group, members, place)
         if preemption.status.is_success:
-            return self._wait_for_room(found, preemption)
+            return self._wait_for_victims(found, preemption)
         if not preemption.status.code.is_rejected:
             return self._reject(Outcome.ERROR, preemption.status, found)
         status = unschedulable(*status.reasons, *preemption.status.reasons)
         return self._reject(Outcome.UNSCHEDULABLE, status, found, preemption=preemption)
 
-    def _preempt(self, profile: Profile, placer: Placer, group: PodGroup, members: list[QueuedPod],
-                 place: Callable[[], Placement]) -> GroupPreemption:  # fmt: skip
+    def _preempt(
+        self,
+        profile: Profile,
+        placer: Placer,
+        group: PodGroup,
+        members: list[QueuedPod],
+        place: Callable[[], Placement],
+    ) -> GroupPreemption:
         preemptor = GroupPreemptor(self._handle, profile.runner, placer, self._units)
         return preemptor.attempt(group, [member.info for member in members], place)
 
     # -- results ---------------------------------------------------------------------------------------
 
-    def _wait_for_room(self, found: Placement, preemption: GroupPreemption) -> GroupResult:
+    def _wait_for_victims(self, found: Placement, preemption: GroupPreemption) -> GroupResult:
         nominated = {each.member.uid: each.node_name for each in preemption.placed}
         actions = (preemption.eviction,) if preemption.eviction is not None else ()
-        return self._reject(Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions,
-                            preemption)  # fmt: skip
+        return self._reject(
+            Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions, preemption
+        )
 
     @staticmethod
-    def _reject(outcome: Outcome, status: Status, found: Placement, nominated: dict[str, str] | None = None,
-                actions: tuple[Any, ...] = (), preemption: GroupPreemption | None = None) -> GroupResult:  # fmt: skip
+    def _reject(
+        outcome: Outcome,
+        status: Status,
+        found: Placement,
+        nominated: dict[str, str] | None = None,
+        actions: tuple[Any, ...] = (),
+        preemption: GroupPreemption | None = None,
+    ) -> GroupResult:
         """Return the members rejected: with their own reason where they have one, else with the group's.
 
-        While the group waits for room, who is to get some says so; an error is everybody's.
+        While the group waits for victims, members that will fit say so; an error is that of all members.
         """
         nominated = nominated or {}
         rejected: list[Rejected] = []

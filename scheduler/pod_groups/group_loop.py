@@ -12,7 +12,7 @@ from typing import Final
 
 from scheduler.cache.cache import Assumption
 from scheduler.cycle.attempt import Attempt, Attempts
-from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -28,7 +28,7 @@ from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.progress import Eviction
 from scheduler.queue.queued_pod import QueuedPod
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 from services.api.kinds.podgroup import PodGroup
 from services.api.seams import Seams, Span
 
@@ -42,20 +42,30 @@ Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaita
 class GroupLoop:
     """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
 
-    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, failures: FailureHandler,
-                 evictions: Evictions, bind: Bind, handle: Handle, cycle: GroupCycle | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        seams: Seams,
+        core: Core,
+        clients: Clients,
+        recorder: SchedulerRecorder,
+        failures: FailureHandler,
+        evictions: Evictions,
+        bind: Bind,
+        handle: Handle,
+        cycle: GroupCycle | None,
+    ) -> None:
         self._seams = seams
-        self._hearts = hearts
-        self._wires = wires
-        self._telling = telling
+        self._core = core
+        self._clients = clients
+        self._recorder = recorder
         self._failures = failures
-        self._attempts = Attempts(seams, hearts)
+        self._attempts = Attempts(seams, core)
         self._evictions = evictions
         self._bind = bind
         self._cycle = cycle
         self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._writer = GroupStatusWriter(wires.client)
-        self._profile = hearts.profiles.names[0]
+        self._writer = GroupStatusWriter(clients.client)
+        self._profile = core.profiles.names[0]
         self._counters: dict[str, float] = {}
         self._attempt_seconds: dict[Outcome, Histogram] = {}
         self._algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
@@ -64,7 +74,7 @@ class GroupLoop:
 
     async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one group cycle and do what it says."""
-        queue, cycle, info = self._hearts.queue, self._cycle, entity.info
+        queue, cycle, info = self._core.queue, self._cycle, entity.info
         assert isinstance(queue, GroupedQueue)
         assert isinstance(info, GroupInfo)
         assert cycle is not None
@@ -73,23 +83,27 @@ class GroupLoop:
             queue.attempted(entity, now, has_placed=False)
             return
         cause = entity.traceparent
-        span = self._seams.tracer.start("schedule pod group", parent=cause, links=(cause,) if cause else (),
-                                        group=info.group.name, namespace=info.group.namespace,
-                                        attempt=entity.attempts)  # fmt: skip
+        span = self._seams.tracer.start(
+            "schedule pod group",
+            parent=cause,
+            links=(cause,) if cause else (),
+            group=info.group.name,
+            namespace=info.group.namespace,
+            attempt=entity.attempts,
+        )
         result = cycle.run(info, now)
         took_s = self._seams.clock.now() - now
         for placed in result.placed:
             queue.place(entity, placed.member)
-        error = await self._evictions.carry_out(result.actions, span, group, self.tell_disrupted)
+        error = await self._evictions.carry_out(result.actions, span, group, self.record_disruption)
         if error:
             error = f"pod group preemption: {error}"
         for placed in result.placed:
             await self._go_on(placed, now, took_s, span, group)
         for rejected in result.rejected:
             await self._put_back(rejected, result, error, now, took_s, span)
-        queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending,
-                        has_placed=bool(result.placed))  # fmt: skip
-        self._tell(info, result, span, group)
+        queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending, has_placed=bool(result.placed))
+        self._write_status(info, result, span, group)
         self._count(result, took_s)
         span.end(result.message if result.outcome is Outcome.ERROR else "")
 
@@ -98,9 +112,9 @@ class GroupLoop:
         for member in list(info.members.values()):
             if member.info.metadata.deletion_timestamp is not None:
                 text = f"skip schedule deleting pod: {member.key}"
-                self._telling.event(member.info, FAILED, text, is_warning=True)
+                self._recorder.event(member.info, FAILED, text, is_warning=True)
                 queue.bound(member)
-            elif member.uid in self._hearts.cache.pods:
+            elif member.uid in self._core.cache.pods:
                 queue.bound(member)
 
     async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
@@ -110,8 +124,9 @@ class GroupLoop:
         attempt.took_s = took_s
         await self._bind(attempt, assumption, placed.result, tasks)
 
-    async def _put_back(self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float,
-                        span: Span) -> None:  # fmt: skip
+    async def _put_back(
+        self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float, span: Span
+    ) -> None:
         is_rejected = rejected.status.code.is_rejected
         reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
         message = error or rejected.status.message
@@ -129,14 +144,14 @@ class GroupLoop:
             nominated=None if error else rejected.nominated,
         )
 
-    def _tell(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
+    def _write_status(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Write the group's condition, unless it says so already."""
-        found: PodGroup | None = self._wires.others[PodGroup].lister.get(info.group)
+        found: PodGroup | None = self._clients.others[PodGroup].lister.get(info.group)
         condition = scheduling_condition(found, result, self._seams.clock.wall()) if found is not None else None
         if found is not None and condition is not None:
             self._writer.submit(found, condition, span.traceparent, tasks)
 
-    def tell_disrupted(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
+    def record_disruption(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
         if self._cycle is None:
             return
@@ -174,7 +189,7 @@ class GroupLoop:
     def metrics(self) -> dict[str, float]:
         """Return the metrics of groups under upstream's names (preemption 5)."""
         found = dict(self._counters)
-        queue = self._hearts.queue
+        queue = self._core.queue
         if isinstance(queue, GroupedQueue):
             found.update(queue.samples())
         for outcome, seconds in self._attempt_seconds.items():

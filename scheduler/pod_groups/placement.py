@@ -1,4 +1,4 @@
-"""Members placed one after the other, each seeing those before it; nothing of it lasts unless somebody keeps it."""
+"""Members placed one after the other, each seeing those before it; nothing of it lasts unless the caller keeps it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from services.api.kinds.podgroup import PodGroup
 class Placed:
     """A member with a node. `assumption` while it is assumed; `nominated`: where it was expected before.
 
-    `needs_room`: the node has to be freed first, by what `actions` say.
+    `needs_eviction`: the node has to be freed first, by what `actions` say.
     """
 
     member: QueuedPod
     result: ScheduleResult
     assumption: Assumption | None = None
     nominated: str = ""
-    needs_room: bool = False
+    needs_eviction: bool = False
 
     @property
     def node_name(self) -> str:
@@ -68,23 +68,25 @@ class Placement:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the constraint is met and somebody was placed for it."""
+        """Whether the constraint is met and a member was placed for it."""
         return self.status.is_success and bool(self.placed)
 
 
 class Placer:
     """Places members with one profile's cycle and plugins. `per_pod`: each may preempt for itself (1.36)."""
 
-    def __init__(self, cache: Cache, runner: Runner, cycle: SchedulingCycle, nominator: Nominator, *,
-                 per_pod: bool) -> None:  # fmt: skip
+    def __init__(
+        self, cache: Cache, runner: Runner, cycle: SchedulingCycle, nominator: Nominator, *, per_pod: bool
+    ) -> None:
         self._cache = cache
         self._runner = runner
         self._cycle = cycle
         self._nominator = nominator
         self._per_pod = per_pod
 
-    def place(self, group: PodGroup, members: Sequence[QueuedPod], scheduled: int, now: float, *,
-              with_preemption: bool) -> Placement:  # fmt: skip
+    def place(
+        self, group: PodGroup, members: Sequence[QueuedPod], scheduled: int, now: float, *, with_preemption: bool
+    ) -> Placement:
         """Place as many members as can be, in order, and leave them assumed. `scheduled`: members that have a node."""
         found = Placement(status=failed("no member to place"))
         for i, member in enumerate(members):
@@ -127,13 +129,15 @@ class Placer:
         post, diagnosis = result.post_filter, result.error.diagnosis
         if post is not None and post.nominated_node:
             found.actions += post.actions
-            return Placed(member, ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0),
-                          needs_room=True)  # fmt: skip
-        return Refused(member, unschedulable(result.error.message), frozenset(diagnosis.rejectors),
-                       frozenset(diagnosis.pending))  # fmt: skip
+            return Placed(
+                member, ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0), needs_eviction=True
+            )
+        return Refused(
+            member, unschedulable(result.error.message), frozenset(diagnosis.rejectors), frozenset(diagnosis.pending)
+        )
 
     def assume(self, placed: Placed) -> Status:
-        """Charge the member to its node and reserve; a no leaves no trace."""
+        """Charge the member to its node and reserve; a rejection leaves no trace."""
         info, node = placed.member.info, placed.node_name
         placed.nominated = self._nominator.node_of(info.uid)
         placed.assumption = self._cache.assume(info, node, placed.state)

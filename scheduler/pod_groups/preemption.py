@@ -1,4 +1,4 @@
-"""A group as preemptor: one placement on a cluster emptied of everything less important, then whoever may stay stays.
+"""A group as preemptor: one placement on a cluster emptied of everything less important, then every pod that can stays.
 
 The placement is chosen once, where all potential victims are gone, and kept; so the victims are neither the fewest
 nor the least important that would do (preemption 7.3, "Consequences").
@@ -24,6 +24,7 @@ from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid
 from scheduler.preemption.victims import select_victims
+from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.podgroup import PodGroup
 
@@ -59,11 +60,10 @@ class GroupPreemptor:
         self._runner = runner
         self._placer = placer
         self._units = units
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws = switches.choice("preemption.victim_tie") == "random"
-        self._has_policy = switches.flag("PodGroupPreemptionPolicy")
+        self._has_policy = switches.of(GangSwitches).has_policy
         self.attempts = 0
 
     def attempt(self, group: PodGroup, members: Sequence[PodInfo], place: Place) -> GroupPreemption:
@@ -77,20 +77,21 @@ class GroupPreemptor:
         if not potential:
             return _no(unresolvable(NO_VICTIMS))
         what_if = _ClusterWhatIf(self._handle.cache, self._handle.nominator, self._runner, self._placer, place)
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
+        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         try:
-            found = select_victims(potential, what_if, budgets, node=CLUSTER, tie=self._tie(),
-                                   is_strict=self._is_strict)  # fmt: skip
+            found = select_victims(
+                potential, what_if, budgets, node=CLUSTER, tie=self._tie(), is_strict=self._is_strict
+            )
         finally:
             what_if.restore()
         placed = tuple(what_if.placed)
         if isinstance(found, Status):
-            # Everybody could stay: the placement itself was all that was missing, and waits for its next cycle.
+            # Every pod could stay: the placement itself was all that was missing, and waits for its next cycle.
             is_free = found.code is Code.ERROR and bool(placed)
             return GroupPreemption(SUCCESS, placed) if is_free else _no(found)
         preemptor = Preemptor(group.metadata.uid, group.spec.priority, tuple(members), is_group=True)
         nodes = tuple(dict.fromkeys(each.node_name for each in placed))
-        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._is_async)
+        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._switches.is_async)
         return GroupPreemption(SUCCESS, placed, eviction, found.violations)
 
     def _refusal(self, group: PodGroup, members: Sequence[PodInfo]) -> str:
@@ -123,7 +124,7 @@ def _no(status: Status) -> GroupPreemption:
 
 
 class _ClusterWhatIf:
-    """The live cluster, changed in place and restored: nobody else looks meanwhile.
+    """The live cluster, changed in place and restored: nothing else looks meanwhile.
 
     The first `fits` places the group; each later one asks the filters again about every member on its fixed node.
     Where filters look at nothing but the node, only members on the nodes of the unit put back last are asked.
@@ -146,7 +147,7 @@ class _ClusterWhatIf:
         for pod in unit.pods:
             self._cache.take_out(pod.uid)
             self._out[pod.uid] = pod
-            self._tell(pod, self._runner.remove_pod)
+            self._follow(pod, self._runner.remove_pod)
 
     def add(self, unit: Unit) -> None:
         """Put a removed unit back where it ran."""
@@ -154,12 +155,12 @@ class _ClusterWhatIf:
         for pod in unit.pods:
             del self._out[pod.uid]
             self._cache.put_back(pod.uid)
-            self._tell(pod, self._runner.add_pod)
+            self._follow(pod, self._runner.add_pod)
 
-    def _tell(self, pod: PodInfo, tell: Callable[..., None]) -> None:
+    def _follow(self, pod: PodInfo, follow: Callable[..., None]) -> None:
         node = self._cache.nodes.get(self._cache.node_of(pod.uid))
         for each in self.placed if node is not None else ():
-            tell(each.state, each.member.info, pod, node)
+            follow(each.state, each.member.info, pod, node)
 
     def fits(self) -> Status:
         """Place the group, or ask whether it still fits where it was placed."""
@@ -193,7 +194,7 @@ class _ClusterWhatIf:
         return any(each.member.uid == pod.uid for each in self.placed)
 
     def restore(self) -> None:
-        """Put back everybody who is still out."""
+        """Put back every pod that is still out."""
         for uid in self._out:
             self._cache.put_back(uid)
         self._out.clear()

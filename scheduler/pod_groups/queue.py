@@ -97,21 +97,21 @@ class GroupedQueue(SchedulingQueue):
 
     @property
     def on_gate(self) -> GateObserver:
-        """Hears of every member what the gates say of the group."""
-        return self._tell_members
+        """Is called for every member with what the gates say of the group."""
+        return self._report_members
 
     @on_gate.setter
     def on_gate(self, observer: GateObserver) -> None:
         self._observer = observer
 
-    def _tell_members(self, queued: QueuedPod, status: Status, now: float) -> None:
+    def _report_members(self, queued: QueuedPod, status: Status, now: float) -> None:
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
             self._observer(each, status, now)
 
     # -- looking in ------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> QueuedPod | None:
-        """Return the queued (or in-flight) pod of that key; a member tells where its group is."""
+        """Return the queued (or in-flight) pod of that key; a member leads to its group."""
         member = self._members.get(key)
         entity = self._entity(member) if member is not None else None
         if member is not None and entity is not None:
@@ -152,15 +152,16 @@ class GroupedQueue(SchedulingQueue):
         return entity if entity is not None and member.uid in _members_of(entity) else None
 
     def _group(self, info: PodInfo) -> Key | None:
-        # A member that waits on its node for room to grow does so alone (KEP-5836).
+        # A member that waits on its node for capacity to grow does so alone (KEP-5836).
         if self._how.one_by_one or isinstance(info, GroupInfo) or info.spec.node_name:
             return None
         return self._how.groups.group_of(info)
 
     # -- pods come and go ------------------------------------------------------------------------------
 
-    def add(self, info: PodInfo, now: float, *, traceparent: str = "",
-            event: ClusterEvent = UNSCHEDULED_POD_ADD) -> None:  # fmt: skip
+    def add(
+        self, info: PodInfo, now: float, *, traceparent: str = "", event: ClusterEvent = UNSCHEDULED_POD_ADD
+    ) -> None:
         """Take in a pod that waits for a node; a member joins its group and makes it worth a look."""
         if self._group(info) is None:
             super().add(info, now, traceparent=traceparent, event=event)
@@ -171,13 +172,15 @@ class GroupedQueue(SchedulingQueue):
         self._join(member, event, now)
         self.nominator.update(None, info)
 
-    def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
-                  traceparent: str = "") -> QueuedPod:  # fmt: skip
+    def add_after(
+        self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *, traceparent: str = ""
+    ) -> QueuedPod:
         """Take in a pod that must not be tried before `not_before`; its whole group waits with it."""
         if self._group(info) is None:
             return super().add_after(info, now, not_before, event, traceparent=traceparent)
-        member = QueuedPod(info, now, initial_attempt=now, attempts=info.attempts, not_before=not_before,
-                           traceparent=traceparent)  # fmt: skip
+        member = QueuedPod(
+            info, now, initial_attempt=now, attempts=info.attempts, not_before=not_before, traceparent=traceparent
+        )
         self._join(member, event, now)
         return member
 
@@ -212,8 +215,9 @@ class GroupedQueue(SchedulingQueue):
     def _wait_for(entity: QueuedPod, member: QueuedPod) -> None:
         entity.not_before = max(entity.not_before, member.not_before)
 
-    def update(self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *,
-               traceparent: str = "") -> None:  # fmt: skip
+    def update(
+        self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *, traceparent: str = ""
+    ) -> None:
         """Replace a pod by its newer form; a member's changes may wake its group."""
         member = self._members.get(info.key)
         if member is None or member.uid != info.uid:
@@ -272,8 +276,15 @@ class GroupedQueue(SchedulingQueue):
         _members_of(entity).pop(member.uid, None)
         member.pool = Pool.IN_FLIGHT
 
-    def attempted(self, entity: QueuedPod, now: float, *, rejectors: Iterable[str] = (), pending: Iterable[str] = (),
-                  has_placed: bool) -> None:  # fmt: skip
+    def attempted(
+        self,
+        entity: QueuedPod,
+        now: float,
+        *,
+        rejectors: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        has_placed: bool,
+    ) -> None:
         """End the group's cycle. Who was not placed comes back: at once after a success, else as any rejected pod."""
         if not _members_of(entity):
             super().bound(entity)
@@ -303,8 +314,9 @@ class GroupedQueue(SchedulingQueue):
         elif self._members.get(queued.key) is queued:
             self._part(queued)
 
-    def add_unschedulable(self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (),
-                          pending: Iterable[str] = ()) -> None:  # fmt: skip
+    def add_unschedulable(
+        self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
+    ) -> None:
         """Put back a pod whose attempt failed.
 
         A member of a group that is being tried waits for the end of that; one whose bind failed joins its group again.

@@ -37,8 +37,11 @@ def _condition(group: PodGroup, kind: str, status: str, reason: str, message: st
     generation = group.metadata.generation
     old = find_condition(group.status.conditions, kind)
     if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (
-        status, reason, message, generation,
-    ):  # fmt: skip
+        status,
+        reason,
+        message,
+        generation,
+    ):
         return None
     since = old.last_transition_time if old is not None and old.status == status else None
     return {

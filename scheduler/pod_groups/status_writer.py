@@ -25,7 +25,7 @@ class GroupStatusWriter:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._wishes: dict[str, dict[str, Document]] = {}
+        self._desired: dict[str, dict[str, Document]] = {}
         self._sending: set[str] = set()
         self.written_total = 0
         self.failed_total = 0
@@ -33,7 +33,7 @@ class GroupStatusWriter:
     def submit(self, group: PodGroup, condition: Document, traceparent: str, tasks: asyncio.TaskGroup) -> None:
         """Ask for one condition; an unsent earlier word on it is forgotten."""
         uid = group.metadata.uid
-        self._wishes.setdefault(uid, {})[condition["type"]] = condition
+        self._desired.setdefault(uid, {})[condition["type"]] = condition
         if uid not in self._sending:
             self._sending.add(uid)
             tasks.create_task(self._send(group, traceparent))
@@ -41,11 +41,18 @@ class GroupStatusWriter:
     async def _send(self, group: PodGroup, traceparent: str) -> None:
         uid = group.metadata.uid
         try:
-            while wishes := self._wishes.pop(uid, None):
-                patch: Document = {"status": {"conditions": list(wishes.values())}}
+            while desired := self._desired.pop(uid, None):
+                patch: Document = {"status": {"conditions": list(desired.values())}}
                 try:
-                    await self._client.patch_rv(RESOURCE, group.metadata.key, patch, subresource="status",
-                                                patch_type="strategic", uid=uid, traceparent=traceparent)  # fmt: skip
+                    await self._client.patch_rv(
+                        RESOURCE,
+                        group.metadata.key,
+                        patch,
+                        subresource="status",
+                        patch_type="strategic",
+                        uid=uid,
+                        traceparent=traceparent,
+                    )
                     self.written_total += 1
                 except (ApiError, UnknownOutcome) as error:
                     self.failed_total += 1

@@ -18,7 +18,7 @@ from services.api.meta import Key
 
 
 class GroupUnits:
-    """Units as the cache and the groups are at this moment; a group nobody knows makes no unit."""
+    """Units as the cache and the groups are at this moment; a group that does not exist makes no unit."""
 
     def __init__(self, groups: PodGroups, cache: Cache, world: World) -> None:
         self._groups = groups
@@ -52,8 +52,9 @@ class GroupUnits:
 
     def everywhere(self) -> list[Unit]:
         """Return every unit of the cluster, in the order of the nodes."""
-        return self.of(pod for node in self._cache.nodes.values() if node.node is not None
-                       for pod in node.pods.values())  # fmt: skip
+        return self.of(
+            pod for node in self._cache.nodes.values() if node.node is not None for pod in node.pods.values()
+        )
 
     def node_of(self, pod: PodInfo) -> NodeInfo | None:
         """Return the node that a pod is counted on."""

@@ -1,4 +1,4 @@
-"""Making room: who may be evicted for whom, from which node, and what stays.
+"""Preemption: which pods may be evicted for which, from which node, and what stays.
 
 All of it is pure. A cycle without a feasible node asks `eligibility` whether the pod may preempt at all, visits
 nodes as `candidates` says, has `victims` find on each who must go (with `budgets` saying whose eviction hurts), and

@@ -70,15 +70,15 @@ def search(rows: Sequence[int], offset: int, enough: int, judge: Judge) -> Searc
     non_violating, violating = found.non_violating, found.violating
     for row in (*rows[offset:], *rows[:offset]):
         found.visited += 1
-        verdict = judge(row)
-        if isinstance(verdict, Status):
-            if verdict.code is Code.ERROR:
-                found.errors.append(verdict.message)
-            found.statuses[verdict.reasons] += 1
+        result = judge(row)
+        if isinstance(result, Status):
+            if result.code is Code.ERROR:
+                found.errors.append(result.message)
+            found.statuses[result.reasons] += 1
             continue
-        candidates = violating if verdict.victims.violations else non_violating
+        candidates = violating if result.victims.violations else non_violating
         if len(candidates) < enough:
-            candidates.append(verdict)
+            candidates.append(result)
         if non_violating and len(non_violating) + len(violating) >= enough:
             break
     return found

@@ -13,8 +13,11 @@ def disruption_patch(victim: Pod, message: str, wall_s: float) -> Document | Non
     generation = victim.metadata.generation
     old = find_condition(victim.status.conditions, DISRUPTION_TARGET)
     if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (
-        "True", BY_SCHEDULER, message, generation,
-    ):  # fmt: skip
+        "True",
+        BY_SCHEDULER,
+        message,
+        generation,
+    ):
         return None
     since = old.last_transition_time if old is not None and old.status == "True" else None
     condition: Document = {

@@ -1,4 +1,4 @@
-"""Evictions, performed: the calls that make room, beside the scheduling loop or while it waits (KEP-4832).
+"""Evictions, performed: the calls that free a node, beside the scheduling loop or while it waits (KEP-4832).
 
 The preemptor is held back meanwhile. Each victim is marked, then deleted; one that only waits for its own bind
 is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
@@ -23,7 +23,8 @@ from scheduler.metrics import RESIZE
 from scheduler.preemption.disruption_target import disruption_patch
 from scheduler.preemption.progress import Eviction, Preempting
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
+from scheduler.switches import EvictionSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams, Span
@@ -51,35 +52,41 @@ class _Fate(Enum):
 class Evictions:
     """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on.
 
-    `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics tell resizes apart.
+    `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics have resizes apart.
     """
 
-    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, preempting: Preempting,
-                 waiting: WaitingPods, wake: asyncio.Event, waits_for_resize: Callable[[Pod], bool], *,
-                 has_resize_labels: bool) -> None:  # fmt: skip
-        switches = seams.switches
+    def __init__(
+        self,
+        seams: Seams,
+        core: Core,
+        clients: Clients,
+        recorder: SchedulerRecorder,
+        preempting: Preempting,
+        waiting: WaitingPods,
+        wake: asyncio.Event,
+        waits_for_resize: Callable[[Pod], bool],
+        *,
+        has_resize_labels: bool,
+    ) -> None:
         self._seams = seams
-        self._hearts = hearts
-        self._wires = wires
-        self._telling = telling
+        self._core = core
+        self._clients = clients
+        self._recorder = recorder
         self._preempting = preempting
         self._waiting = waiting
         self._wake = wake
-        self._activates = switches.choice("preemption.async_activate")
-        self._reverts = switches.flag("preemption.revert_nomination")
-        self._waiting_victim = switches.choice("preemption.waiting_victim")
-        self._pre_bind_victim = switches.choice("preemption.pre_bind_victim")
+        self._switches = seams.switches.of(EvictionSwitches)
         self._victims = Histogram(VICTIM_BOUNDS)
         self._deleted: dict[str, PodInfo] = {}
         """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
         self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
         self._waits_for_resize = waits_for_resize
-        self._tells_resizes = has_resize_labels
+        self._has_resize_labels = has_resize_labels
 
     @property
     def _queue(self) -> SchedulingQueue:
-        return self._hearts.queue
+        return self._core.queue
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
@@ -90,7 +97,7 @@ class Evictions:
             found.update(seconds.samples("scheduler_preemption_goroutines_duration_seconds", label))
             of_resizes = self._of_resizes[result]
             found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count - of_resizes.count
-            if self._tells_resizes:
+            if self._has_resize_labels:
                 label = f'operation="{RESIZE}",{label}'
                 found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = of_resizes.count
                 label = f'{label},preemptor="pod"'
@@ -99,11 +106,11 @@ class Evictions:
         return found
 
     def count_attempt(self) -> None:
-        """Note an attempt that no plugin made: one for a resize, before metrics told those apart."""
+        """Note an attempt that no plugin made: one for a resize, before metrics had those apart."""
         self._preempting.attempts += 1
 
     def _count_victims(self, eviction: Eviction) -> None:
-        if not (eviction.preemptor.is_bound and self._tells_resizes):
+        if not (eviction.preemptor.is_bound and self._has_resize_labels):
             self._victims.observe(len(eviction.victims))
 
     async def carry_out(
@@ -129,7 +136,7 @@ class Evictions:
     # -- beside the loop ---------------------------------------------------------------------------------
 
     def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
-        """Start the evictions; from here on the preemptor's gate is shut. With nobody to evict it stays open."""
+        """Start the evictions; from here on the preemptor's gate is shut. Without victims it stays open."""
         if not eviction.pending:
             group.create_task(self._only_clear(eviction, parent))
             return
@@ -158,9 +165,9 @@ class Evictions:
         has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
         result, took_s = "error" if has_failed else "success", clock.now() - began
         self._seconds[result].observe(took_s)
-        if eviction.preemptor.is_bound and self._tells_resizes:
+        if eviction.preemptor.is_bound and self._has_resize_labels:
             self._of_resizes[result].observe(took_s)
-        if has_failed and self._reverts:
+        if has_failed and self._switches.reverts_nomination:
             await self._revert(eviction, span)
         if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
             self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
@@ -169,16 +176,16 @@ class Evictions:
 
     def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
         """Whether the preemptor may have missed the event that should have woken it."""
-        if self._activates == "always" or has_failed:
+        if self._switches.activates == "always" or has_failed:
             return True
-        return self._activates == "on-error-or-in-memory" and is_last_in_memory
+        return self._switches.activates == "on-error-or-in-memory" and is_last_in_memory
 
     async def _revert(self, eviction: Eviction, span: Span) -> None:
         nominator = self._queue.nominator
         for pod in eviction.preemptor.pods:
             if nominator.node_of(pod.uid) in eviction.nodes:
                 nominator.remove(pod.uid)
-                await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
+                await self._clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
 
     # -- in the loop -------------------------------------------------------------------------------------
 
@@ -197,8 +204,14 @@ class Evictions:
 
     def _start_span(self, eviction: Eviction, parent: str) -> Span:
         pod = eviction.preemptor.pods[0]
-        return self._seams.tracer.start("evict victims", parent=parent, pod=pod.key.name,
-                                        namespace=pod.key.namespace, uid=pod.uid, node=eviction.node)  # fmt: skip
+        return self._seams.tracer.start(
+            "evict victims",
+            parent=parent,
+            pod=pod.key.name,
+            namespace=pod.key.namespace,
+            uid=pod.uid,
+            node=eviction.node,
+        )
 
     async def _clear_lesser(self, eviction: Eviction, span: Span) -> bool:
         """Take back nominations of lower priority, which may not fit any more; say whether all was written."""
@@ -207,7 +220,7 @@ class Evictions:
         for node in eviction.nodes:
             for pod in nominator.of_lower_priority(node, eviction.preemptor.priority):
                 nominator.remove(pod.uid)
-                is_ok = await self._wires.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
+                is_ok = await self._clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
         return is_ok
 
     async def _evict_all(self, eviction: Eviction, victims: Sequence[PodInfo], span: Span) -> list[_Fate]:
@@ -244,13 +257,13 @@ class Evictions:
             return _Fate.FAILED
         if fate is not _Fate.NEEDLESS:
             for preemptor in eviction.preemptor.pods:
-                self._hearts.metrics.evicted(preemptor.uid, eviction.node)
-            self._tell(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
+                self._core.metrics.evicted(preemptor.uid, eviction.node)
+            self._record(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
 
     def _staying(self, victim: PodInfo) -> Pod | None:
         """Return the victim as the watch shows it, unless it is gone or going."""
-        live: Pod | None = self._wires.pods.lister.get(victim.key)
+        live: Pod | None = self._clients.pods.lister.get(victim.key)
         if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
             return None
         return live
@@ -260,7 +273,7 @@ class Evictions:
         if victim.priority >= eviction.preemptor.priority and not eviction.preemptor.is_group:
             return False
         for pod in eviction.preemptor.pods:
-            live: Pod | None = self._wires.pods.lister.get(pod.key)
+            live: Pod | None = self._clients.pods.lister.get(pod.key)
             if eviction.preemptor.is_bound:
                 return live is not None and live.metadata.uid == pod.uid and self._waits_for_resize(live)
             if (
@@ -268,17 +281,17 @@ class Evictions:
                 and live.metadata.uid == pod.uid
                 and live.is_active
                 and not live.spec.node_name
-                and pod.uid not in self._hearts.cache.pods
+                and pod.uid not in self._core.cache.pods
             ):
                 return True
         return False
 
     async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
         """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
-        uid, mode = victim.uid, self._waiting_victim
+        uid, mode = victim.uid, self._switches.waiting_victim
         if mode == "delete" and self._waiting.is_waiting(uid):
             return None
-        if self._pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
+        if self._switches.pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
             return None
         left = self._waiting.turn_back(uid, eviction.plugin)
         if left is None:
@@ -290,22 +303,37 @@ class Evictions:
 
     async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
         """Mark the victim and delete it; gone already is as good."""
-        client, preemptor = self._wires.client, eviction.preemptor
+        client, preemptor = self._clients.client, eviction.preemptor
         who = preemptor.pods[0].spec.scheduler_name
         text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
         patch = disruption_patch(live, text, self._seams.clock.wall())
         try:
             if patch is not None:
-                await client.patch_rv("pods", victim.key, patch, subresource="status", patch_type="strategic",
-                                      uid=victim.uid, traceparent=span.traceparent)  # fmt: skip
+                await client.patch_rv(
+                    "pods",
+                    victim.key,
+                    patch,
+                    subresource="status",
+                    patch_type="strategic",
+                    uid=victim.uid,
+                    traceparent=span.traceparent,
+                )
             if not self._is_needed(eviction, victim):
                 return _Fate.NEEDLESS
-            self._telling.line("sched.victim", victim, eviction.node, span, {
-                "preemptor": preemptor.pods[0].uid, "preemptor_priority": preemptor.priority,
-                "priority": victim.priority,
-                **({"group": preemptor.uid} if preemptor.is_group else {}),
-                **({"resize": True} if preemptor.is_bound else {}),
-            }, rv_seen=self._wires.pods.last_rv)  # fmt: skip
+            self._recorder.line(
+                "sched.victim",
+                victim,
+                eviction.node,
+                span,
+                {
+                    "preemptor": preemptor.pods[0].uid,
+                    "preemptor_priority": preemptor.priority,
+                    "priority": victim.priority,
+                    **({"group": preemptor.uid} if preemptor.is_group else {}),
+                    **({"resize": True} if preemptor.is_bound else {}),
+                },
+                rv_seen=self._clients.pods.last_rv,
+            )
             await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
         except (NotFound, Conflict):
             return _Fate.NEEDLESS
@@ -314,11 +342,17 @@ class Evictions:
         self._deleted[victim.uid] = victim
         return _Fate.DELETED
 
-    def _tell(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
+    def _record(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
         preemptor = eviction.preemptor
-        decision = self._hearts.decisions.of(victim.key)
+        decision = self._core.decisions.of(victim.key)
         if decision is not None:
             decision.preempted_by = str(preemptor.pods[0].key)
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"
-        self._telling.event(victim, "Preempted", note + (IN_MEMORY if is_in_memory else ""),
-                            action="Preempting", related=preemptor.pods[0], traceparent=span.traceparent)  # fmt: skip
+        self._recorder.event(
+            victim,
+            "Preempted",
+            note + (IN_MEMORY if is_in_memory else ""),
+            action="Preempting",
+            related=preemptor.pods[0],
+            traceparent=span.traceparent,
+        )

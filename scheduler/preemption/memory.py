@@ -1,6 +1,6 @@
-"""Verdicts about nodes, remembered: the next pod of the same template finds most nodes as the last one left them.
+"""Dry runs of nodes, remembered: the next pod of the same template finds most nodes as the last one left them.
 
-A verdict about a node holds while the node, the pods on it, the nominations to it and all budgets are the same.
+The result of a node's dry run holds while the node, the pods on it, the nominations to it and all budgets are the same.
 That is so only if the filters at work look at nothing else; the caller knows.
 """
 
@@ -18,7 +18,7 @@ TEMPLATES_MAX: Final = 16
 
 Stamp = tuple[int, int]
 """Generations of a node and of the nominations to it."""
-Verdicts = dict[str, tuple[Stamp, Candidate | Status]]
+Results = dict[str, tuple[Stamp, Candidate | Status]]
 
 
 class Memory:
@@ -26,15 +26,15 @@ class Memory:
 
     def __init__(self) -> None:
         self._budgets: Sequence[PodDisruptionBudget] = ()
-        self._templates: OrderedDict[Hashable, Verdicts] = OrderedDict()
+        self._templates: OrderedDict[Hashable, Results] = OrderedDict()
 
-    def of(self, template: Hashable, budgets: Sequence[PodDisruptionBudget]) -> Verdicts:
-        """Return the verdicts about nodes for a template; the caller adds to them."""
+    def of(self, template: Hashable, budgets: Sequence[PodDisruptionBudget]) -> Results:
+        """Return the results of nodes for a template; the caller adds to them."""
         if len(budgets) != len(self._budgets) or any(a is not b for a, b in zip(budgets, self._budgets, strict=True)):
             self._budgets = list(budgets)
             self._templates.clear()
-        verdicts = self._templates.setdefault(template, {})
+        results = self._templates.setdefault(template, {})
         self._templates.move_to_end(template)
         if len(self._templates) > TEMPLATES_MAX:
             self._templates.popitem(last=False)
-        return verdicts
+        return results

@@ -10,7 +10,7 @@ from scheduler.cache.node_info import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """For whom room is made: a pod, or a pod group (then `pods` are its members and `uid` the group's)."""
+    """The pod or pod group that preempts (then `pods` are its members and `uid` the group's)."""
 
     uid: str
     priority: int
@@ -45,12 +45,12 @@ class Eviction:
 
     @property
     def pending(self) -> tuple[PodInfo, ...]:
-        """The victims that nobody deletes yet; the others need no call."""
+        """The victims that are not being deleted yet; the others need no call."""
         return tuple(v for v in self.victims if v.metadata.deletion_timestamp is None)
 
 
 def stays(victim: PodInfo) -> bool:
-    """Hold every victim for alive: what somebody without an informer must believe."""
+    """Hold every victim for alive: all that is known without an informer."""
     return True
 
 

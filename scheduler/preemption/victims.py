@@ -1,4 +1,4 @@
-"""Who must leave one node so that the pod fits: all who may, minus everybody who can stay (preemption 3.3)."""
+"""Victims on one node: all pods of lower priority, minus those that can stay (preemption 3.3)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def select_victims(
     tie: TieBreak = by_uid,
     is_strict: bool = False,
 ) -> Victims | Status:
-    """Return the victims, or why evicting everybody in `potential` (all of lower priority) would not help.
+    """Return the victims, or why evicting all of `potential` (all of lower priority) would not help.
 
     Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
     eviction would overdraw a budget, then the others, the most important first, are put back if the pod still

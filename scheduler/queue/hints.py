@@ -1,6 +1,6 @@
 """Whether an event makes a rejected pod worth another attempt (KEP-4247; scheduler-queue-and-cycles 2.3).
 
-Each plugin registers the events that may change its no and, for each, a function that looks closer. Only the
+Each plugin registers the events that may change its rejection and, for each, a function that looks closer. Only the
 plugins that rejected the pod are asked.
 """
 
@@ -34,8 +34,11 @@ class QueueWatch(Protocol):
 class Hints:
     """`by_profile`: registrations by schedulerName and plugin; `default` for pods of any other name."""
 
-    def __init__(self, default: Mapping[str, Sequence[Registration]],
-                 by_profile: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        default: Mapping[str, Sequence[Registration]],
+        by_profile: Mapping[str, Mapping[str, Sequence[Registration]]],
+    ) -> None:
         self._default = dict(default)
         self._by_profile = dict(by_profile)
         self._interest: dict[ClusterEvent, list[str]] = {}
@@ -83,17 +86,18 @@ class Hints:
                     break
         return found
 
-    def _says_queue(self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent,
-                    old: Any, new: Any) -> bool:  # fmt: skip
+    def _says_queue(
+        self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
         if self.watch is None or not self._turns.is_next():
-            return _is_promising(registration, queued, old, new)
+            return _hints_queue(registration, queued, old, new)
         began = self.watch.now()
-        answer = _is_promising(registration, queued, old, new)
+        answer = _hints_queue(registration, queued, old, new)
         self.watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, self.watch.now() - began)
         return answer
 
 
-def _is_promising(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
+def _hints_queue(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
     if registration.hint is None:
         return True
     try:

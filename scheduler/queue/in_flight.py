@@ -54,7 +54,7 @@ class InFlight:
             self._events.append(Happened(event, old, new, only_uid))
 
     def since(self, uid: str) -> Iterator[Happened] | None:
-        """Yield what happened since the pod was popped; None for a pod that nobody kept anything for."""
+        """Yield what happened since the pod was popped; None for a pod that is not in flight."""
         start = self._starts.get(uid)
         if start is None:
             return None
@@ -62,7 +62,7 @@ class InFlight:
         return (each for each in missed if each.only_uid in ("", uid))
 
     def end(self, uid: str) -> None:
-        """Forget the pod; events that nobody needs any more are dropped."""
+        """Forget the pod; events that no pod in flight needs any more are dropped."""
         if self._starts.pop(uid, None) is None:
             return
         oldest = next(iter(self._starts.values()), self._first + len(self._events))  # in the order of their pop

@@ -16,7 +16,7 @@ from services.api.kinds.pod import Pod
 from services.api.podresources import pod_requests
 
 KIND_S: Final = 30.0
-"""How long a node stays closed to the kind; each further pod it gives back begins that anew."""
+"""How long a node stays closed to the kind; each further pod that it unbinds begins that anew."""
 
 Kind = tuple[str, bytes]
 """Uid of the controller, and what its pods ask for."""
@@ -25,7 +25,7 @@ _NONE: dict[str, str] = {}
 
 
 def kind_of(pod: Pod) -> Kind | None:
-    """Return the pod's kind; None for a pod that nobody made others like."""
+    """Return the pod's kind; None for a pod without an owner that makes others like it."""
     owner = pod.metadata.controller
     if owner is None:
         return None

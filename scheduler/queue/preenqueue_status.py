@@ -1,4 +1,4 @@
-"""What a pod's status tells of its rejection at PreEnqueue, and when: the models that KEP-5501 weighs.
+"""What a pod's status says of its rejection at PreEnqueue, and when: the models that KEP-5501 weighs.
 
 *Explicit* models show the text that a plugin wrote for users, *implicit* ones what its status says anyway; *immediate*
 ones send at once, *delayed* ones after five seconds, so that a passing no is never seen. The memory of what was
@@ -95,7 +95,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Reporter:
-    """Told of every answer of PreEnqueue that matters; returns what the pod's status should be told."""
+    """Observes every answer of PreEnqueue that matters; returns what the pod's status should say."""
 
     def __init__(self, rules: ReportRules, user_message: UserMessage) -> None:
         self._rules = rules
@@ -158,7 +158,7 @@ class Reporter:
         return 0.0 if self._rules.model.is_immediate else delay_s
 
     def _seed(self, pod: Pod) -> str:
-        """Return what the pod's status tells already: after a restart the same words need not be sent again."""
+        """Return what the pod's status says already: after a restart the same words need not be sent again."""
         shown = find_condition(pod.status.conditions, POD_SCHEDULED)
         if shown is None or shown.status != "False":
             return ""

@@ -29,7 +29,7 @@ class QueuedPod:
     `unschedulable_count` and `consecutive_errors` drive the back-off. `not_before`: no attempt before this time,
     whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that last moved it, `is_rescued` that it
     was the periodic flush, `rescued_from` which plugins had rejected it before. `reported`: the PreEnqueue rejection
-    that the pod's status tells, or soon will (KEP-5501); `gate_told`: the plugin and message that the event log told
+    that the pod's status shows, or soon will (KEP-5501); `gate_logged`: the plugin and message that the event log has
     last.
     """
 
@@ -51,7 +51,7 @@ class QueuedPod:
     rescued_from: tuple[str, ...] = ()
     traceparent: str = ""
     reported: str = ""
-    gate_told: tuple[str, str] = ("", "")
+    gate_logged: tuple[str, str] = ("", "")
 
     @property
     def key(self) -> Key:

@@ -54,15 +54,15 @@ SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 GateObserver = Callable[[QueuedPod, Status, float], None]
 
 
-def _unheard(queued: QueuedPod, status: Status, now: float) -> None:
-    """Nobody wants to know what PreEnqueue said."""
+def _ignore(queued: QueuedPod, status: Status, now: float) -> None:
+    """Do nothing with PreEnqueue's answer: the observer of a queue without one."""
 
 
 class SchedulingQueue:
     """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin.
 
     `registrations_by_profile`: the same by schedulerName, where profiles give a plugin different arguments.
-    `on_gate(pod, status, now)` hears every rejection at PreEnqueue, and that a pod rejected before now passes.
+    `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SchedulingQueue:
         backoff_max_s: float = 10.0,
         pop_from_backoff: bool = True,
         nominator: Nominator | None = None,
-        on_gate: GateObserver = _unheard,
+        on_gate: GateObserver = _ignore,
     ) -> None:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
@@ -112,7 +112,7 @@ class SchedulingQueue:
         return self._pods.get(key)
 
     def all(self) -> list[QueuedPod]:
-        """Return everybody, in no particular order."""
+        """Return every pod, in no particular order."""
         return list(self._pods.values())
 
     def next_attempt(self, queued: QueuedPod) -> float | None:
@@ -154,15 +154,17 @@ class SchedulingQueue:
 
     # -- pods come and go --------------------------------------------------------------------------------
 
-    def add(self, info: PodInfo, now: float, *, traceparent: str = "",
-            event: ClusterEvent = UNSCHEDULED_POD_ADD) -> None:  # fmt: skip
+    def add(
+        self, info: PodInfo, now: float, *, traceparent: str = "", event: ClusterEvent = UNSCHEDULED_POD_ADD
+    ) -> None:
         """Take in a pod that waits for a node; `event` is how we came to know it."""
         queued = self._take_in(QueuedPod(info, now, attempts=info.attempts, traceparent=traceparent))
         self._move_to_active(queued, event, now)
         self.nominator.update(None, info)
 
-    def add_after(self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *,
-                  traceparent: str = "") -> QueuedPod:  # fmt: skip
+    def add_after(
+        self, info: PodInfo, now: float, not_before: float, event: ClusterEvent, *, traceparent: str = ""
+    ) -> QueuedPod:
         """Take in a pod that must not be tried before `not_before`.
 
         It waits in the error heap: that back-off is a rate limit, which an idle scheduler must respect.
@@ -178,8 +180,9 @@ class SchedulingQueue:
         self._keys[queued.uid] = queued.key
         return queued
 
-    def update(self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *,
-               traceparent: str = "") -> None:  # fmt: skip
+    def update(
+        self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *, traceparent: str = ""
+    ) -> None:
         """Replace a pod by its newer form; `events` are what changed, each with the old form.
 
         A pod in flight gets the events recorded; a rejected or gated one is woken if a hint says so; an unknown
@@ -215,7 +218,7 @@ class SchedulingQueue:
             self.done(queued.uid)
             self.nominator.remove(queued.uid)
             if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
-                # Nobody pops while a standby waits to lead, yet pods come and are bound by another.
+                # A standby pops nothing while it waits to lead, yet pods come and are bound by another.
                 self._active = [entry for entry in self._active if entry[-1].ticket == entry[-2]]
                 heapq.heapify(self._active)
         return queued
@@ -244,7 +247,7 @@ class SchedulingQueue:
         return queued
 
     def done(self, uid: str) -> None:
-        """End the pod's flight; events nobody needs any more are dropped."""
+        """End the pod's flight; events that no pod in flight needs any more are dropped."""
         self._in_flight.end(uid)
 
     def bound(self, queued: QueuedPod) -> None:
@@ -255,8 +258,9 @@ class SchedulingQueue:
             del self._pods[queued.key]
             del self._keys[queued.uid]
 
-    def add_unschedulable(self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (),
-                          pending: Iterable[str] = ()) -> None:  # fmt: skip
+    def add_unschedulable(
+        self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
+    ) -> None:
         """Put back a pod whose attempt failed; without rejectors it was an error. Its flight ends."""
         queued.unschedulable_plugins = set(rejectors)
         queued.pending_plugins = set(pending)
@@ -274,8 +278,9 @@ class SchedulingQueue:
             return  # deleted, or deleted and created again, meanwhile
         self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
 
-    def move_all(self, event: ClusterEvent, old: Any, new: Any, now: float, *,
-                 only: Callable[[QueuedPod], bool] | None = None) -> int:  # fmt: skip
+    def move_all(
+        self, event: ClusterEvent, old: Any, new: Any, now: float, *, only: Callable[[QueuedPod], bool] | None = None
+    ) -> int:
         """Wake the rejected pods that the event may help (and `only` admits); return how many."""
         interested = self._hints.interested(event)
         if not interested and not event.is_wildcard:
@@ -288,13 +293,20 @@ class SchedulingQueue:
         watch.event(event.label, watch.now() - began)
         return moved
 
-    def _move_all(self, event: ClusterEvent, interested: list[str], old: Any, new: Any, now: float,
-                  only: Callable[[QueuedPod], bool] | None) -> int:  # fmt: skip
+    def _move_all(
+        self,
+        event: ClusterEvent,
+        interested: list[str],
+        old: Any,
+        new: Any,
+        now: float,
+        only: Callable[[QueuedPod], bool] | None,
+    ) -> int:
         moved = 0
         for queued in self._candidates(event, interested):
             if only is not None and not only(queued):
                 continue
-            # What gates a pod decides alone whether it is looked at: nobody else's event can let it in.
+            # What gates a pod decides alone whether it is looked at: no other plugin's event can let it in.
             if queued.pool is Pool.GATED and not self._hints.gate_cares(queued, event):
                 continue
             strategy = self._hints.worth(queued, event, old, new)
@@ -366,7 +378,7 @@ class SchedulingQueue:
         return min(deadlines, default=None)
 
     def _flush_leftovers(self, now: float) -> None:
-        """Give another look to whoever waits too long; a gated pod's gates are asked again, too."""
+        """Try pods again that wait too long; a gated pod's gates are asked again, too."""
         late = [
             q
             for q in self._unschedulable.values()
@@ -403,8 +415,9 @@ class SchedulingQueue:
             self.on_gate(queued, status, now)
         return not status.is_success
 
-    def _move_to_active(self, queued: QueuedPod, event: ClusterEvent, now: float, *,
-                        was_in_backoff: bool = False) -> None:  # fmt: skip
+    def _move_to_active(
+        self, queued: QueuedPod, event: ClusterEvent, now: float, *, was_in_backoff: bool = False
+    ) -> None:
         # With pop-from-back-off the gates were asked on the way into the back-off queue already.
         if not (was_in_backoff and self._pop_from_backoff) and self._is_gated(queued, event, now):
             return
@@ -489,7 +502,7 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         missed = self._in_flight.since(queued.uid)
         if missed is None:
-            # Nobody knows what it missed: better one attempt too many.
+            # What it missed is not known: better one attempt too many.
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for happened in missed:

@@ -1,7 +1,7 @@
 """What a pod on a node counts for, where that is not the most of each of its containers (kep-5836 4.1, 13.3).
 
 Two switches ask for another way of counting: by the whole pod, as the newest upstream does, or so that one can see
-how much of it is only wished for. With neither of them this module is not asked.
+how much of it is not actuated yet. With neither of them this module is not asked.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from services.api.switches import Switches
 
 
 class Accounting:
-    """Counts pods. `is_aggregated`: containers are added up first; `tells_wishes`: `PodRequests.wished` is filled in.
+    """Counts pods. `is_aggregated`: containers are added up first; `tracks_unactuated`: sets `PodRequests.unactuated`.
 
     Pods of one template and one state share their requests, so that a change of costs shows as another object.
     """
 
-    def __init__(self, *, is_aggregated: bool, tells_wishes: bool) -> None:
+    def __init__(self, *, is_aggregated: bool, tracks_unactuated: bool) -> None:
         self._is_aggregated = is_aggregated
-        self._tells_wishes = tells_wishes
+        self._tracks_unactuated = tracks_unactuated
         self._made: OrderedDict[tuple[PodRequests, ...], PodRequests] = OrderedDict()
 
     def apply(self, info: PodInfo) -> None:
@@ -40,15 +40,17 @@ class Accounting:
 
     def _of(self, pod: Pod) -> PodRequests:
         sizes = self._sizes(pod) if self._is_aggregated else (requests_of(pod),)
-        held = (as_specified(as_held(pod)),) if self._tells_wishes else ()
+        held = (as_specified(as_held(pod)),) if self._tracks_unactuated else ()
         key = (*sizes, *held)
         found = self._made.get(key)
         if found is None:
             found = reduce(most, sizes)
             if held:
                 has = held[0].amounts
-                wished = {name: need - has.get(name, 0) for name, need in found.amounts.items()}
-                found = dataclasses.replace(found, wished={name: more for name, more in wished.items() if more > 0})
+                unactuated = {name: need - has.get(name, 0) for name, need in found.amounts.items()}
+                found = dataclasses.replace(
+                    found, unactuated={name: more for name, more in unactuated.items() if more > 0}
+                )
             self._made[key] = found
             if len(self._made) > TEMPLATES_MAX:
                 self._made.popitem(last=False)
@@ -64,7 +66,7 @@ class Accounting:
 def accounting_of(switches: Switches) -> Accounting | None:
     """Return the way of counting that these switches ask for; None for the usual one."""
     is_aggregated = switches.choice("resize.accounting") == "aggregated"
-    tells_wishes = switches.choice("resize.reserved_space") == "ignore_unactuated"
-    if not is_aggregated and not tells_wishes:
+    tracks_unactuated = switches.choice("resize.reserved_space") == "ignore_unactuated"
+    if not is_aggregated and not tracks_unactuated:
         return None
-    return Accounting(is_aggregated=is_aggregated, tells_wishes=tells_wishes)
+    return Accounting(is_aggregated=is_aggregated, tracks_unactuated=tracks_unactuated)

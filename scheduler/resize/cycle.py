@@ -22,10 +22,11 @@ from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
 from scheduler.resize.deferral import allocated, desired, opts_out, waits
-from scheduler.resize.fit import Count, NodeRoom, RoomAndFilters, counted
+from scheduler.resize.fit import CapacityAndFilters, Count, NodeCapacity, counted
 from scheduler.resize.out_of_tree import OutOfTreeAttempt, OutOfTreePlugins
-from scheduler.resize.outcome import FIT, NAME, PREEMPTION, Verdict, Waits
+from scheduler.resize.outcome import FIT, NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
+from scheduler.switches import PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.podresources import Amounts
 
@@ -64,8 +65,7 @@ class ResizeCycle:
         self._rules = rules
         self._out_of_tree = out_of_tree
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._is_async = switches.flag("SchedulerAsyncPreemption")
-        self._matches_empty = switches.choice("preemption.pdb_empty_selector") == "match"
+        self._switches = switches.of(PreemptionSwitches)
         self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
         self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._evicted_for: dict[str, str] = {}
@@ -75,7 +75,7 @@ class ResizeCycle:
         """The pod does not wait any more."""
         self._evicted_for.pop(uid, None)
 
-    def decide(self, queued: PodInfo, now: float = 0.0) -> Verdict | None:
+    def decide(self, queued: PodInfo, now: float = 0.0) -> ResizeOutcome | None:
         """Return what the attempt of a pod, as it is queued, finds; None when it waits for no resize any more."""
         state = self._handle.cache.pods.get(queued.uid)
         pod = state.pod if state is not None and self._rules.refreshes else queued
@@ -95,34 +95,41 @@ class ResizeCycle:
         out_of_tree = None if others.are_none else others.attempt(pod, node, self._handle.cache.columns, now)
         return self._look(Attempt(pod, node, need, rivals, out_of_tree, others.post_filters))
 
-    def _look(self, attempt: Attempt) -> Verdict:
-        """Ask whether it fits, and if not, who could make room."""
-        room = self._room(attempt)
+    def _look(self, attempt: Attempt) -> ResizeOutcome:
+        """Find out whether it fits, and if not, which pods would have to leave."""
+        capacity = self._capacity(attempt)
         no = attempt.out_of_tree.pre_filter() if attempt.out_of_tree is not None else SUCCESS
         if no.is_success:
-            no = self._first_no(attempt, room)
+            no = self._first_no(attempt, capacity)
         if no.is_success and self._rules.looks_first:
             return self._fitting(attempt)
         if no.code not in (Code.SUCCESS, Code.UNSCHEDULABLE):
             return _refused(attempt.pod, attempt.node.name, no)
-        short = tuple(room.shortage().items())
-        return replace(self._make_room(attempt, no), missing=short, has_tried=True)
+        short = tuple(capacity.shortage().items())
+        return replace(self._post_filter(attempt, no), missing=short, has_tried=True)
 
-    def _first_no(self, attempt: Attempt, room: NodeRoom) -> Status:
+    def _first_no(self, attempt: Attempt, capacity: NodeCapacity) -> Status:
         """Return who refuses, the fit first; what follows the fit is not asked where the fit parks pods itself."""
-        no = room.fits()
+        no = capacity.fits()
         if not no.is_success or attempt.out_of_tree is None or self._rules.on_fit == "park_filter":
             return Status(no.code, no.reasons, FIT)
         others = attempt.out_of_tree
         no = others.runner.filter_beside(others.state, attempt.pod, attempt.node, attempt.rivals)
         return Status(no.code, no.reasons, no.plugin or FIT)
 
-    def _room(self, attempt: Attempt, count: Count = counted) -> NodeRoom:
+    def _capacity(self, attempt: Attempt, count: Count = counted) -> NodeCapacity:
         rules = self._rules
-        return NodeRoom(attempt.node, attempt.pod, attempt.need, rivals=attempt.rivals, count=count,
-                        adjusts_pod_count=rules.adjusts_pod_count, without_self=rules.removes_self)  # fmt: skip
+        return NodeCapacity(
+            attempt.node,
+            attempt.pod,
+            attempt.need,
+            rivals=attempt.rivals,
+            count=count,
+            adjusts_pod_count=rules.adjusts_pod_count,
+            without_self=rules.removes_self,
+        )
 
-    def _fitting(self, attempt: Attempt) -> Verdict:
+    def _fitting(self, attempt: Attempt) -> ResizeOutcome:
         pod, node, others, on_fit = attempt.pod, attempt.node.name, attempt.out_of_tree, self._rules.on_fit
         if others is not None and on_fit != "park_filter":
             no = others.reserve()
@@ -133,31 +140,33 @@ class ResizeCycle:
             if not no.is_success:
                 return _refused(pod, node, no)
         if on_fit == "complete_bind":
-            return Verdict(pod, node, Waits.NOTHING)
-        return Verdict(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
+            return ResizeOutcome(pod, node, Waits.NOTHING)
+        return ResizeOutcome(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
 
     # -- preemption ------------------------------------------------------------------------------------
 
-    def _make_room(self, attempt: Attempt, no: Status) -> Verdict:
+    def _post_filter(self, attempt: Attempt, no: Status) -> ResizeOutcome:
         """Ask the profile's PostFilter plugins in their order, until one succeeds or is final."""
-        verdict, others = _refused(attempt.pod, attempt.node.name, no), tuple[str, ...]()
+        outcome, others = _refused(attempt.pod, attempt.node.name, no), tuple[str, ...]()
         for name in attempt.post_filters:
             if name == PREEMPTION:
-                verdict = self._preempt(attempt, no)
-                if verdict.evictions or verdict.fits:
-                    return verdict
+                outcome = self._preempt(attempt, no)
+                if outcome.evictions or outcome.fits:
+                    return outcome
             result = attempt.out_of_tree.post_filter(name, no) if attempt.out_of_tree is not None else None
             if result is None:
                 continue
             if result.status.is_success:
                 evictions = tuple(each for each in result.actions if isinstance(each, Eviction))
-                return Verdict(attempt.pod, attempt.node.name, Waits.ROOM, no.plugin, no.reasons, evictions=evictions)
+                return ResizeOutcome(
+                    attempt.pod, attempt.node.name, Waits.CAPACITY, no.plugin, no.reasons, evictions=evictions
+                )
             others += result.status.reasons
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
-        return replace(verdict, others=others)
+        return replace(outcome, others=others)
 
-    def _preempt(self, attempt: Attempt, no: Status) -> Verdict:
+    def _preempt(self, attempt: Attempt, no: Status) -> ResizeOutcome:
         self.attempts += 1
         pod, node = attempt.pod, attempt.node
         priority = self.priority_of(pod)
@@ -168,43 +177,58 @@ class ResizeCycle:
         potential = self._potential(pod, node, priority)
         if not potential:
             return replace(_refused(pod, node.name, no), after=_nowhere(NO_VICTIMS))
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._matches_empty)
-        found = select_victims(potential, self._what_if(attempt), budgets, node=node.name, tie=self._tie(),
-                               is_strict=self._is_strict)  # fmt: skip
+        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
+        found = select_victims(
+            potential, self._what_if(attempt), budgets, node=node.name, tie=self._tie(), is_strict=self._is_strict
+        )
         if not isinstance(found, Victims):
-            if found.code is Code.ERROR:  # everybody may stay: the kubelet has the room, or will have it
+            if found.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
                 return self._fitting(attempt)
             return replace(_refused(pod, node.name, no), after=_nowhere(*found.reasons))
-        eviction = Eviction(Preemptor(pod.uid, priority, (pod,)), node.name, found.pods, (node.name,), PREEMPTION,
-                            self._is_async)  # fmt: skip
+        eviction = Eviction(
+            Preemptor(pod.uid, priority, (pod,)),
+            node.name,
+            found.pods,
+            (node.name,),
+            PREEMPTION,
+            self._switches.is_async,
+        )
         self._evicted_for[pod.uid] = node.name
         self.violations += found.violations
         return replace(_refused(pod, node.name, no), evictions=(eviction,))
 
     def _what_if(self, attempt: Attempt) -> WhatIf:
-        """Return the node to be changed in thought: its room, and whoever else judges it."""
-        room, others = self._room(attempt, allocated if self._rules.counts_allocated else counted), attempt.out_of_tree
+        """Return the node to be changed in thought: its capacity, and the filters of out-of-tree plugins."""
+        capacity, others = (
+            self._capacity(attempt, allocated if self._rules.counts_allocated else counted),
+            attempt.out_of_tree,
+        )
         if others is None or not others.has_filters:
-            return room
+            return capacity
         node = attempt.node
         if self._rules.removes_self:
             node = node.with_pods([])
             node.remove(attempt.pod.uid)
         whereabouts = self._units.node_of if self._handle.groups.is_on else nowhere
         filters = NodeWhatIf(others.runner, others.state, attempt.pod, node, attempt.rivals, whereabouts)
-        return RoomAndFilters(room, filters)
+        return CapacityAndFilters(capacity, filters)
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return what the pod counts for as a preemptor: itself, or its group."""
         return self._units.priority_of(pod) if self._rules.acts_for_group else pod.priority
 
     def _refusal(self, pod: PodInfo, node: NodeInfo, priority: int) -> str:
-        if self._is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
             return eligibility.IN_PROGRESS
         if self._rules.acts_for_group and self._is_degraded(pod):
             return DEGRADED
-        return eligibility.refusal(pod, node if self._is_nominated(pod, node.name) else None, is_hopeless=False,
-                                   priority=priority, priority_of=self._units.priority_of)  # fmt: skip
+        return eligibility.refusal(
+            pod,
+            node if self._is_nominated(pod, node.name) else None,
+            is_hopeless=False,
+            priority=priority,
+            priority_of=self._units.priority_of,
+        )
 
     def _is_nominated(self, pod: PodInfo, node: str) -> bool:
         """Whether the pod counts as one that waits for victims of its own."""
@@ -219,7 +243,7 @@ class ResizeCycle:
         return False
 
     def _is_degraded(self, pod: PodInfo) -> bool:
-        """Whether fewer members of the pod's gang run than it needs: it would not make use of the room."""
+        """Whether fewer members of the pod's gang run than it needs: it would not make use of the capacity."""
         group = self._units.group_of(pod)
         if group is None or not group.spec.is_gang:
             return False
@@ -252,11 +276,12 @@ def _hopeless(reason: str, plugin: str = NAME) -> Status:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), plugin)
 
 
-def _refused(pod: PodInfo, node: str, no: Status, waits_for: Waits | None = None) -> Verdict:
+def _refused(pod: PodInfo, node: str, no: Status, waits_for: Waits | None = None) -> ResizeOutcome:
     """Return that the pod cannot grow now; who refused it says what it waits for."""
-    waits_for = waits_for or (Waits.ROOM if no.plugin in (FIT, NAME) else Waits.PLUGIN)
-    return Verdict(pod, node, waits_for, no.plugin, no.reasons, is_pending=no.code is Code.PENDING,
-                   is_error=no.code is Code.ERROR)  # fmt: skip
+    waits_for = waits_for or (Waits.CAPACITY if no.plugin in (FIT, NAME) else Waits.PLUGIN)
+    return ResizeOutcome(
+        pod, node, waits_for, no.plugin, no.reasons, is_pending=no.code is Code.PENDING, is_error=no.code is Code.ERROR
+    )
 
 
 def _nowhere(*reasons: str) -> str:

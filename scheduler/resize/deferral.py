@@ -13,19 +13,19 @@ from services.api.podresources import Amounts, as_allocated, pod_requests
 RESIZE_PENDING: Final = "PodResizePending"
 DEFERRED: Final = "Deferred"
 CONDITION: Final = "ResizeUnschedulable"
-"""What the scheduler told of a failed preemption, in the first two generations."""
+"""What the scheduler writes about a failed preemption, in the first two generations."""
 DISABLED_CONDITIONS: Final = ("PodResizePreemptionDisabled", "ResizePreemptionDisabled")
-"""What kubelets of the second and the first generation tell of their node's policy."""
+"""What kubelets of the second and the first generation write about their node's policy."""
 
 
 def is_deferred(pod: Pod) -> bool:
-    """Whether the kubelet would let the pod grow, had it the room; the first condition of that type decides."""
+    """Whether the kubelet would let the pod grow, had it the capacity; the first condition of that type decides."""
     pending = find_condition(pod.status.conditions, RESIZE_PENDING)
     return pending is not None and pending.reason == DEFERRED
 
 
 def waits(pod: Pod) -> bool:
-    """Whether the pod is on a node, stays there and waits for room to grow."""
+    """Whether the pod is on a node, stays there and waits for capacity to grow."""
     return bool(pod.spec.node_name) and is_deferred(pod) and pod.is_active
 
 
@@ -35,11 +35,11 @@ def desired(pod: Pod) -> Amounts:
 
 
 def allocated(pod: PodInfo) -> Amounts:
-    """Return what the node has promised the pod: what its kubelet counts."""
+    """Return what the kubelet has allocated to the pod."""
     return pod_requests(as_allocated(pod.pod))
 
 
-def is_told_off(pod: Pod) -> bool:
+def is_disabled_by_kubelet(pod: Pod) -> bool:
     """Whether the pod's kubelet says that its node does not want preemption for resizes (G1, G2)."""
     return any(c.type in DISABLED_CONDITIONS and c.status == "True" for c in pod.status.conditions)
 

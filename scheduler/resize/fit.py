@@ -19,11 +19,11 @@ Count = Callable[[PodInfo], Amounts]
 
 
 def counted(pod: PodInfo) -> Amounts:
-    """Return what the pod counts for in the scheduler: the most of what it asks for, was promised and has."""
+    """Return what the pod counts for in the scheduler: the most of what it requests, was allocated and has."""
     return pod.requests.amounts
 
 
-class NodeRoom:
+class NodeCapacity:
     """One node with pods taken off and put back; a `WhatIf` of `preemption.victims`.
 
     `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
@@ -75,7 +75,7 @@ class NodeRoom:
                 self._charge(self._count(pod), 1)
 
     def fits(self) -> Status:
-        """Name everything that is short; what the node could never give, nobody's eviction can.
+        """Name everything that is short; what the node could never give, no eviction can.
 
         Of an extended resource only what the pod asks for beyond what it counts for has to be there at all.
         """
@@ -109,11 +109,11 @@ class NodeRoom:
             used[name] = used.get(name, 0) + sign * amount
 
 
-class RoomAndFilters:
-    """The same node for those who count its room and for those who judge it otherwise; a `WhatIf`, too."""
+class CapacityAndFilters:
+    """The same node for those who count its capacity and for filters; a `WhatIf`, too."""
 
-    def __init__(self, room: NodeRoom, filters: NodeWhatIf) -> None:
-        self._both = (room, filters)
+    def __init__(self, capacity: NodeCapacity, filters: NodeWhatIf) -> None:
+        self._both = (capacity, filters)
 
     def remove(self, unit: Unit) -> None:
         """Go on as if the unit did not run."""
@@ -126,9 +126,9 @@ class RoomAndFilters:
             each.add(unit)
 
     def fits(self) -> Status:
-        """Return the first no, the room's before others, or success."""
-        room, filters = self._both
-        status = room.fits()
+        """Return the first rejection, that for lack of capacity first, or success."""
+        capacity, filters = self._both
+        status = capacity.fits()
         return filters.fits() if status.is_success else status
 
 

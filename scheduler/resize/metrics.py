@@ -1,4 +1,4 @@
-"""Metrics that tell resizes from new pods, as the beta plans them (kep-5836 12). Pure: a rewriting of what is known.
+"""Metrics of resizes apart from those of new pods, as the beta plans them (kep-5836 12). Pure.
 
 Until then the queue's gauges count deferred pods like any others.
 """

@@ -19,7 +19,7 @@ class Waits(StrEnum):
     """What a deferred pod waits for."""
 
     TURN = "turn"
-    ROOM = "room"
+    CAPACITY = "room"
     POLICY = "policy"
     PLUGIN = "plugin"
     """That a plugin which is not kube-scheduler's own changes its mind."""
@@ -30,13 +30,13 @@ class Waits(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ResizeOutcome:
     """What an attempt found. `plugin` and `reasons` say why the pod cannot grow now; none when it can.
 
     `after`: what preemption could not do about it; `others`: what other PostFilter plugins could not. `evictions`: who
     is to leave. `missing`: how much of what was short, known only where victims were sought (`has_tried`).
     `is_guarded`: victims of an earlier attempt are leaving, and are waited for. `is_pending`: the plugin waits for
-    somebody outside. `is_error`: no plain no, a plugin failed.
+    an external actor. `is_error`: no rejection, a plugin failed.
     """
 
     pod: PodInfo
@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room, or will be as soon as the kubelet looks."""
+        """Whether it fits, or will as soon as the kubelet looks."""
         return self.waits_for in (Waits.KUBELET, Waits.NOTHING)
 
     @property
@@ -65,7 +65,7 @@ class Verdict:
 
     @property
     def victims(self) -> tuple[PodInfo, ...]:
-        """Everybody who is to leave."""
+        """All pods that are to leave."""
         return tuple(victim for eviction in self.evictions for victim in eviction.victims)
 
     @property

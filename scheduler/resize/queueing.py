@@ -1,4 +1,4 @@
-"""When a deferred pod is queued and let go: what each change of a pod on a node, seen by watch, means for it.
+"""When a deferred pod is queued and when it leaves: what each change of a pod on a node, seen by watch, means for it.
 
 The queue is the one of new pods. Deferred ones are kept out of the plugins' queueing hints by waiting under a name
 that no plugin has; `waking` says what wakes them. Source: kep-5836 5.
@@ -18,9 +18,9 @@ from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import Preempting
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_told_off, waits
+from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_disabled_by_kubelet, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
-from scheduler.resize.outcome import NAME, PREEMPTION, Verdict, Waits
+from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
 from scheduler.resize.waking import Deferred, Waking
 from services.api.kinds.node import Node
@@ -37,7 +37,7 @@ IsOurs = Callable[[PodInfo], bool]
 
 
 class EventWatch(Protocol):
-    """Whoever wants to know how long events take."""
+    """Observes how long events take."""
 
     now: Callable[[], float]
 
@@ -48,11 +48,18 @@ class EventWatch(Protocol):
 class ResizeQueueing:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
-    `watch` is told how long the handler takes where metrics tell resizes from new pods.
+    `watch` gets how long the handler takes where metrics have resizes apart from new pods.
     """
 
-    def __init__(self, cache: Cache, queue: SchedulingQueue, cycle: ResizeCycle, rules: ResizeRules, is_ours: IsOurs,
-                 watch: EventWatch | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        cycle: ResizeCycle,
+        rules: ResizeRules,
+        is_ours: IsOurs,
+        watch: EventWatch | None = None,
+    ) -> None:
         self.cycle = cycle
         self.rules = rules
         self.waking = Waking(queue, rules, self._enqueue)
@@ -69,12 +76,12 @@ class ResizeQueueing:
     # -- pods ------------------------------------------------------------------------------------------
 
     def size(self, before: PodInfo, after: PodInfo) -> None:
-        """Have a pod whose resize is superseded count with the larger wish until it is resolved, if that is asked."""
+        """Count a pod whose resize is superseded with the larger request until it is resolved, if that is asked."""
         if self.rules.holds_most and waits(before.pod) and waits(after.pod):
             after.requests = most(before.requests, after.requests)
 
-    def first_to_hear(self, before: PodInfo, after: PodInfo) -> str:
-        """Return which of queue and cache hears of a pod's change first: queue_first, cache_first, or one_step."""
+    def update_order(self, before: PodInfo, after: PodInfo) -> str:
+        """Return which of queue and cache follows a pod's change first: queue_first, cache_first, or one_step."""
         order = self.rules.update_order
         return order if order != "one_step" and (waits(before.pod) or waits(after.pod)) else "one_step"
 
@@ -86,13 +93,18 @@ class ResizeQueueing:
         """Return the pods that wait no more and still say things that a scheduler before this one wrote of it."""
         if not self._writes:
             return []
-        return [state.pod for state in self._cache.pods.values() if _tells(state.pod.pod) and self._is_over(state.pod)]
+        return [
+            state.pod
+            for state in self._cache.pods.values()
+            if _has_leftovers(state.pod.pod) and self._is_over(state.pod)
+        ]
 
     def _is_over(self, pod: PodInfo) -> bool:
         return not waits(pod.pod) and pod.pod.is_active and self._is_ours(pod)
 
-    def follow(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
-               traceparent: str = "") -> None:  # fmt: skip
+    def follow(
+        self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
+    ) -> None:
         """Take in a change of a pod on a node."""
         if after is not None and (before is None or node not in self.waking.by_node) and self._is_no_news(after):
             return
@@ -100,19 +112,20 @@ class ResizeQueueing:
         self.follow_others(node, before, after, now)
 
     def _is_no_news(self, pod: PodInfo) -> bool:
-        """Whether a pod that is new on a node, or stays on one where nobody waits, wakes nobody and waits for nothing.
+        """Whether a pod that is new on a node, or stays on one where no pod waits, wakes no pod and waits for nothing.
 
         New pods are what a scheduler is for: beside thousands of deferred ones they pay for no more than this.
         """
         return not self.rules.wakes_on_any_event and not is_deferred(pod.pod)
 
-    def follow_own(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float,
-                   traceparent: str = "") -> None:  # fmt: skip
+    def follow_own(
+        self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
+    ) -> None:
         """Queue the pod itself, or let it go."""
         began = self._watch.now() if self._watch is not None else 0.0
         known = self.waking.by_node.get(node)
         if after is not None and self._takes(after):
-            self._wish(node, after, now, traceparent)
+            self._request(node, after, now, traceparent)
         elif known is not None and before is not None and before.uid in known:
             self._leave(node, before)
         else:
@@ -121,7 +134,7 @@ class ResizeQueueing:
             self._watch.event(ADDED_BETA.label, self._watch.now() - began)
 
     def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
-        """Have the other deferred pods of the node hear of the change, after the cache."""
+        """Wake the other deferred pods of the node by the change, after the cache."""
         if self.waking.by_node:
             self.waking.neighbour(node, before, after, now)
 
@@ -132,27 +145,27 @@ class ResizeQueueing:
     def _takes(self, pod: PodInfo) -> bool:
         if not waits(pod.pod) or not self._is_ours(pod):
             return False
-        return not (self.rules.heeds_kubelet and is_told_off(pod.pod))
+        return not (self.rules.heeds_kubelet and is_disabled_by_kubelet(pod.pod))
 
-    def _wish(self, node: str, pod: PodInfo, now: float, traceparent: str) -> None:
-        """A pod waits, newly or still; a new wish is a reason to look again."""
+    def _request(self, node: str, pod: PodInfo, now: float, traceparent: str) -> None:
+        """A pod waits, newly or still; a new request is a reason to look again."""
         pods = self.waking.by_node.setdefault(node, {})
         known = pods.get(pod.uid)
-        wish = _wish_of(pod)
+        desired_amounts = _desired_of(pod)
         if known is None:
-            pods[pod.uid] = Deferred(pod.key, Waits.TURN, wish)
+            pods[pod.uid] = Deferred(pod.key, Waits.TURN, desired_amounts)
             self._add(pod, now, traceparent)
             return
         queued = self._queue.get(pod.key)
         if queued is not None and queued.uid == pod.uid:
             queued.info.pod = pod.pod
-        before, known.wish = known.wish, wish
-        if wish == before:
+        before, known.desired_amounts = known.desired_amounts, desired_amounts
+        if desired_amounts == before:
             return
         if queued is None:
             known.waits_for = Waits.TURN
             self._add(pod, now, traceparent)
-        elif self.waking.own_wish(known, before, wish, now):
+        elif self.waking.own_request(known, before, desired_amounts, now):
             queued.traceparent = traceparent or queued.traceparent
 
     def _enqueue(self, uid: str, now: float) -> None:
@@ -166,9 +179,8 @@ class ResizeQueueing:
         # A form of its own: attempts and back-off begin at zero, whatever placing the pod once took.
         queued = PodInfo(pod.pod)
         queued.priority = self.cycle.priority_of(pod)
-        self._queue.add(queued, now, traceparent=traceparent,
-                        event=ADDED_BETA if self.rules.has_own_labels else ADDED)  # fmt: skip
-        # Its room is counted already, whatever its status says of a nomination.
+        self._queue.add(queued, now, traceparent=traceparent, event=ADDED_BETA if self.rules.has_own_labels else ADDED)
+        # Its capacity is counted already, whatever its status says of a nomination.
         self._queue.nominator.remove(pod.uid)
 
     def _leave(self, node: str, pod: PodInfo) -> None:
@@ -184,22 +196,22 @@ class ResizeQueueing:
 
     # -- attempts --------------------------------------------------------------------------------------
 
-    def settle(self, queued: QueuedPod, verdict: Verdict | None, now: float) -> None:
-        """Put the pod of an attempt where its verdict says; None: it waits no more."""
+    def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
+        """Put the pod of an attempt where its outcome says; None: it waits no more."""
         uid = queued.uid
-        known = self.waking.by_node.get(verdict.node, {}).get(uid) if verdict is not None else None
-        if verdict is None or known is None or verdict.waits_for is Waits.NOTHING:
+        known = self.waking.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
+        if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
             self._queue.bound(queued)
             if known is not None:
                 known.waits_for = Waits.NOTHING
             return
-        known.waits_for = verdict.waits_for
+        known.waits_for = outcome.waits_for
         rejectors: tuple[str, ...] = (NAME,)
-        if verdict.is_error:
+        if outcome.is_error:
             rejectors = ()  # tried again, whatever happens
-        elif verdict.waits_for is Waits.PLUGIN:
-            rejectors = (NAME, verdict.plugin)  # which has named the events that may change its mind
-        pending = (verdict.plugin,) if verdict.is_pending else ()
+        elif outcome.waits_for is Waits.PLUGIN:
+            rejectors = (NAME, outcome.plugin)  # which has named the events that may change its mind
+        pending = (outcome.plugin,) if outcome.is_pending else ()
         self._queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
         self.waking.put_back(uid, known, now)
 
@@ -220,13 +232,13 @@ def gated(preempting: Preempting, out_of_tree: Mapping[str, OutOfTreePlugins], o
     return pre_enqueue
 
 
-def _tells(pod: Pod) -> bool:
+def _has_leftovers(pod: Pod) -> bool:
     """Whether the pod's status has something that only a wait for a resize explains."""
     is_nominated = bool(pod.spec.node_name) and pod.status.nominated_node_name == pod.spec.node_name
     return is_nominated or find_condition(pod.status.conditions, CONDITION) is not None
 
 
-def _wish_of(pod: PodInfo) -> Amounts:
+def _desired_of(pod: PodInfo) -> Amounts:
     try:
         return desired(pod.pod)
     except ValueError:

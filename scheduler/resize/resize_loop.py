@@ -12,18 +12,18 @@ from typing import Final
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt, Attempts
-from scheduler.cycle.core import Hearts, Wires
+from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.failure_handler import FAILED
-from scheduler.dispatcher.calls import ClearCondition, SetCondition, Wish, status_patch
+from scheduler.dispatcher.calls import ClearCondition, ConditionChange, SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX
 from scheduler.histogram import Histogram
 from scheduler.metrics import RESIZE
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.metrics import by_queue
-from scheduler.resize.outcome import Verdict
+from scheduler.resize.outcome import ResizeOutcome
 from scheduler.resize.queueing import ResizeQueueing
 from services.api.quantity import format_amount
 from services.api.seams import Seams, Span
@@ -37,11 +37,18 @@ VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 class ResizeLoop:
     """Does what `resizes` decides; nothing while there is none."""
 
-    def __init__(self, seams: Seams, hearts: Hearts, wires: Wires, telling: Telling, evictions: Evictions,
-                 resizes: ResizeQueueing | None) -> None:  # fmt: skip
-        self._attempts = Attempts(seams, hearts)
-        self._wires = wires
-        self._telling = telling
+    def __init__(
+        self,
+        seams: Seams,
+        core: Core,
+        clients: Clients,
+        recorder: SchedulerRecorder,
+        evictions: Evictions,
+        resizes: ResizeQueueing | None,
+    ) -> None:
+        self._attempts = Attempts(seams, core)
+        self._clients = clients
+        self._recorder = recorder
         self._evictions = evictions
         self._resizes = resizes
         self._seconds = Histogram(ATTEMPT_BOUNDS)
@@ -68,69 +75,83 @@ class ResizeLoop:
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
         resizes, info = self._resizes, queued.info
-        assert resizes is not None, f"{info.key} has a node and is queued, although nobody follows resizes"
+        assert resizes is not None, f"{info.key} has a node and is queued, although no resize is followed"
         attempt = self._attempts.begin(queued, now, "make room to grow")
-        verdict = resizes.cycle.decide(info, now)
+        outcome = resizes.cycle.decide(info, now)
         self._attempts.decided(attempt)
-        self._count(attempt, verdict)
+        self._count(attempt, outcome)
         error = ""
-        if verdict is not None:
-            for eviction in verdict.evictions:
+        if outcome is not None:
+            for eviction in outcome.evictions:
                 self._victims.observe(len(eviction.victims))
-            error = await self._evictions.carry_out(verdict.evictions, attempt.span, group)
-        resizes.settle(queued, verdict, now)
-        if verdict is not None:
-            self._tell(attempt, verdict, error)
-            await self._write(verdict, error, attempt.span)
+            error = await self._evictions.carry_out(outcome.evictions, attempt.span, group)
+        resizes.settle(queued, outcome, now)
+        if outcome is not None:
+            self._record(attempt, outcome, error)
+            await self._write(outcome, error, attempt.span)
         attempt.span.end(error)
 
-    def _count(self, attempt: Attempt, verdict: Verdict | None) -> None:
+    def _count(self, attempt: Attempt, outcome: ResizeOutcome | None) -> None:
         """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
         resizes = self._resizes
         assert resizes is not None
         took_s = attempt.took_s
         self._seconds.observe(took_s)
-        if verdict is not None and verdict.has_tried:
-            self._evaluations["success" if verdict.eviction is not None else "failure"].observe(took_s)
+        if outcome is not None and outcome.has_tried:
+            self._evaluations["success" if outcome.eviction is not None else "failure"].observe(took_s)
         if resizes.rules.has_own_labels:
             return
         self._attempts.count(attempt, "unschedulable")
-        if verdict is not None and verdict.has_tried:
+        if outcome is not None and outcome.has_tried:
             self._evictions.count_attempt()
 
-    def _tell(self, attempt: Attempt, verdict: Verdict, error: str) -> None:
+    def _record(self, attempt: Attempt, outcome: ResizeOutcome, error: str) -> None:
         queued, span = attempt.queued, attempt.span
         info = queued.info
-        outcome = "error" if verdict.is_error else "fits" if verdict.fits else "unschedulable"
-        message = f"{verdict.message} preemption: {error}" if error else verdict.message
-        self._telling.line("sched.resize", info, verdict.node, span, {
-            "outcome": outcome, "attempt": queued.attempts, "waits_for": verdict.waits_for.value,
-            "plugin": verdict.plugin, "message": message, "victims": [str(victim.key) for victim in verdict.victims],
-        })  # fmt: skip
-        rejected = {verdict.plugin: dict.fromkeys(verdict.reasons, 1)} if verdict.reasons else {}
+        label = "error" if outcome.is_error else "fits" if outcome.fits else "unschedulable"
+        message = f"{outcome.message} preemption: {error}" if error else outcome.message
+        self._recorder.line(
+            "sched.resize",
+            info,
+            outcome.node,
+            span,
+            {
+                "outcome": label,
+                "attempt": queued.attempts,
+                "waits_for": outcome.waits_for.value,
+                "plugin": outcome.plugin,
+                "message": message,
+                "victims": [str(victim.key) for victim in outcome.victims],
+            },
+        )
+        rejected = {outcome.plugin: dict.fromkeys(outcome.reasons, 1)} if outcome.reasons else {}
         self._attempts.keep(
             attempt,
-            outcome,
-            node=verdict.node,
+            label,
+            node=outcome.node,
             message=message,
             evaluated=1,
-            feasible_count=int(verdict.fits),
+            feasible_count=int(outcome.fits),
             rejected=rejected,
-            victims=tuple(str(victim.key) for victim in verdict.victims),
+            victims=tuple(str(victim.key) for victim in outcome.victims),
         )
-        if not verdict.fits:
-            self._telling.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+        if not outcome.fits:
+            self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
 
-    async def _write(self, verdict: Verdict, error: str, span: Span) -> None:
+    async def _write(self, outcome: ResizeOutcome, error: str, span: Span) -> None:
         """Write on the pod what its generation writes there; nothing, in most."""
         resizes = self._resizes
         assert resizes is not None
-        wish = _wish(verdict, error, resizes.rules.conditions)
-        nomination = _nomination(verdict, error) if resizes.rules.double_preemption == "nnn" else None
-        if wish is not None or nomination is not None:
-            patch = status_patch(verdict.pod.pod, *([wish] if wish is not None else []), nomination=nomination,
-                                 traceparent=span.traceparent)  # fmt: skip
-            await self._wires.dispatcher.say(patch)
+        desired_amounts = _request(outcome, error, resizes.rules.conditions)
+        nomination = _nomination(outcome, error) if resizes.rules.double_preemption == "nnn" else None
+        if desired_amounts is not None or nomination is not None:
+            patch = status_patch(
+                outcome.pod.pod,
+                *([desired_amounts] if desired_amounts is not None else []),
+                nomination=nomination,
+                traceparent=span.traceparent,
+            )
+            await self._clients.dispatcher.say(patch)
 
     def begin(self) -> None:
         """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
@@ -143,32 +164,32 @@ class ResizeLoop:
         resizes = self._resizes
         if resizes is None:
             return
-        tells = resizes.rules.conditions == "resize_unschedulable_g1"
-        wishes = [ClearCondition(CONDITION_REASON, CONDITION)] if tells else []
+        writes_condition = resizes.rules.conditions == "resize_unschedulable_g1"
+        desired = [ClearCondition(CONDITION_REASON, CONDITION)] if writes_condition else []
         nomination = "" if resizes.rules.double_preemption == "nnn" else None
-        patch = status_patch(pod.pod, *wishes, nomination=nomination, traceparent=traceparent)
+        patch = status_patch(pod.pod, *desired, nomination=nomination, traceparent=traceparent)
         if not patch.is_noop:
-            self._wires.dispatcher.later(patch)
+            self._clients.dispatcher.later(patch)
 
 
-def _wish(verdict: Verdict, error: str, mode: str) -> Wish | None:
-    """Return what becomes of the condition that tells of a failed preemption; None: it stays as it is.
+def _request(outcome: ResizeOutcome, error: str, mode: str) -> ConditionChange | None:
+    """Return what becomes of the condition about a failed preemption; None: it stays as it is.
 
     Only the later of the two generations that had it takes it back.
     """
     if mode not in ("resize_unschedulable_g0", "resize_unschedulable_g1"):
         return None
-    if verdict.fits or (verdict.eviction is not None and not error):
+    if outcome.fits or (outcome.eviction is not None and not error):
         return ClearCondition(CONDITION_REASON, CONDITION) if mode == "resize_unschedulable_g1" else None
-    if not verdict.has_tried or verdict.is_guarded:
+    if not outcome.has_tried or outcome.is_guarded:
         return None
-    short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in verdict.missing) or "room"
-    text = f"preemption on node '{verdict.node}' failed to free {short} needed for the resize"
+    short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in outcome.missing) or "room"
+    text = f"preemption on node '{outcome.node}' failed to free {short} needed for the resize"
     return SetCondition(CONDITION_REASON, text, CONDITION, "True")
 
 
-def _nomination(verdict: Verdict, error: str) -> str | None:
+def _nomination(outcome: ResizeOutcome, error: str) -> str | None:
     """Return the nomination that an attempt leaves, as for a new pod: its node while victims leave, else none."""
-    if verdict.is_guarded or error:
+    if outcome.is_guarded or error:
         return None
-    return verdict.node if verdict.eviction is not None else ""
+    return outcome.node if outcome.eviction is not None else ""

@@ -21,10 +21,10 @@ class ResizeRules:
     """`looks_first`: whether an attempt asks if the pod fits before it looks for victims.
 
     `on_fit`: where a pod goes that fits. `parked_wakeup`: what another pod's growth does for one that was parked.
-    `conditions`: who tells of failed attempts on the pod. `policy_source`: where a node opts out.
+    `conditions`: which generation writes about failed attempts on the pod. `policy_source`: where a node opts out.
     `double_preemption`: what keeps an attempt from evicting more while earlier victims are leaving. `removes_self`:
     whether victims are sought on the node as it would be without the pod. `retry_period_s`: how often the clock wakes
-    who waits, 0 when events do. `update_order`: whether queue and cache hear of a change at once, or one of them first.
+    who waits, 0 when events do. `update_order`: whether queue and cache follow a change at once, or one of them first.
     `acts_for_group`: whether a group's member preempts as its group would. `outside_plugins`: which plugins have a say
     that are not kube-scheduler's own.
     """
@@ -48,7 +48,7 @@ class ResizeRules:
 
     @property
     def has_own_labels(self) -> bool:
-        """Whether metrics tell resizes from new pods (beta)."""
+        """Whether metrics have resizes apart from new pods (beta)."""
         return self.generation == "G4"
 
     @property
@@ -85,7 +85,7 @@ _ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def rules_of(switches: Switches) -> ResizeRules | None:
-    """Return the rules in force; None while the feature is off, and deferred pods are nobody's business."""
+    """Return the rules in force; None while the feature is off, and deferred pods are left to their nodes."""
     if not switches.flag(GATE):
         return None
     generation = switches.choice("resize.generation")

@@ -1,6 +1,6 @@
 """Who of the deferred pods is looked at again, and when: by what happens on a pod's node, or by the clock.
 
-An event matters to the deferred pods of the event's own node and to nobody else, and they are found by that node, so
+An event matters to the deferred pods of the event's own node and to no others, and they are found by that node, so
 that a thousand of them cost new pods nothing. Source: kep-5836 7.
 """
 
@@ -34,7 +34,7 @@ POD_GONE: Final = _event("AssignedPodDelete")
 POD_SHRANK: Final = _event("AssignedPodScaleDown")
 POD_GREW: Final = _event("AssignedPodScaleUp")
 POD_CHANGED: Final = _event("AssignedPodUpdate")
-OWN_WISH: Final = _event("AssignedPodResize")
+OWN_REQUEST: Final = _event("AssignedPodResize")
 NODE_ADDED: Final = _event("NodeAdd")
 NODE_GREW: Final = _event("NodeAllocatableChange")
 POLICY_ENDED: Final = _event("NodePodPreemptionPolicyChange")
@@ -44,11 +44,11 @@ CLOCK: Final = _event("ResizeRetryPeriod")
 
 @dataclass(slots=True)
 class Deferred:
-    """A pod that waits for room to grow; `wish`: what it asks for."""
+    """A pod that waits for capacity to grow; `desired_amounts`: what it asks for."""
 
     key: Key
     waits_for: Waits
-    wish: Amounts
+    desired_amounts: Amounts
 
 
 class Waking:
@@ -61,15 +61,15 @@ class Waking:
         self._enqueue = enqueue
         self._due: OrderedDict[str, tuple[float, Deferred]] = OrderedDict()
 
-    def own_wish(self, known: Deferred, before: Amounts, wish: Amounts, now: float) -> bool:
-        """Look again at a queued pod that wishes for something else, if that may change the answer; say whether.
+    def own_request(self, known: Deferred, before: Amounts, desired_amounts: Amounts, now: float) -> bool:
+        """Look again at a queued pod that requests something else, if that may change the answer; say whether.
 
         It may if it is less of anything, or any change of one that was parked.
         """
-        is_less = any(wish.get(name, 0) < before.get(name, 0) for name in RESIZABLE)
-        if known.waits_for is Waits.ROOM and not is_less and self._rules.generation != "G2":
+        is_less = any(desired_amounts.get(name, 0) < before.get(name, 0) for name in RESIZABLE)
+        if known.waits_for is Waits.CAPACITY and not is_less and self._rules.generation != "G2":
             return False
-        self._wake(known, OWN_WISH, now)
+        self._wake(known, OWN_REQUEST, now)
         return True
 
     # -- other pods --------------------------------------------------------------------------------------
@@ -78,13 +78,13 @@ class Waking:
         """A pod of the node was added, changed or went."""
         own = after.uid if after is not None else ""
         if after is None:
-            self._wake_all(node, POD_GONE, now, (Waits.ROOM,), own)
+            self._wake_all(node, POD_GONE, now, (Waits.CAPACITY,), own)
             return
         if before is not None and before.requests is not after.requests:
             old, new = before.requests.amounts, after.requests.amounts
             if any(new.get(name, 0) < had for name, had in old.items()):
                 # Its own status, too, may show that less is held than was.
-                self._wake_all(node, POD_SHRANK, now, (Waits.ROOM,))
+                self._wake_all(node, POD_SHRANK, now, (Waits.CAPACITY,))
                 return
             if any(new.get(name, 0) > old.get(name, 0) for name in new):
                 self._grew(node, after, now)
@@ -93,17 +93,17 @@ class Waking:
             # It counts as before, but who was found to fit beside what it had may not fit beside what it was given.
             self._look_again(node, after, now)
         elif self._rules.wakes_on_any_event:
-            self._wake_all(node, POD_CHANGED, now, (Waits.ROOM, Waits.KUBELET), own)
+            self._wake_all(node, POD_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET), own)
 
     def _look_again(self, node: str, pod: PodInfo, now: float) -> None:
-        """Wake those who were found to fit, whether they were parked or let go."""
+        """Wake those who were found to fit, whether they were parked or left the queue."""
         self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
         for uid, known in list(self.by_node.get(node, {}).items()):
             if uid != pod.uid and known.waits_for is Waits.NOTHING and self._queue.get(known.key) is None:
                 self._enqueue(uid, now)
 
     def _grew(self, node: str, pod: PodInfo, now: float) -> None:
-        """Another pod asks for more, or got it: the room of who was found to fit may be gone."""
+        """Another pod asks for more, or got it: the capacity for those that were found to fit may be gone."""
         how = self._rules.parked_wakeup
         if how == "fit_scaleup_hint":
             self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
@@ -126,14 +126,14 @@ class Waking:
             return
         name = after.metadata.name
         if before is None:
-            self._wake_all(name, NODE_ADDED, now, (Waits.ROOM, Waits.POLICY, Waits.KUBELET))
+            self._wake_all(name, NODE_ADDED, now, (Waits.CAPACITY, Waits.POLICY, Waits.KUBELET))
             return
         if self._rules.reads_field and opts_out(before) and not opts_out(after):
             self._wake_all(name, POLICY_ENDED, now, (Waits.POLICY, Waits.KUBELET))
         if _has_grown(before, after):
-            self._wake_all(name, NODE_GREW, now, (Waits.ROOM,))
+            self._wake_all(name, NODE_GREW, now, (Waits.CAPACITY,))
         elif self._rules.wakes_on_any_event:
-            self._wake_all(name, NODE_CHANGED, now, (Waits.ROOM, Waits.KUBELET))
+            self._wake_all(name, NODE_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET))
 
     # -- the clock ---------------------------------------------------------------------------------------
 
@@ -169,11 +169,11 @@ class Waking:
             return
         if self._rules.wakes_on_any_event:
             found = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
-            who = (*who, Waits.ROOM, Waits.PLUGIN, Waits.KUBELET)
+            who = (*who, Waits.CAPACITY, Waits.PLUGIN, Waits.KUBELET)
         else:
             found = list(self.by_node.get(node, {}).items())
         for uid, known in found:
-            # Whoever is being tried just now has not seen this either.
+            # A pod that is being tried just now has not seen this either.
             if uid != but and (known.waits_for in who or self._queue.is_in_flight(uid)):
                 self._wake(known, event, now)
 

@@ -46,7 +46,7 @@ class Beliefs(Generic[V]):
         del self._assumed[known.metadata.key]
         return known
 
-    def heard(self, change: Change[V]) -> None:
+    def on_change(self, change: Change[V]) -> None:
         """Follow the informer: a newer version, or the object's end, ends what was believed of it."""
         if not self._assumed:
             return

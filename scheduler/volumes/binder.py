@@ -1,6 +1,6 @@
-"""Writes what was chosen for a pod's volumes, and waits until somebody else has made it true.
+"""Writes what was chosen for a pod's volumes, and waits until the volume controllers have made it true.
 
-Upstream looks again every second; here the informers' changes of the claims and volumes in question wake whoever
+Upstream looks again every second; here the informers' changes of the claims and volumes in question wake the one that
 waits, so that a pod goes on as soon as its volumes are bound.
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`BindPodVolumes`).
 """
@@ -51,7 +51,7 @@ class VolumeBinder:
             event.set()
 
     def cancel(self, reserved: Reserved) -> None:
-        """Have whoever waits for these volumes give up."""
+        """Have the PreBind that waits for these volumes give up."""
         reserved.is_cancelled = True
         for key in reserved.claims:
             self._wake(key)
@@ -83,31 +83,49 @@ class VolumeBinder:
             if not waiting:
                 self._waiting.pop(key, None)
 
-    async def _write(self, pod: PodInfo, node_name: str, reserved: Reserved,
-                     client: Any) -> tuple[list[tuple[Begun, Key]], list[Begun]]:  # fmt: skip
+    async def _write(
+        self, pod: PodInfo, node_name: str, reserved: Reserved, client: Any
+    ) -> tuple[list[tuple[Begun, Key]], list[Begun]]:
         bindings: list[tuple[Begun, Key]] = []
         for before, volume, claim in reserved.bindings:
             rv = before.metadata.rv
             if volume is not before:
                 reference = volume.spec.claim_ref
                 assert reference is not None
-                wanted = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": reference.namespace,
-                          "name": reference.name, "uid": reference.uid}  # fmt: skip
+                wanted = {
+                    "kind": "PersistentVolumeClaim",
+                    "apiVersion": "v1",
+                    "namespace": reference.namespace,
+                    "name": reference.name,
+                    "uid": reference.uid,
+                }
                 patch = {"metadata": {"annotations": dict(volume.metadata.annotations)}, "spec": {"claimRef": wanted}}
-                rv = await client.patch_rv("persistentvolumes", volume.metadata.key, patch, uid=volume.metadata.uid,
-                                           resource_version=before.metadata.resource_version)  # fmt: skip
+                rv = await client.patch_rv(
+                    "persistentvolumes",
+                    volume.metadata.key,
+                    patch,
+                    uid=volume.metadata.uid,
+                    resource_version=before.metadata.resource_version,
+                )
             bindings.append((Begun(volume.metadata.key, rv), claim.metadata.key))
         makings: list[Begun] = []
         for claim in reserved.makings:
             meta = claim.metadata
             patch = {"metadata": {"annotations": {SELECTED_NODE: node_name}}}
-            rv = await client.patch_rv("persistentvolumeclaims", meta.key, patch, uid=meta.uid,
-                                       resource_version=meta.resource_version)  # fmt: skip
+            rv = await client.patch_rv(
+                "persistentvolumeclaims", meta.key, patch, uid=meta.uid, resource_version=meta.resource_version
+            )
             makings.append(Begun(meta.key, rv))
         return bindings, makings
 
-    async def _wait(self, node_name: str, reserved: Reserved, bindings: list[tuple[Begun, Key]],
-                    makings: list[Begun], event: asyncio.Event) -> Status:  # fmt: skip
+    async def _wait(
+        self,
+        node_name: str,
+        reserved: Reserved,
+        bindings: list[tuple[Begun, Key]],
+        makings: list[Begun],
+        event: asyncio.Event,
+    ) -> Status:
         while True:
             event.clear()
             if reserved.is_cancelled:

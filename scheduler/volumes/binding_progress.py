@@ -62,7 +62,7 @@ def _making(world: World, node: Node, written: Begun) -> tuple[bool, str]:
     if claim.metadata.rv < written.rv:
         return False, ""
     if claim.selected_node != node.metadata.name:
-        # Whoever makes volumes says so that it cannot make one there.
+        # A provisioner says so that it cannot make one there.
         return False, f'provisioning failed for PVC "{claim.metadata.name}"'
     if claim.spec.volume_name:
         volume = world.get(PersistentVolume, Key("", claim.spec.volume_name))

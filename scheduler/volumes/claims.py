@@ -1,4 +1,4 @@
-"""What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for somebody else.
+"""What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for a controller.
 
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`GetPodVolumeClaims`),
 `staging/src/k8s.io/component-helpers/storage/ephemeral`.
@@ -29,7 +29,7 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 @dataclass(frozen=True)
 class Making:
-    """How a volume for a claim could be made. `capacities` None: nobody publishes how much room there is."""
+    """How a volume for a claim could be made. `capacities` None: no driver publishes how much capacity is free."""
 
     storage_class: StorageClass
     capacities: tuple[CSIStorageCapacity, ...] | None
@@ -89,7 +89,7 @@ class ClaimReader:
                 found.bound.append((claim, self.volume(claim.spec.volume_name)))
                 continue
             storage_class = self.storage_class(claim.storage_class) if claim.storage_class else None
-            # Without its class a claim waits for nobody, as upstream reads it; the class's coming wakes the pod.
+            # Without its class a claim waits for nothing, as upstream reads it; the class's coming wakes the pod.
             if storage_class is None or not storage_class.is_waiting or claim.spec.volume_name:
                 immediate = True
             elif all(each.metadata.uid != claim.metadata.uid for each in found.waiting):

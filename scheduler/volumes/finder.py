@@ -58,7 +58,7 @@ def find(claims: PodClaims, node: Node) -> Found:
     bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
     to_make = [claim for claim in claims.waiting if claim.selected_node]
     if any(claim.selected_node != node.metadata.name for claim in to_make):
-        # A volume is being made elsewhere, or was to be: whoever makes it takes that back when it fails.
+        # A volume is being made elsewhere, or was to be: the provisioner takes that back when it fails.
         reasons.append(BIND_CONFLICT)
         return Found(reasons=_sorted(reasons))
     to_match = [claim for claim in claims.waiting if not claim.selected_node]
@@ -84,8 +84,9 @@ def _sorted(reasons: list[str]) -> tuple[str, ...]:
 def _unmakeable(making: Making, node: Node) -> str:
     if not making.storage_class.can_provision or not reach.allows(making.storage_class, node):
         return BIND_CONFLICT
-    if making.capacities is not None and not any(reach.has_access(each.node_topology, node)
-                                                 for each in making.capacities):  # fmt: skip
+    if making.capacities is not None and not any(
+        reach.has_access(each.node_topology, node) for each in making.capacities
+    ):
         return NOT_ENOUGH_SPACE
     return ""
 

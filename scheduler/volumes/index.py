@@ -1,4 +1,4 @@
-"""The volumes a claim could have, found without looking at all there are: most belong to somebody for good."""
+"""The volumes a claim could have, found without looking at all there are: most are bound for good."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from services.reconcile.controller import Change
 
 
 class VolumeIndex:
-    """Follows the informer: volumes nobody has by class, and the others by the claim they name."""
+    """Follows the informer: unbound volumes by class, and the others by the claim they name."""
 
     def __init__(self, world: World) -> None:
         self._free: dict[str, dict[str, PersistentVolume]] = {}
         self._reserved: dict[Key, dict[str, PersistentVolume]] = {}
         for volume in world.all(PersistentVolume):
             self._add(volume)
-        world.on_change(PersistentVolume, self._heard)
+        world.on_change(PersistentVolume, self._on_change)
 
     def for_claim(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """Return the free volumes of the claim's class and those that name the claim."""
@@ -28,7 +28,7 @@ class VolumeIndex:
             *(volume for volume in reserved.values() if volume.storage_class == claim.storage_class),
         ]
 
-    def _heard(self, change: Change[PersistentVolume]) -> None:
+    def _on_change(self, change: Change[PersistentVolume]) -> None:
         if change.old is not None:
             self._drop(change.old)
         if change.new is not None:

@@ -1,4 +1,4 @@
-"""What Reserve promises a pod: volumes for its claims, or that one is made for them on its node.
+"""What Reserve keeps for a pod: volumes for its claims, or that one is made for them on its node.
 
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`,
 `RevertAssumedPodVolumes`).
@@ -19,9 +19,9 @@ from services.api.meta import Key
 
 @dataclass
 class Reserved:
-    """`bindings`: the volume as it was, as it is promised (the same when nothing has to be written), and its claim.
+    """`bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its claim.
 
-    `makings`: claims with the node chosen for them. `is_cancelled`: nobody wants the outcome any more.
+    `makings`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
     """
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
@@ -38,13 +38,13 @@ class Reserved:
 
 
 def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
-    """Promise what the node offers, so that the next pod is not promised the same."""
+    """Reserve what the node offers, so that the next pod does not get the same."""
     bindings = []
     for volume, claim in found.bindings:
-        promised = _bound_to(volume, claim)
-        if promised is not volume:
-            assumed.volumes.assume(promised)
-        bindings.append((volume, promised, claim))
+        bound = _bound_to(volume, claim)
+        if bound is not volume:
+            assumed.volumes.assume(bound)
+        bindings.append((volume, bound, claim))
     makings = []
     for claim in found.makings:
         meta = msgspec.structs.replace(
@@ -57,10 +57,10 @@ def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
 
 
 def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
-    """Take the promises back; what was written stays written."""
-    for before, promised, _ in reserved.bindings:
-        if promised is not before:
-            assumed.volumes.drop(promised.metadata.key)
+    """Undo the reservation; what was written stays written."""
+    for before, bound, _ in reserved.bindings:
+        if bound is not before:
+            assumed.volumes.drop(bound.metadata.key)
     for claim in reserved.makings:
         assumed.claims.drop(claim.metadata.key)
 

@@ -16,10 +16,10 @@ from services.api.volume_matching import capacity_of
 def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> int:
     """Return 0 to 100: the mean over storage classes of the shape at each class's utilization, 0 without any.
 
-    Volumes that exist count when there are any, and only else the room for volumes yet to be made.
+    Volumes that exist count when there are any, and only else the capacity for volumes yet to be made.
     """
     found = find(claims, node)
-    uses = _of_existing(found) if found.bindings else _of_room(found, claims, node)
+    uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
     if not uses:
         return 0
     total = sum(broken_line(shape, _percent(requested, capacity)) for requested, capacity in uses.values())
@@ -38,18 +38,18 @@ def _of_existing(found: Found) -> dict[str, tuple[int, int]]:
     return uses
 
 
-def _of_room(found: Found, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
+def _of_free(found: Found, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
     uses: dict[str, tuple[int, int]] = {}
     for claim in found.makings:
-        room = _room(claims.makings[claim.metadata.uid], node)
-        if room is not None:
+        free = _free(claims.makings[claim.metadata.uid], node)
+        if free is not None:
             requested, _ = uses.get(claim.storage_class, (0, 0))
-            uses[claim.storage_class] = (requested + claim.requested_bytes, room)
+            uses[claim.storage_class] = (requested + claim.requested_bytes, free)
     return uses
 
 
-def _room(making: Making, node: Node) -> int | None:
-    """Return the bytes that the node's part of the cluster has, None when nobody says."""
+def _free(making: Making, node: Node) -> int | None:
+    """Return the bytes that the node's part of the cluster has, None when no driver says."""
     for each in making.capacities or ():
         if has_access(each.node_topology, node):
             return units(each.capacity) if each.capacity is not None else 0

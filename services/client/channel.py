@@ -15,7 +15,6 @@ from services.api.seams import Clock, Random
 from services.telemetry import logs
 
 BATCH_REQUESTS_MAX = 256
-RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
 TRIES_BEFORE_LOGGING = 3
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -53,22 +52,6 @@ STREAM_TAKEN = (("mesh-taken", "1"),)
 """The metadata a server begins a stream with that it has taken."""
 
 _log = logs.get()
-
-
-class Backoff:
-    """Waits between connection attempts: decorrelated jitter from 0.2 to 5 s."""
-
-    def __init__(self, random: Random) -> None:
-        self._random, self._last_s = random, RETRY_MIN_S
-
-    def next_s(self) -> float:
-        """Return how long to wait before the next attempt."""
-        self._last_s = min(RETRY_MAX_S, self._random.uniform(RETRY_MIN_S, self._last_s * 3))
-        return self._last_s
-
-    def reset(self) -> None:
-        """Begin again with the shortest wait."""
-        self._last_s = RETRY_MIN_S
 
 
 class Link:

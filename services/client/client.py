@@ -17,12 +17,11 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response
+from services.client.backoff import Backoff
 
 DEADLINE_S = 30.0
 ATTEMPT_MAX_S = 5.0
 """One attempt is given up after this long, so that a lost answer leaves time to ask again."""
-BACKOFF_BASE_S = 0.2
-BACKOFF_MAX_S = 5.0
 PAGE = 500
 LIST_RESTARTS_MAX = 3
 
@@ -48,25 +47,6 @@ class ListBody(msgspec.Struct):
 
 
 LIST_DECODER = msgspec.json.Decoder(ListBody)
-
-
-class Backoff:
-    """Decorrelated jitter: each delay is drawn between the base and three times the one before."""
-
-    def __init__(self, random: Random, base_s: float = BACKOFF_BASE_S, max_s: float = BACKOFF_MAX_S) -> None:
-        self._random = random
-        self._base_s = base_s
-        self._max_s = max_s
-        self._delay_s = base_s
-
-    def next_s(self) -> float:
-        """Return how long to wait now, in seconds."""
-        self._delay_s = min(self._max_s, self._random.uniform(self._base_s, self._delay_s * 3))
-        return self._delay_s
-
-    def reset(self) -> None:
-        """Start again from the base."""
-        self._delay_s = self._base_s
 
 
 def encode(document: Any) -> bytes:

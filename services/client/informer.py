@@ -6,7 +6,7 @@ Handlers are plain functions called in the order of the changes; they enqueue ke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from services.api.meta import Document, Key, View
@@ -39,7 +39,6 @@ class Informer(Generic[V]):
         field_selector: str = "",
         label_selector: str = "",
         keep_documents: bool = True,
-        indexes: Mapping[str, Callable[[V], Iterable[str]]] | None = None,
         resource: str = "",
         events: EventLog | None = None,
         spread_s: float = 0.0,
@@ -59,7 +58,6 @@ class Informer(Generic[V]):
             view,
             kind=found.kind,
             keep_documents=keep_documents,
-            indexes=indexes,
             matches=_matcher(found.name, namespace, field_selector, label_selector),
             now=clock.now,
         )

@@ -15,7 +15,8 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
+from services.client.backoff import MAX_S, Backoff
+from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
@@ -117,7 +118,7 @@ class Calls:
             finally:
                 stream.cancel()
             # A stream that broke after a healthy while comes back at once; what is unsent waits.
-            if self._link.clock.now() - began < RETRY_MAX_S:
+            if self._link.clock.now() - began < MAX_S:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:

@@ -18,7 +18,8 @@ from services.api.errors import ApiError, Expired, UnknownOutcome, from_status
 from services.api.meta import Key
 from services.api.seams import Clock, EventLog, Random
 from services.api.wire import Api, WatchEvent, WatchRequest
-from services.client.client import Backoff, Client
+from services.client.backoff import Backoff
+from services.client.client import Client
 from services.client.store import Item, item_of
 
 SILENCE_MAX_S = 30.0

@@ -1,4 +1,4 @@
-"""What an informer holds of one kind: typed views, indexes, and the newest JSON of each object.
+"""What an informer holds of one kind: typed views, and the newest JSON of each object.
 
 A pure machine: it takes changes and says which of them were news. It never moves an object
 backwards, whatever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
@@ -7,7 +7,7 @@ backwards, whatever brings the older state: the stream, a relist or a late direc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -18,7 +18,6 @@ from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
 Handler = Callable[[Change[V]], None]
-Index = Callable[[V], Iterable[str]]
 
 TOMBSTONE_S = 300.0
 """How long a deleted key is remembered: the server's window (guarantees 0)."""
@@ -41,7 +40,7 @@ def meta_of(view: View) -> ObjectMeta:
 
 
 class Store(Generic[V]):
-    """Objects by key, in the order they were first seen, with indexes; implements `reconcile.Lister`.
+    """Objects by key, in the order they were first seen; implements `reconcile.Lister`.
 
     Invariant: for a key, the version held or the tombstone left only grows, except through a `replace`
     whose own version is below what was seen: then the server's history began anew.
@@ -53,7 +52,6 @@ class Store(Generic[V]):
         *,
         kind: str = "",
         keep_documents: bool = True,
-        indexes: Mapping[str, Index[V]] | None = None,
         matches: Callable[[Document], bool] | None = None,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -73,8 +71,6 @@ class Store(Generic[V]):
         self._bodies: dict[Key, bytes] = {}
         self._namespaces: dict[str, dict[Key, V]] = {}
         self._owned: dict[str, dict[Key, None]] = {}
-        self._indexes: dict[str, Index[V]] = dict(indexes or {})
-        self._indexed: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexes}
         self._tombstones: dict[Key, tuple[int, float]] = {}
         self._handlers: list[Handler[V]] = []
         self._hashes: dict[Key, int] = {}
@@ -108,10 +104,6 @@ class Store(Generic[V]):
     def owned_by(self, uid: str) -> list[V]:
         """Return objects that have an owner reference to `uid`."""
         return [self._views[key] for key in self._owned.get(uid, ())]
-
-    def by_index(self, name: str, value: str) -> list[V]:
-        """Return objects for which the index function named `name` gave `value`."""
-        return [self._views[key] for key in self._indexed[name].get(value, ())]
 
     def rv(self, key: Key) -> int:
         """Return the version held of the object; 0 when it is not held."""
@@ -274,9 +266,7 @@ class Store(Generic[V]):
         before = meta_of(old).owner_references if old is not None else ()
         after = meta_of(new).owner_references
         if before != after:
-            self._move(self._owned, key, [r.uid for r in before], [r.uid for r in after])
-        for name, index in self._indexes.items():
-            self._move(self._indexed[name], key, list(index(old)) if old is not None else [], list(index(new)))
+            self._move(key, [r.uid for r in before], [r.uid for r in after])
         self._tombstones.pop(key, None)
 
     def _discard(self, key: Key, old: V) -> None:
@@ -289,21 +279,17 @@ class Store(Generic[V]):
         del in_namespace[key]
         if not in_namespace:
             del self._namespaces[key.namespace]
-        self._move(self._owned, key, [r.uid for r in meta_of(old).owner_references], [])
-        for name, index in self._indexes.items():
-            self._move(self._indexed[name], key, list(index(old)), [])
+        self._move(key, [r.uid for r in meta_of(old).owner_references], [])
 
-    @staticmethod
-    def _move(index: dict[str, dict[Key, None]], key: Key, before: list[str], after: list[str]) -> None:
-        if before == after:
-            return
-        for value in before:
-            if value not in after and (keys := index.get(value)) is not None:
+    def _move(self, key: Key, before: list[str], after: list[str]) -> None:
+        """Keep `owned_by` true: these were the uids of the object's owners, these are."""
+        for uid in before:
+            if uid not in after and (keys := self._owned.get(uid)) is not None:
                 keys.pop(key, None)
                 if not keys:
-                    del index[value]
-        for value in after:
-            index.setdefault(value, {})[key] = None
+                    del self._owned[uid]
+        for uid in after:
+            self._owned.setdefault(uid, {})[key] = None
 
     def _bury(self, key: Key, rv: int) -> None:
         now = self._now()

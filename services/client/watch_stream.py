@@ -17,7 +17,8 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import UnknownOutcome, from_status
 from services.api.wire import WatchEvent, WatchRequest
-from services.client.channel import BATCH_REQUESTS_MAX, RETRY_MAX_S, Backoff, Link, ending, status_of, taken, why_of
+from services.client.backoff import MAX_S, Backoff
+from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
 
 SILENCE_MAX_S = 30.0
 QUEUED_BYTES_MAX = 64 << 20
@@ -117,7 +118,7 @@ class Watches:
                 self._broken(await ending(stream, errors))
             finally:
                 stream.cancel()
-            if self._link.clock.now() - began < RETRY_MAX_S:
+            if self._link.clock.now() - began < MAX_S:
                 await asyncio.sleep(backoff.next_s())
 
     async def _send(self, stream: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.runtime.config import setting
-from services.runtime.election import ElectingConfig
+from services.runtime.election import LeaderElectionConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllersConfig(ElectingConfig):
+class ControllersConfig(LeaderElectionConfig):
     """Run the workload and infrastructure controllers."""
 
     controllers: tuple[str, ...] = setting(

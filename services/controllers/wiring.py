@@ -11,7 +11,7 @@ from services.api.seams import Component, Seams
 from services.controllers.config import ControllersConfig
 from services.reconcile.controller import Registration
 from services.runtime.config import EXIT_USAGE, StartError
-from services.runtime.manager import run_controllers
+from services.runtime.manager import Manager
 
 LEASE = "kube-controller-manager"
 
@@ -43,4 +43,4 @@ def build(config: ControllersConfig, seams: Seams) -> Component:
     """Return the component that runs the chosen controllers over shared informers."""
     switches = seams.switches
     controllers = [each.build(switches) for each in chosen(config.controllers) if each.is_wanted(switches)]
-    return run_controllers(controllers, seams, elector=config.elector(seams, LEASE))
+    return Manager(controllers, seams, elector=config.elector(seams, LEASE))

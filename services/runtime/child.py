@@ -24,8 +24,12 @@ RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
 RESTARTS_BEFORE_READY_MAX = 1
 
 _OURS = str(Path(__file__).resolve().parents[2])
-_MODULES = {"apiserver": "apiserver_fake", "scheduler": "scheduler", "controllers": "services.controllers",
-            DEVICE_PLUGIN: "kubelet.deviceplugin.emulated"}  # fmt: skip
+_MODULES = {
+    "apiserver": "apiserver_fake",
+    "scheduler": "scheduler",
+    "controllers": "services.controllers",
+    DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
+}
 
 _log = logs.get()
 
@@ -66,11 +70,18 @@ class Child:
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", module, *self.arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                sys.executable,
+                "-P",
+                "-m",
+                module,
+                *self.arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
                 # A Ctrl-C on the terminal is for us: we stop them, in order.
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.started_at = clock.now()
 
     async def wait_until_ready(self) -> None:

@@ -140,8 +140,13 @@ def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog
                 metavar="true|false",
                 help=text,
             )
-            parser.add_argument("--no-" + f.name.replace("_", "-"), dest=f.name, action="store_const",
-                                const=["false"], help=argparse.SUPPRESS)  # fmt: skip
+            parser.add_argument(
+                "--no-" + f.name.replace("_", "-"),
+                dest=f.name,
+                action="store_const",
+                const=["false"],
+                help=argparse.SUPPRESS,
+            )
         else:
             parser.add_argument(_flag(f.name), dest=f.name, action="append", metavar=_metavar(hints[f.name]), help=text)
     arguments = vars(parser.parse_args(list(argv)))

@@ -21,9 +21,9 @@ import msgspec
 import yaml
 
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
-from services.api.roles import controller_identities
 from services.api.seams import Random
 from services.runtime.real import seeded_random, write_atomically
+from services.runtime.roles import controller_identities
 
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"

@@ -13,7 +13,7 @@ NAMESPACE = "kube-system"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElectingConfig(CommonConfig):
+class LeaderElectionConfig(CommonConfig):
     """Configuration of a process that may be one of several; the flags are upstream's, durations in seconds."""
 
     leader_elect: bool = setting(False, "work only while holding the lease; a standby keeps its caches warm")

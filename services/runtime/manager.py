@@ -20,17 +20,12 @@ from services.runtime.caches import Caches
 from services.runtime.controller_loop import ControllerLoop
 
 
-def run_controllers(controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> Manager:
-    """Return the component that runs these controllers.
+class Manager:
+    """The component that runs controllers: informers, one `ControllerLoop` a controller, optionally an elector.
 
-    `elector`: lead before working, with every write carrying the epoch (C11).
+    With an elector it leads before it works, with every write carrying the epoch (C11).
     Raises: KeyError when the transport has no credential of a controller's identity.
     """
-    return Manager(controllers, seams, elector=elector)
-
-
-class Manager:
-    """A component: informers, one `ControllerLoop` a controller, optionally an elector."""
 
     def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
         self._seams = seams

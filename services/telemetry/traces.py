@@ -109,8 +109,16 @@ class RecordedSpan:
     """A span being recorded; `end` hands it to the sinks, once."""
 
     __slots__ = (
-        "_attributes", "_context", "_events", "_links", "_name", "_offset_ns", "_parent", "_start_ns", "_tracer",
-    )  # fmt: skip
+        "_attributes",
+        "_context",
+        "_events",
+        "_links",
+        "_name",
+        "_offset_ns",
+        "_parent",
+        "_start_ns",
+        "_tracer",
+    )
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from scheduler.configuration.file import Configured
 from scheduler.configuration.plugin_sources import GROUP, PluginSourceError, known_plugins
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.framework.cycle_state import CycleState
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches
 from services.runtime.config import StartError
@@ -49,25 +49,25 @@ def examples(monkeypatch, tmp_path):
         sys.modules.pop(f"keplab_{name.replace('-', '_')}", None)
 
 
-class Room:
+class Scene:
     """The hearts of a scheduler with an example's configuration, at a time of day."""
 
     def __init__(self, example: str, hour: float = 12.0, switches: Switches | None = None) -> None:
         handle = new_handle(switches=switches or Switches())
         object.__setattr__(handle, "wall", lambda: A_DAY_S + hour * 3600)
         configured = Configured.read(str(EXAMPLES / example / "scheduler.yaml"), "default-scheduler", Switches())
-        self.hearts = hearts_of(handle, configured, configured.profiles((), handle))
+        self.core = core_of(handle, configured, configured.profiles((), handle))
 
     def node(self, name, annotations=None, labels=None, **more):
         node = Worlds.node(name, labels=labels, **more)
         meta = ObjectMeta(name=name, labels=node.metadata.labels, annotations=annotations or {})
-        self.hearts.handlers.on_node(None, type(node)(metadata=meta, spec=node.spec, status=node.status), 0.0)
+        self.core.handlers.on_node(None, type(node)(metadata=meta, spec=node.spec, status=node.status), 0.0)
         return self
 
     def schedule(self, **pod):
-        self.hearts.handlers.on_pod(None, Worlds.pod("p", **pod), 0.0)
-        info = self.hearts.queue.pop(0.0).info
-        return self.hearts.profiles.of(info).cycle.schedule(info, 0.0)
+        self.core.handlers.on_pod(None, Worlds.pod("p", **pod), 0.0)
+        info = self.core.queue.pop(0.0).info
+        return self.core.profiles.of(info).cycle.schedule(info, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ class Room:
      ("22:00-02:30", 22, True), ("", 23, False)],
 )  # fmt: skip
 def test_a_node_under_maintenance_takes_no_pods(examples, window, hour, is_refused):
-    room = Room("maintenance-window", hour)
-    room.node("n1", {"example.com/maintenance": window} if window else {})
+    scene = Scene("maintenance-window", hour)
+    scene.node("n1", {"example.com/maintenance": window} if window else {})
 
-    result = room.schedule(cpu="1")
+    result = scene.schedule(cpu="1")
 
     assert is_refused is (not isinstance(result, ScheduleResult))
     if is_refused:
@@ -87,33 +87,33 @@ def test_a_node_under_maintenance_takes_no_pods(examples, window, hour, is_refus
 
 
 def test_a_node_whose_maintenance_is_near_ranks_last(examples):
-    room = Room("maintenance-window", hour=21)
-    room.node("soon", {"example.com/maintenance": "22:00-23:00"}).node(
+    scene = Scene("maintenance-window", hour=21)
+    scene.node("soon", {"example.com/maintenance": "22:00-23:00"}).node(
         "later", {"example.com/maintenance": "02:00-03:00"}
     )
 
-    result = room.schedule(cpu="1")
+    result = scene.schedule(cpu="1")
 
     assert {"soon": 50, "later": 100} == result.ranking.scores["MaintenanceWindow"]
     assert "later" == result.node_name
 
 
 def test_the_fewer_numa_cells_a_pod_needs_the_better(examples):
-    room = Room("numa-score")
+    scene = Scene("numa-score")
     for name, free in (("one", "4.8"), ("two", "4.4"), ("three", "2.2.2"), ("short", "2.2"), ("silent", "")):
-        room.node(name, labels={"example.com/numa-free": free} if free else {}, cpu="16")
+        scene.node(name, labels={"example.com/numa-free": free} if free else {}, cpu="16")
 
-    result = room.schedule(cpu="6")
+    result = scene.schedule(cpu="6")
 
     assert {"one": 100, "two": 50, "three": 33, "short": 0, "silent": 0} == result.ranking.scores["NumaScore"]
     assert "one" == result.node_name
 
 
 def test_both_forms_of_the_numa_score_agree(examples):
-    room = Room("numa-score")
+    scene = Scene("numa-score")
     for index, free in enumerate(("0.0", "1.7", "8", "3.3.3", "x")):
-        room.node(f"n{index}", labels={"example.com/numa-free": free})
-    columns, entry = room.hearts.cache.columns, known_plugins()["NumaScore"]
+        scene.node(f"n{index}", labels={"example.com/numa-free": free})
+    columns, entry = scene.core.cache.columns, known_plugins()["NumaScore"]
     plugin = entry.make(entry.args(), None)
 
     for cpu in ("0", "500m", "1", "8", "9", "100"):
@@ -126,10 +126,10 @@ def test_both_forms_of_the_numa_score_agree(examples):
 
 @pytest.mark.parametrize("generation", ["G0", "G3", "G4"])
 @pytest.mark.parametrize(("consenting", "victim"), [("older", "older"), ("", "younger")])
-def test_who_consents_makes_room_for_a_pod_that_grows(examples, generation, consenting, victim):
+def test_a_consenting_victim_leaves_for_a_pod_that_grows(examples, generation, consenting, victim):
     gate = "InPlacePodVerticalScalingSchedulerPreemption"
-    room = Room("consenting-victims", switches=Switches({gate: True, "resize.generation": generation}))
-    room.node("n1", cpu="3")
+    scene = Scene("consenting-victims", switches=Switches({gate: True, "resize.generation": generation}))
+    scene.node("n1", cpu="3")
     deferred = (Condition(type="PodResizePending", status="True", reason="Deferred"),)
     for name, start, more in (("older", 1, {}), ("younger", 2, {}), ("h", 3, {"priority": 9, "conditions": deferred})):
         labels = {"example.com/may-be-evicted": "true"} if name == consenting else {}
@@ -139,28 +139,26 @@ def test_who_consents_makes_room_for_a_pod_that_grows(examples, generation, cons
         status = structs.replace(
             pod.status, start_time=f"2026-01-01T00:00:0{start}Z", conditions=more.get("conditions", ())
         )
-        room.hearts.handlers.on_pod(None, structs.replace(pod, status=status), 0.0)
+        scene.core.handlers.on_pod(None, structs.replace(pod, status=status), 0.0)
 
-    verdict = room.hearts.resizes.cycle.decide(room.hearts.queue.pop(0.0).info)
+    outcome = scene.core.resizes.cycle.decide(scene.core.queue.pop(0.0).info)
 
-    assert [victim] == [each.key.name for each in verdict.victims]
-    assert ("ConsentingVictims" if consenting else "DefaultPreemption") == verdict.eviction.plugin
+    assert [victim] == [each.key.name for each in outcome.victims]
+    assert ("ConsentingVictims" if consenting else "DefaultPreemption") == outcome.eviction.plugin
 
 
 @pytest.mark.parametrize(("generation", "says"), [("G3", "MaintenanceWindow"), ("G4", "DeferredPodScheduling")])
 def test_a_filter_older_than_the_feature_keeps_pods_from_growing_until_the_beta(examples, generation, says):
     gate = "InPlacePodVerticalScalingSchedulerPreemption"
-    room = Room("maintenance-window", hour=23, switches=Switches({gate: True, "resize.generation": generation}))
-    room.node("n1", {"example.com/maintenance": "22:00-02:30"}, cpu="3")
+    scene = Scene("maintenance-window", hour=23, switches=Switches({gate: True, "resize.generation": generation}))
+    scene.node("n1", {"example.com/maintenance": "22:00-02:30"}, cpu="3")
     pod = Worlds.pod("h", node="n1", cpu="2")
     deferred = (Condition(type="PodResizePending", status="True", reason="Deferred"),)
-    room.hearts.handlers.on_pod(
-        None, structs.replace(pod, status=structs.replace(pod.status, conditions=deferred)), 0.0
-    )
+    scene.core.handlers.on_pod(None, structs.replace(pod, status=structs.replace(pod.status, conditions=deferred)), 0.0)
 
-    verdict = room.hearts.resizes.cycle.decide(room.hearts.queue.pop(0.0).info)
+    outcome = scene.core.resizes.cycle.decide(scene.core.queue.pop(0.0).info)
 
-    assert (says, generation == "G4") == (verdict.plugin, verdict.fits)
+    assert (says, generation == "G4") == (outcome.plugin, outcome.fits)
 
 
 # -- where plugins come from ---------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ def test_a_flag_that_names_no_plugin_stops_the_start(flag):
         known_plugins([flag])
 
 
-def test_without_a_file_nobody_looks_at_packages(monkeypatch, tmp_path):
+def test_without_a_file_packages_are_not_looked_at(monkeypatch, tmp_path):
     install(monkeypatch, tmp_path, "broken", {"X": "no_such_module:PLUGIN"})
 
     assert [] == Configured.read("", "default-scheduler", Switches()).profiles((), new_handle())

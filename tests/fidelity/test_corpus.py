@@ -61,32 +61,62 @@ def node_of(short: dict[str, Any]) -> Node:
         "images",
     }
     assert set(short) <= known, f"node {short.get('name')}: unknown {set(short) - known}"
-    allocatable = {"cpu": str(short.get("cpu", "4")), "memory": str(short.get("memory", "8Gi")),
-                   "pods": str(short.get("pods", 110)),
-                   **{k: str(v) for k, v in short.get("allocatable", {}).items()}}  # fmt: skip
+    allocatable = {
+        "cpu": str(short.get("cpu", "4")),
+        "memory": str(short.get("memory", "8Gi")),
+        "pods": str(short.get("pods", 110)),
+        **{k: str(v) for k, v in short.get("allocatable", {}).items()},
+    }
     labels = {"kubernetes.io/hostname": short["name"], **{k: str(v) for k, v in short.get("labels", {}).items()}}
     document = {
         "metadata": {"name": short["name"], "labels": labels, "annotations": short.get("annotations", {})},
-        "spec": {"taints": [_taint(t) for t in short.get("taints", ())],
-                 "unschedulable": short.get("unschedulable", False)},
+        "spec": {
+            "taints": [_taint(t) for t in short.get("taints", ())],
+            "unschedulable": short.get("unschedulable", False),
+        },
         "status": {"allocatable": allocatable, "capacity": allocatable, "images": short.get("images", [])},
-    }  # fmt: skip
+    }
     return msgspec.convert(document, Node, strict=False)
 
 
 def pod_of(short: dict[str, Any], name: str) -> Pod:
     """Return the pod that a case's shorthand means."""
-    known = {"name", "namespace", "uid", "node", "cpu", "memory", "requests", "labels", "annotations", "priority", "spec",
-             "status", "deleted", "owner"}  # fmt: skip
+    known = {
+        "name",
+        "namespace",
+        "uid",
+        "node",
+        "cpu",
+        "memory",
+        "requests",
+        "labels",
+        "annotations",
+        "priority",
+        "spec",
+        "status",
+        "deleted",
+        "owner",
+    }
     assert set(short) <= known, f"pod {short.get('name')}: unknown {set(short) - known}"
     name = short.get("name", name)
-    requests = {**{k: str(short[k]) for k in ("cpu", "memory") if k in short},
-                **{k: str(v) for k, v in short.get("requests", {}).items()}}  # fmt: skip
-    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
-            "priority": short.get("priority", 0), "nodeName": short.get("node", ""), **short.get("spec", {})}  # fmt: skip
-    meta = {"name": name, "namespace": short.get("namespace", "default"), "uid": short.get("uid", name),
-            "resourceVersion": "1", "labels": {k: str(v) for k, v in short.get("labels", {}).items()},
-            "annotations": short.get("annotations", {})}  # fmt: skip
+    requests = {
+        **{k: str(short[k]) for k in ("cpu", "memory") if k in short},
+        **{k: str(v) for k, v in short.get("requests", {}).items()},
+    }
+    spec = {
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
+        "priority": short.get("priority", 0),
+        "nodeName": short.get("node", ""),
+        **short.get("spec", {}),
+    }
+    meta = {
+        "name": name,
+        "namespace": short.get("namespace", "default"),
+        "uid": short.get("uid", name),
+        "resourceVersion": "1",
+        "labels": {k: str(v) for k, v in short.get("labels", {}).items()},
+        "annotations": short.get("annotations", {}),
+    }
     if short.get("deleted"):
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if "owner" in short:
@@ -97,7 +127,9 @@ def pod_of(short: dict[str, Any], name: str) -> Pod:
 
 def object_of(document: dict[str, Any]) -> View:
     """Return the typed view of a whole manifest."""
-    found = next((r for r in resources().values() if (r.kind, r.api_version) == (document["kind"], document["apiVersion"])), None)  # fmt: skip
+    found = next(
+        (r for r in resources().values() if (r.kind, r.api_version) == (document["kind"], document["apiVersion"])), None
+    )
     assert found is not None, f"no kind {document['apiVersion']} {document['kind']}"
     return msgspec.convert({k: v for k, v in document.items() if k not in ("apiVersion", "kind")}, found.view)
 
@@ -111,8 +143,15 @@ class World:
         assert case.get("source"), "a case names its source"
         switches = Switches.parse([f"{name}={_text(value)}" for name, value in case.get("switches", {}).items()])
         self.cache, self.pod = Cache(), PodInfo(pod_of(case["pod"], "p"))
-        self.handle = Handle(switches, self.cache, Nominator(), FixedWorld(*map(object_of, case.get("objects", ()))),
-                             Exclusions(), random.Random(1), lambda: 1_767_225_600.0)  # fmt: skip
+        self.handle = Handle(
+            switches,
+            self.cache,
+            Nominator(),
+            FixedWorld(*map(object_of, case.get("objects", ()))),
+            Exclusions(),
+            random.Random(1),
+            lambda: 1_767_225_600.0,
+        )
         self.enabled = self._profile(case.get("plugins"))
         for short in case.get("nodes", ()):
             self.cache.set_node(node_of(short))
@@ -134,7 +173,11 @@ class World:
         found = []
         for entry in entries:
             plugin = known[entry["name"]]
-            args = msgspec.convert(entry["args"], plugin.args) if "args" in entry else plugin.default_args(self.handle.switches)  # fmt: skip
+            args = (
+                msgspec.convert(entry["args"], plugin.args)
+                if "args" in entry
+                else plugin.default_args(self.handle.switches)
+            )
             found.append(Enabled(plugin.make(args, self.handle), entry.get("weight", weights.get(entry["name"], 1))))
         return found
 
@@ -229,7 +272,7 @@ def _check_plugins(world: World, expect: dict[str, Any]) -> None:
     columns, pod, state = world.cache.columns, world.pod, CycleState()
     feasible = world.runner.filter(CycleState(), pod, columns).mask
     state.alive = columns.valid.copy()
-    verdicts: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     scores: dict[str, dict[str, int] | None] = {}
     for enabled in world.enabled:
         plugin = enabled.plugin
@@ -240,16 +283,18 @@ def _check_plugins(world: World, expect: dict[str, Any]) -> None:
         if plugin.name in expect.get("pre_filter", {}):
             said = "Skip" if status.code is Code.SKIP else verdict(status.code, list(status.reasons))
             assert said == expect["pre_filter"][plugin.name]
-        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter")):  # fmt: skip
-            said = verdicts[plugin.name] = both_forms(world, plugin, state)
+        if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter")):
+            said = results[plugin.name] = both_forms(world, plugin, state)
             state.alive &= columns.mask_of([name for name, answer in said.items() if answer == PASSES])
         if isinstance(plugin, VectorScorePlugin) or hasattr(plugin, "score"):
             scored = CycleState()
             if isinstance(plugin, PreFilterPlugin):
                 plugin.pre_filter(scored, pod, columns)
-            scores[plugin.name] = scores_of(world, plugin, scored, feasible) if feasible.any() and "message" not in expect else None  # fmt: skip
+            scores[plugin.name] = (
+                scores_of(world, plugin, scored, feasible) if feasible.any() and "message" not in expect else None
+            )
     for name, wanted in expect.get("filter", {}).items():
-        said = verdicts.get(name, dict.fromkeys(world.rows, PASSES))
+        said = results.get(name, dict.fromkeys(world.rows, PASSES))
         assert said == {**dict.fromkeys(world.rows, PASSES), **wanted}, name
     for name, wanted in expect.get("score", {}).items():
         assert scores[name] is not None, f"{name} skipped scoring"

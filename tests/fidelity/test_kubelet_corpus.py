@@ -60,8 +60,10 @@ def _machine(name: str) -> CpuTopology:
     def of(core: int) -> Cpu:
         if every := shape.get("alternate"):
             return Cpu(core, 0, core % every, core % every)
-        parts = [core // shape[f"cores_per_{part}"] if f"cores_per_{part}" in shape else 0
-                 for part in ("cache", "numa", "socket")]  # fmt: skip
+        parts = [
+            core // shape[f"cores_per_{part}"] if f"cores_per_{part}" in shape else 0
+            for part in ("cache", "numa", "socket")
+        ]
         return Cpu(core, *parts)
 
     return CpuTopology({cpu: of(cpu % shape["cores"]) for cpu in range(shape["cpus"])})

@@ -57,7 +57,7 @@ def ended(component, *arguments, cwd):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_no_room_takes_is_one_line(tmp_path, arguments, code, said):
+def test_what_no_component_takes_is_one_line(tmp_path, arguments, code, said):
     (tmp_path / "half.json").write_text('{"a":')
 
     for component in COMPONENTS:
@@ -70,7 +70,7 @@ def test_what_no_room_takes_is_one_line(tmp_path, arguments, code, said):
 def test_a_busy_health_port_is_one_line(tmp_path, component, taken):
     tokens = [] if component == "apiserver" else {"system:node-host:h": "t"}
     if component == "controllers":
-        from services.api.roles import controller_identities
+        from services.runtime.roles import controller_identities
 
         tokens = {f"{identity.user}": "t" for identity in controller_identities()}
     (tmp_path / "tokens.json").write_text(json.dumps(tokens))

@@ -7,7 +7,7 @@ import pytest
 from services.scenarios.run import load_scenario, run_as_processes
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "faults"
-SHORT = "set node.grace_s=6 node.lease_duration_s=4 node.monitor_period_s=1\nlimit 90s\n"
+SHORT = "set node.grace_s=6 node.lease_duration_s=4\nlimit 90s\n"
 
 
 def wrong(result):

@@ -96,7 +96,7 @@ def page(port, path):
 
 def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bakery, tmp_path):
     process = bakery(
-        "--ready-file", str(tmp_path / "ready"), "--events-dir", str(tmp_path / "events"), "--set", "rs.burst=7",
+        "--ready-file", str(tmp_path / "ready"), "--events-dir", str(tmp_path / "events"), "--set", "unbind.max_attempts=7",
     )  # fmt: skip
     note = note_of(tmp_path / "ready")
     port = note["ports"]["health"]
@@ -105,7 +105,7 @@ def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bake
     assert (200, "ok\n") == page(port, "/healthz") == page(port, "/readyz")
     assert '# TYPE bakery_loaves_total counter\nbakery_loaves_total{kind="rye"} 3\n' in page(port, "/metrics")[1]
     configuration = json.loads(page(port, "/configz")[1])
-    assert (7, ["rs.burst=7"]) == (configuration["switches"]["rs.burst"], configuration["set"])
+    assert (7, ["unbind.max_attempts=7"]) == (configuration["switches"]["unbind.max_attempts"], configuration["set"])
     assert (200, "({'kind': 'rye', 'number': '1 2'}, {'tail': '3'})") == page(port, "/loaves/rye/1%202?tail=3")
     assert 404 == page(port, "/nothing")[0]
 

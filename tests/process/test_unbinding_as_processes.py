@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
 @pytest.mark.parametrize(
     "name",
     [
-        "killed-kubelet", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job", "same-node",
+        "killed-mid-unbind", "by-condition", "binding-delete", "late-scheduler", "crash-points", "job", "same-node",
         "old-scheduler-exits",
     ],
 )  # fmt: skip

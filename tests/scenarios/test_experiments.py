@@ -1,5 +1,6 @@
 """Every scenario below experiments/ comes true in simulation, and no invariant breaks."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,9 @@ def test_the_scenario_comes_true(path):
 
 def test_there_are_at_least_eight_scenarios():
     assert len(SCENARIOS) >= 8
+
+
+def test_every_scenario_has_a_name_of_its_own():
+    counted = Counter(path.stem for path in SCENARIOS)
+
+    assert [] == [name for name, count in counted.items() if count > 1]

@@ -25,7 +25,7 @@ from scheduler.cycle.binding_cycle import BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.leadership import MissingNodes
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from scheduler.recorder import Telling
+from scheduler.recorder import SchedulerRecorder
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request
@@ -384,9 +384,11 @@ def m35_goes_back_in_time_after_a_lost_stream(monkeypatch):
 
 
 def m36_evicts_without_saying_for_whom(monkeypatch):
-    line = Telling.line
+    line = SchedulerRecorder.line
     monkeypatch.setattr(
-        Telling, "line", lambda self, ev, *rest, **more: None if ev == "sched.victim" else line(self, ev, *rest, **more)
+        SchedulerRecorder,
+        "line",
+        lambda self, ev, *rest, **more: None if ev == "sched.victim" else line(self, ev, *rest, **more),
     )
 
 
@@ -445,7 +447,10 @@ def test_every_invariant_has_a_planted_bug():
 @pytest.mark.parametrize(
     ("plant", "scenario", "invariant"),
     MUTANTS,
-    ids=[f"{plant.__name__}-{invariant}" for plant, _, invariant in MUTANTS],
+    ids=[
+        "-".join((plant.__name__, *([scenario.stem] if isinstance(scenario, Path) else []), invariant))
+        for plant, scenario, invariant in MUTANTS
+    ],
 )
 def test_a_planted_bug_is_caught_by_its_invariant(plant, scenario, invariant, monkeypatch):
     plant(monkeypatch)

@@ -19,7 +19,7 @@ def _at(lines, event, name):
 
 
 def test_kubelet_16_a_stateful_sets_pod_starts_when_the_container_of_its_predecessor_has_stopped():
-    result, lines = _told("same-name")
+    result, lines = _told("deleted-by-force")
     stops, starts = _at(lines, "kubelet.stop", "db-0"), _at(lines, "kubelet.start", "db-0")
     gone = [
         line.mono_ns / 1e9

@@ -15,16 +15,15 @@ _NO_LIMIT = 2**31 - 1
 _NAME_MAX = 63
 
 
-def _with_defaults(spec: Document, ctx: WriteContext) -> Document:
+def _with_defaults(spec: Document) -> Document:
     has_limit_per_index = spec.get("backoffLimitPerIndex") is not None
-    replacement = ctx.switches.choice("job.pod_replacement_policy")
     completed: Document = {
         "parallelism": 1,
         **({"completions": 1} if spec.get("parallelism") is None and spec.get("completions") is None else {}),
         "backoffLimit": _NO_LIMIT if has_limit_per_index else 6,
         "completionMode": "NonIndexed",
         "suspend": False,
-        "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else replacement,
+        "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
         **{name: value for name, value in spec.items() if value is not None},
     }
     if policy := completed.get("podFailurePolicy"):
@@ -54,7 +53,7 @@ def _with_own_selector(new: Document) -> None:
 
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["spec"] = _with_defaults(new.get("spec") or {}, ctx)
+    new["spec"] = _with_defaults(new.get("spec") or {})
     if not new["spec"].get("manualSelector") and new["spec"].get("template") is not None:
         _with_own_selector(new)
     drop_status(new, ctx)
@@ -63,7 +62,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
 def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     keep_status(old, new, ctx)
     if new.get("spec") is not old.get("spec"):
-        new["spec"] = _with_defaults(new.get("spec") or {}, ctx)
+        new["spec"] = _with_defaults(new.get("spec") or {})
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:

@@ -61,8 +61,9 @@ def _count(counts: Counts, key: str, labels: Mapping[str, str], by: int) -> None
 class Census:
     """The cluster as it is, counted when first asked for."""
 
-    def __init__(self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str],
-                 nodes: Iterable[NodeInfo]) -> None:  # fmt: skip
+    def __init__(
+        self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str], nodes: Iterable[NodeInfo]
+    ) -> None:
         self.pod, self.terms, self.namespace_labels = pod, terms, namespace_labels
         self._nodes = nodes
 
@@ -98,7 +99,7 @@ class HandCount:
     def has_wanted(self, node_labels: Mapping[str, str]) -> bool:
         """Whether the node has every key of the affinity, and the pods wanted there or nowhere yet.
 
-        The first of pods that want each other has nobody to join: it may go anywhere (12.4).
+        The first of pods that want each other has no pod to join: it may go anywhere (12.4).
         """
         terms = self._census.terms.required_affinity
         if any(term.topology_key not in node_labels for term in terms):
@@ -109,12 +110,12 @@ class HandCount:
             return True
         is_untouched = len(changes) < len(there) or any(pair not in changes for pair in there)
         if is_untouched or any(there.get(pair, 0) + change for pair, change in changes.items()):
-            return False  # Somebody wanted is somewhere else.
+            return False  # A matching pod is somewhere else.
         pod = self._census.pod
         return means_all(terms, pod.key.namespace, pod.metadata.labels)
 
     def has_unwanted(self, node_labels: Mapping[str, str]) -> bool:
-        """Whether somebody the pod wants far is in one of the node's domains."""
+        """Whether a pod that its anti-affinity matches is in one of the node's domains."""
         there, changes = self._census.counts.unwanted, self._changes.unwanted
         for term in self._census.terms.required_anti_affinity:
             value = node_labels.get(term.topology_key)
@@ -125,6 +126,6 @@ class HandCount:
         return False
 
     def is_hostile(self, node_labels: Mapping[str, str]) -> bool:
-        """Whether somebody in one of the node's domains wants the pod far."""
+        """Whether the anti-affinity of a pod in one of the node's domains matches this pod."""
         there, changes = self._census.counts.hostile, self._changes.hostile
         return any(there.get(pair, 0) + changes.get(pair, 0) > 0 for pair in node_labels.items())

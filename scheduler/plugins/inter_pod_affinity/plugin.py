@@ -1,7 +1,7 @@
 """Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
 
 Required terms refuse, preferred ones weigh; existing pods' terms count in both. What it is made of, in
-`scheduler.plugins.inter_pod_affinity`.
+`scheduler.plugins.inter_pod_affinity.plugin`.
 
 Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
 """
@@ -27,7 +27,7 @@ from scheduler.framework.world import World
 from scheduler.handle import Handle
 from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
 from scheduler.plugins.inter_pod_affinity.terms import (
-    knows_nobody,
+    has_no_terms,
     means,
     means_all,
     namespace_labels,
@@ -77,7 +77,7 @@ class InterPodAffinity:
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without required terms that no existing pod keeps away."""
         index = self._cache.index
-        if not index.term_count and knows_nobody(pod):
+        if not index.term_count and has_no_terms(pod):
             return SKIP
         labels = namespace_labels(self._world, pod.key.namespace)
         hostile: list[Grouping] = []
@@ -86,7 +86,7 @@ class InterPodAffinity:
                 grouping = tally.by(term.topology_key)
                 if grouping.counts.any():
                     hostile.append(grouping)
-        if not hostile and knows_nobody(pod):
+        if not hostile and has_no_terms(pod):
             return SKIP
         terms = unrolled(pod.terms, self._world)
         affinity = self._groupings_of_all(terms.required_affinity)
@@ -114,7 +114,7 @@ class InterPodAffinity:
         return tuple(tally.by(term.topology_key) for term in terms)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no for the first of: nobody wanted is near, somebody unwanted is, somebody does not want the pod."""
+        """Reject when affinity matches no pod, anti-affinity matches one, or another pod's matches this one."""
         hand, labels = state.data[self.name].hand, node.labels
         if not hand.has_wanted(labels):
             return unresolvable(AFFINITY_REASON)
@@ -275,7 +275,7 @@ def _has_place(pod: Pod) -> bool:
 
 
 def _near(required: Required, columns: Columns) -> Mask | None:
-    """Return the rows with every key of the affinity and somebody wanted in each domain; None without affinity."""
+    """Return the rows with every key of the affinity and a matching pod in each domain; None without affinity."""
     mask: Mask | None = None
     for grouping in required.affinity:
         if grouping is None:
@@ -288,7 +288,7 @@ def _near(required: Required, columns: Columns) -> Mask | None:
 
 
 def _away(grouping: Grouping) -> Mask:
-    """Return the rows in whose domain nobody counts."""
+    """Return the rows in whose domain no pod counts."""
     mask: Mask = (grouping.counts <= 0)[grouping.ids]
     return mask
 

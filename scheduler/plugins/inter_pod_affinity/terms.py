@@ -64,6 +64,6 @@ def question(terms: Sequence[PodTerm]) -> Question | None:
     return Question(tuple(clauses))
 
 
-def knows_nobody(pod: PodInfo) -> bool:
+def has_no_terms(pod: PodInfo) -> bool:
     """Whether the pod has no required terms."""
     return not pod.terms.required_affinity and not pod.terms.required_anti_affinity

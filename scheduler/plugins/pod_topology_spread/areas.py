@@ -25,8 +25,9 @@ class Areas:
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, tuple[int, Area]] = OrderedDict()
 
-    def of(self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], *, honors_affinity: bool,
-           honors_taints: bool) -> Area:  # fmt: skip
+    def of(
+        self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], *, honors_affinity: bool, honors_taints: bool
+    ) -> Area:
         """Return the rows that have all the labels and, as far as they are honoured, suit the pod.
 
         Honoured affinity is node selector and required node affinity; taints are NoSchedule and NoExecute (12.5).

@@ -71,8 +71,13 @@ class Census:
 class HandCount:
     """A census, and what a what-if has changed since."""
 
-    def __init__(self, pod: PodInfo, constraints: Sequence[Constraint], census: Census,
-                 changes: Sequence[dict[str, int]] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        pod: PodInfo,
+        constraints: Sequence[Constraint],
+        census: Census,
+        changes: Sequence[dict[str, int]] | None = None,
+    ) -> None:
         self._pod = pod
         self._constraints = constraints
         self._census = census

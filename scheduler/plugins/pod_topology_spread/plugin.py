@@ -1,7 +1,7 @@
 """Filter and Score: spread pods that match a selector evenly over the values of a node label.
 
 Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
-services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread`.
+services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread.plugin`.
 
 Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
 """
@@ -30,7 +30,7 @@ from scheduler.handle import Handle
 from scheduler.plugins.pod_topology_spread.areas import Areas
 from scheduler.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from scheduler.plugins.pod_topology_spread.hand_count import Census, HandCount, has_keys
-from scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, Crowdedness, crowdedness, ranked
+from scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, DomainLoad, domain_load, ranked
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 
@@ -141,7 +141,7 @@ class PodTopologySpread:
     # -- score ---------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
-        """Skip pods without soft constraints; for others see how crowded their domains are."""
+        """Skip pods without soft constraints; for others count the pods in their domains."""
         constraints = self._constraints.of(pod, SOFT)
         if not constraints:
             return SKIP
@@ -151,15 +151,15 @@ class PodTopologySpread:
             for each in constraints
         ]
         complete = self._areas.of(pod, columns, keys, honors_affinity=False, honors_taints=False) if keys else None
-        state.data[self._scoring] = crowdedness(
+        state.data[self._scoring] = domain_load(
             pod, constraints, areas, None if complete is None else ~complete.mask, feasible, self._cache.index, columns
         )
         return SUCCESS
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
-        """Return how crowded each row's domains are."""
-        crowded: Crowdedness = state.data[self._scoring]
-        return crowded.raw
+        """Return how full each row's domains are."""
+        load: DomainLoad = state.data[self._scoring]
+        return load.raw
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """The emptiest gets the most."""

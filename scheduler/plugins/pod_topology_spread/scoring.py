@@ -19,17 +19,22 @@ from scheduler.plugins.pod_topology_spread.constraints import Constraint
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-class Crowdedness(NamedTuple):
+class DomainLoad(NamedTuple):
     """The raw score of each row, and the rows that lack a key (None: none), which get 0."""
 
     raw: Floats
     ignored: Mask | None
 
 
-def crowdedness(
-    pod: PodInfo, constraints: Sequence[Constraint], areas: Sequence[Area], ignored: Mask | None, feasible: Mask,
-    index: PodIndex, columns: Columns,
-) -> Crowdedness:  # fmt: skip
+def domain_load(
+    pod: PodInfo,
+    constraints: Sequence[Constraint],
+    areas: Sequence[Area],
+    ignored: Mask | None,
+    feasible: Mask,
+    index: PodIndex,
+    columns: Columns,
+) -> DomainLoad:
     """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
 
     The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
@@ -50,7 +55,7 @@ def crowdedness(
             of_value[0] = 0.0
             part = of_value[ids]
         raw += part
-    return Crowdedness(_rounded(raw), ignored)
+    return DomainLoad(_rounded(raw), ignored)
 
 
 def _rounded(scores: Floats) -> Floats:
@@ -60,9 +65,9 @@ def _rounded(scores: Floats) -> Floats:
     return whole
 
 
-def ranked(crowded: Crowdedness, feasible: Mask) -> Floats:
+def ranked(load: DomainLoad, feasible: Mask) -> Floats:
     """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
-    raw, ignored = crowded.raw, crowded.ignored
+    raw, ignored = load.raw, load.ignored
     among = raw[feasible if ignored is None else feasible & ~ignored]
     most = float(among.max(initial=0.0))
     if most:

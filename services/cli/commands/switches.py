@@ -20,9 +20,10 @@ Examples:
 @click.argument("pattern", required=False, default="")
 @output_option
 def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
-    """List every switch: what can be chosen between designs, its default, and the KEP or spec it comes from.
+    """List every switch: what can be chosen between designs, its default, where it comes from and what shows it.
 
-    PATTERN keeps those whose name or meaning contains it.
+    What shows it is a scenario that compares its values: `keplab run` it with and without `--set`. PATTERN keeps those
+    whose name or meaning contains it.
     """
     wanted = pattern.lower()
     found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
@@ -30,8 +31,8 @@ def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
         print_json({"switches": [_document(s) for s in found]})
     elif found:
         print_table(
-            ("NAME", "DEFAULT", "VALUES", "MEANING", "SOURCE"),
-            [(s.name, _text(s.default), _values(s), s.meaning, s.source) for s in found],
+            ("NAME", "DEFAULT", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
+            [(s.name, _text(s.default), _values(s), s.meaning, s.source, s.shown_by) for s in found],
         )
     else:
         click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
@@ -48,6 +49,7 @@ def _document(switch: Switch) -> dict[str, object]:
         "maximum": switch.maximum,
         "meaning": switch.meaning,
         "source": switch.source,
+        "scenario": switch.shown_by,
     }
 
 

@@ -23,9 +23,15 @@ HISTORY = PREFIX + "revision-history"
 DESIRED = PREFIX + "desired-replicas"
 MAX = PREFIX + "max-replicas"
 _OWN_ANNOTATIONS = frozenset(
-    (REVISION, HISTORY, DESIRED, MAX, "kubectl.kubernetes.io/last-applied-configuration",
-     "deprecated.deployment.rollback.to")
-)  # fmt: skip
+    (
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAX,
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+    )
+)
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """Hash texts use these, so that no bad word can appear."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")

@@ -49,8 +49,7 @@ def report(step: Step, *, is_rolling: bool) -> None:
     if counters["availableReplicas"] >= min_available:
         put(step, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
-        put(step, "Available", "False", "MinimumReplicasUnavailable",
-                  "Deployment does not have minimum availability.")  # fmt: skip
+        put(step, "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     if is_rolling:
         _judge_progress(step, counters)
     _copy_failure(step)
@@ -69,9 +68,11 @@ def _judge_progress(step: Step, counters: Document) -> None:
         conditions.remove(step.conditions, "Progressing")
         return
     current = conditions.find(step.conditions, "Progressing")
-    name = f'ReplicaSet "{step.new.metadata.name}"' if step.new is not None else (
-        f'Deployment "{step.deployment.metadata.name}"'
-    )  # fmt: skip
+    name = (
+        f'ReplicaSet "{step.new.metadata.name}"'
+        if step.new is not None
+        else (f'Deployment "{step.deployment.metadata.name}"')
+    )
     is_over = (
         counters["replicas"] == counters["updatedReplicas"]
         and current is not None
@@ -128,7 +129,14 @@ def _copy_failure(step: Step) -> None:
         for condition in each.status.conditions:
             if condition.type == "ReplicaFailure" and condition.status == "True":
                 now = format_time(step.now.wall_s)
-                conditions.put(step.conditions, "ReplicaFailure", "True", condition.reason, condition.message,
-                               seconds_of(now), has_update_time=True)  # fmt: skip
+                conditions.put(
+                    step.conditions,
+                    "ReplicaFailure",
+                    "True",
+                    condition.reason,
+                    condition.message,
+                    seconds_of(now),
+                    has_update_time=True,
+                )
                 return
     conditions.remove(step.conditions, "ReplicaFailure")

@@ -213,8 +213,14 @@ def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list
 def _patch(budget: PodDisruptionBudget, status: Document) -> Patch:
     # On the version seen: an eviction that has meanwhile spent from the budget must not be undone.
     meta = budget.metadata
-    return Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        RESOURCE,
+        meta.key,
+        {"status": status},
+        subresource="status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
 
 
 def _awaits_disruption(pod: Pod) -> bool:

@@ -44,9 +44,12 @@ def _claim(pod: Pod, name: str, template: Document) -> Document:
     meta = template.get("metadata") or {}
     owner = controller_reference(pod)
     kept = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": [owner], **kept},
-            "spec": template.get("spec") or {}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": [owner], **kept},
+        "spec": template.get("spec") or {},
+    }
 
 
 def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:

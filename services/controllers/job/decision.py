@@ -179,15 +179,16 @@ def changes_of_status(job: Job, wanted: Document) -> Document:
         "succeeded": old.succeeded,
         "failed": old.failed,
         "uncountedTerminatedPods": {
-            kind: list(uids)
-            for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
-        } if stored is not None else None,
+            kind: list(uids) for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
+        }
+        if stored is not None
+        else None,
         "startTime": old.start_time,
         "completedIndexes": old.completed_indexes,
         "failedIndexes": old.failed_indexes,
         "completionTime": old.completion_time,
         "conditions": conditions.as_documents(old.conditions),
-    }  # fmt: skip
+    }
     changed = {name: value for name, value in wanted.items() if value != present[name]}
     if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
         # A merge patch keeps what it does not name.

@@ -93,9 +93,14 @@ def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rej
 
 
 def _judge(
-    job: Job, pod: Pod, known: set[str], completed: frozenset[int], delayed: set[str], found: Survey,
+    job: Job,
+    pod: Pod,
+    known: set[str],
+    completed: frozenset[int],
+    delayed: set[str],
+    found: Survey,
     counts_rejections: bool,
-) -> None:  # fmt: skip
+) -> None:
     uid = pod.metadata.uid
     if uid in known:
         found.releasable.append(pod)
@@ -124,9 +129,14 @@ def _judge(
 
 
 def _judge_indexes(
-    job: Job, failures: list[Pod], pods: list[Pod], completed: frozenset[int], found: Survey, counts_rejections: bool,
+    job: Job,
+    failures: list[Pod],
+    pods: list[Pod],
+    completed: frozenset[int],
+    found: Survey,
+    counts_rejections: bool,
     wall_s: float,
-) -> set[str]:  # fmt: skip
+) -> set[str]:
     """Note which indexes failed; return uids of failed pods that still record how often (KEP-3850)."""
     if job.spec.backoff_limit_per_index is None:
         return set()

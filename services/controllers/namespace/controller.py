@@ -28,6 +28,18 @@ def _order() -> list[str]:
     return sorted(names, key=lambda name: (name != "pods", name == "events", name))
 
 
+CONDITIONS = {
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure":
+        ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionContentFailure":
+        ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}  # fmt: skip
+"""What a deleted namespace's status says, in this order: reason and message of a condition that is False."""
+
+
 class Namespaces:
     """What could not be deleted, and the reconcile."""
 
@@ -70,37 +82,33 @@ class Namespaces:
         """Return the write of the five conditions, if it says anything new."""
         before = [dict(c) for c in (document.get("status") or {}).get("conditions") or ()]
         now = [dict(c) for c in before]
-        failures = self._failures.pop(namespace.metadata.key, [])
-        finalizers: dict[str, int] = {}
-        for objects in content.values():
-            for each in objects:
-                for finalizer in each.metadata.finalizers:
-                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-        _set(now, "NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered",
-             "All resources successfully discovered", wall_s)  # fmt: skip
-        _set(now, "NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions",
-             "All legacy kube types successfully parsed", wall_s)  # fmt: skip
-        if failures:
-            _set(now, "NamespaceDeletionContentFailure", True, "ContentDeletionFailed",
-                 "Failed to delete all resource types: " + "; ".join(failures), wall_s)  # fmt: skip
-        else:
-            _set(now, "NamespaceDeletionContentFailure", False, "ContentDeleted",
-                 "All content successfully deleted, may be waiting on finalization", wall_s)  # fmt: skip
-        remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
-        _set(now, "NamespaceContentRemaining", True, "SomeResourcesRemain",
-             f"Some resources are remaining: {remaining}", wall_s)  # fmt: skip
-        if finalizers:
-            text = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-            _set(now, "NamespaceFinalizersRemaining", True, "SomeFinalizersRemain",
-                 f"Some content in the namespace has finalizers remaining: {text}", wall_s)  # fmt: skip
-        else:
-            _set(now, "NamespaceFinalizersRemaining", False, "ContentHasNoFinalizers",
-                 "All content-preserving finalizers finished", wall_s)  # fmt: skip
+        true = _true_conditions(content, self._failures.pop(namespace.metadata.key, []))
+        for condition, otherwise in CONDITIONS.items():
+            reason, message = true.get(condition, otherwise)
+            _set(now, condition, condition in true, reason, message, wall_s)
         if now == before:
             return []
         patch: Document = {"status": {"conditions": now}}
         meta = namespace.metadata
         return [Patch("namespaces", meta.key, patch, subresource="status", uid=meta.uid)]
+
+
+def _true_conditions(content: Content, failures: list[str]) -> dict[str, tuple[str, str]]:
+    """Return reason and message of each condition that is True."""
+    remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
+    found = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {remaining}")}
+    if failures:
+        message = "Failed to delete all resource types: " + "; ".join(failures)
+        found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
+    counts: dict[str, int] = {}
+    for each in (each for objects in content.values() for each in objects):
+        for finalizer in each.metadata.finalizers:
+            counts[finalizer] = counts.get(finalizer, 0) + 1
+    if counts:
+        waiting = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(counts.items()))
+        message = f"Some content in the namespace has finalizers remaining: {waiting}"
+        found["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
+    return found
 
 
 def _set(listed: list[Document], condition: str, is_true: bool, reason: str, message: str, wall_s: float) -> None:

@@ -270,15 +270,25 @@ def _declared_unknown(node: Node, wall_s: float) -> list[Action]:
     for kind, old in zip(_REPORTED, _reported(node), strict=True):
         if old is None:
             conditions.append(
-                {"type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
-                 "message": "Kubelet never posted node status.",
-                 "lastHeartbeatTime": node.metadata.creation_timestamp, "lastTransitionTime": now}
-            )  # fmt: skip
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": node.metadata.creation_timestamp,
+                    "lastTransitionTime": now,
+                }
+            )
         elif old.status != "Unknown":
             conditions.append(
-                {"type": kind, "status": "Unknown", "reason": "NodeStatusUnknown",
-                 "message": "Kubelet stopped posting node status.", "lastTransitionTime": now}
-            )  # fmt: skip
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusUnknown",
+                    "message": "Kubelet stopped posting node status.",
+                    "lastTransitionTime": now,
+                }
+            )
     # On the version seen: a kubelet that has just reported is not silent.
     return [
         Patch(

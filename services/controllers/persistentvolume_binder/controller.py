@@ -118,8 +118,9 @@ class VolumeBinder:
             return Result(tuple(self._report(claim, "ProvisioningFailed", message, "Warning")))
         return self._make(claim, storage_class, listers, moment)
 
-    def _make(self, claim: PersistentVolumeClaim, storage_class: StorageClass, listers: Listers,
-              moment: Moment) -> Result:  # fmt: skip
+    def _make(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, listers: Listers, moment: Moment
+    ) -> Result:
         uid, node = claim.metadata.uid, None
         if claim.selected_node:
             query = Query(Node, Key("", claim.selected_node))
@@ -129,8 +130,12 @@ class VolumeBinder:
             problem = cannot_make(storage_class, node or _as_node(moment, query), claim.selected_node)
             if problem:
                 self._began_s.pop(uid, None)
-                return Result((_annotate(claim, {SELECTED_NODE: None}),
-                               self._event(claim, "ProvisioningFailed", problem, "Warning")))  # fmt: skip
+                return Result(
+                    (
+                        _annotate(claim, {SELECTED_NODE: None}),
+                        self._event(claim, "ProvisioningFailed", problem, "Warning"),
+                    )
+                )
         started: list[Action] = []
         if uid not in self._began_s:
             self._began_s[uid] = moment.now_s
@@ -232,8 +237,13 @@ def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> list[Action
     meta, own = volume.metadata, claim.metadata
     reference = volume.spec.claim_ref
     if reference is None or reference.uid != own.uid:
-        wanted = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": own.namespace, "name": own.name,
-                  "uid": own.uid}  # fmt: skip
+        wanted = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": own.namespace,
+            "name": own.name,
+            "uid": own.uid,
+        }
         patch: Document = {"spec": {"claimRef": wanted}}
         if reference is None:
             patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
@@ -244,8 +254,11 @@ def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> list[Action
         patch = {"metadata": {"annotations": marks}, "spec": {"volumeName": meta.name}}
         actions.append(Patch(CLAIMS, own.key, patch, uid=own.uid))
     status = {"phase": BOUND, "accessModes": list(volume.spec.access_modes), "capacity": dict(volume.spec.capacity)}
-    known = {"phase": claim.status.phase, "accessModes": list(claim.status.access_modes),
-             "capacity": dict(claim.status.capacity)}  # fmt: skip
+    known = {
+        "phase": claim.status.phase,
+        "accessModes": list(claim.status.access_modes),
+        "capacity": dict(claim.status.capacity),
+    }
     if status != known:
         actions.append(_claim_status(claim, status))
     return actions

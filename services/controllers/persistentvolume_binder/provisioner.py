@@ -55,17 +55,26 @@ def new_volume(
         "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
         "storageClassName": storage_class.metadata.name,
         "volumeMode": claim.spec.volume_mode,
-        "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": meta.namespace,
-                     "name": meta.name, "uid": meta.uid},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+        },
         "csi": {"driver": driver, "volumeHandle": name},
-    }  # fmt: skip
+    }
     where = _segments(node, driver, csi_node) if node is not None else _anywhere(claim, storage_class, nodes, csi_node)
     if where:
         expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in where]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
     annotations = {PROVISIONED_BY: driver}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "annotations": annotations},
-            "spec": spec}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+    }
 
 
 def _segments(node: Node, driver: str, csi_node: Callable[[Key], CSINode | None]) -> Segments:
@@ -78,8 +87,12 @@ def _segments(node: Node, driver: str, csi_node: Callable[[Key], CSINode | None]
     return tuple((key, labels[key]) for key in keys if key in labels)
 
 
-def _anywhere(claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: Iterable[Node],
-              csi_node: Callable[[Key], CSINode | None]) -> Segments:  # fmt: skip
+def _anywhere(
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass,
+    nodes: Iterable[Node],
+    csi_node: Callable[[Key], CSINode | None],
+) -> Segments:
     """Choose a place without knowing the pod: evenly over the places that the class allows."""
     places = {
         _segments(node, storage_class.provisioner, csi_node): None

@@ -266,8 +266,15 @@ def _status(
         conditions.remove(listed, "ReplicaFailure")
         if refusal is not None:
             now = format_time(wall_s)
-            listed.append({"type": "ReplicaFailure", "status": "True", "reason": refusal[0], "message": refusal[1],
-                           "lastTransitionTime": now})  # fmt: skip
+            listed.append(
+                {
+                    "type": "ReplicaFailure",
+                    "status": "True",
+                    "reason": refusal[0],
+                    "message": refusal[1],
+                    "lastTransitionTime": now,
+                }
+            )
         status["conditions"] = listed
     key, uid = replica_set.metadata.key, replica_set.metadata.uid
     return [Patch(RESOURCE, key, {"status": status}, subresource="status", uid=uid)], again_s

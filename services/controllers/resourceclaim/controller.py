@@ -69,8 +69,11 @@ class ClaimController:
         if pod is None or is_done(pod):
             return NOTHING
         named = {each.name: each for each in pod.status.resource_claim_statuses}
-        wanted = [each for each in pod.spec.resource_claims if each.resource_claim_template_name
-                  and not each.resource_claim_name]  # fmt: skip
+        wanted = [
+            each
+            for each in pod.spec.resource_claims
+            if each.resource_claim_template_name and not each.resource_claim_name
+        ]
         missing = [each for each in wanted if each.name not in named]
         if not missing:
             return Result(tuple(self._reserve(pod, listers)))
@@ -113,8 +116,12 @@ class ClaimController:
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
-        document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
-                    "spec": spec.get("spec") or {}}  # fmt: skip
+        document = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": metadata,
+            "spec": spec.get("spec") or {},
+        }
         return Create(CLAIMS, document)
 
     def _reserve(self, pod: Pod, listers: Listers) -> list[Action]:
@@ -181,8 +188,9 @@ class ClaimController:
         found = moment.live[query] if query in moment.live else listers.of(Pod).get(key)
         return found if isinstance(found, Pod) else None
 
-    def _holds(self, each: ResourceClaimConsumerReference, claim: ResourceClaim, listers: Listers,
-               moment: Moment) -> bool:  # fmt: skip
+    def _holds(
+        self, each: ResourceClaimConsumerReference, claim: ResourceClaim, listers: Listers, moment: Moment
+    ) -> bool:
         """Whether a consumer still counts. What is no pod is not judged here."""
         if not _is_pod(each):
             return True
@@ -278,8 +286,9 @@ def _listed(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Docum
 
 def _status(claim: ResourceClaim, status: Document) -> Patch:
     meta = claim.metadata
-    return Patch(CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid, resource_version=meta.resource_version
+    )
 
 
 def controller(switches: Switches) -> Controller:

@@ -128,8 +128,14 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
             **{name: quotas.text_of(name, used[name]) for name in sorted(used)},
         },
     }
-    return Patch(quotas.RESOURCE, meta.key, {"status": document}, subresource="status", uid=meta.uid,
-                 resource_version=meta.resource_version)  # fmt: skip
+    return Patch(
+        quotas.RESOURCE,
+        meta.key,
+        {"status": document},
+        subresource="status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
 
 
 def controller(switches: Switches) -> Controller:

@@ -47,8 +47,10 @@ def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision
     spec["hostname"] = name
     if stateful_set.spec.service_name:
         spec["subdomain"] = stateful_set.spec.service_name
-    claims = {each.metadata.name: claim_name(stateful_set, each.metadata.name, ordinal)
-              for each in stateful_set.spec.volume_claim_templates}  # fmt: skip
+    claims = {
+        each.metadata.name: claim_name(stateful_set, each.metadata.name, ordinal)
+        for each in stateful_set.spec.volume_claim_templates
+    }
     if claims:
         own = [volume for volume in spec.get("volumes") or () if volume.get("name") not in claims]
         made = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]

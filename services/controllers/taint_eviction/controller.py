@@ -161,9 +161,16 @@ class TaintEviction:
             # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
             version = "" if self._is_faithful else live.metadata.resource_version
             actions.append(
-                Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=uid,
-                      resource_version=version)
-            )  # fmt: skip
+                Patch(
+                    "pods",
+                    pod.metadata.key,
+                    patch,
+                    subresource="status",
+                    patch_type="strategic",
+                    uid=uid,
+                    resource_version=version,
+                )
+            )
         actions.append(Delete("pods", pod.metadata.key, uid=uid))
         return Result(tuple(actions))
 

@@ -375,6 +375,7 @@ _NODE_OPTIONS = frozenset(
         "disk",
         "image-gc",
         "attachable-volumes",
+        "restart-max",
     )
 )
 
@@ -386,7 +387,7 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     devices on every NUMA node. What the resource managers are told: `node_managers.py`.
     `plugins=example.com/gpu:4` gives the node an emulated device plugin with four devices, `plugin-topology=0,0,1,1`
     says where they are, `plugin-options=pairs+pre-start` what it wants, `plugin-delay=20s` how long it takes to
-    register again; `device-socket=true` lets others register.
+    register again; `device-socket=true` lets others register. `restart-max=5s` is the longest crash-loop back-off.
     Raises: ValueError for an unknown option.
     """
     _check(options, _NODE_OPTIONS, "a node")
@@ -420,6 +421,8 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
         made["ephemeralStorage"] = options["disk"]
     if "attachable-volumes" in options:
         made["attachableVolumes"] = options["attachable-volumes"]
+    if "restart-max" in options:
+        made["maxContainerRestartPeriod"] = parse_duration(options["restart-max"])
     if "image-gc" in options:
         high, sign, low = options["image-gc"].partition("/")
         if not (sign and high.isdigit() and low.isdigit()):

@@ -28,7 +28,6 @@ from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import SCHEDULER, Identity, node_identity
-from services.api.roles import controller_identities
 from services.api.seams import Component, Seams
 from services.api.wire import Api, Request
 from services.client.gate import Gates
@@ -39,6 +38,7 @@ from services.controllers.wiring import build as build_controllers
 from services.runtime.components import component_of, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
 from services.runtime.machine import disk_error
+from services.runtime.roles import controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site

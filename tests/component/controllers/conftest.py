@@ -9,7 +9,6 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
-from services.api.roles import controller_identities
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.times import format_micro_time, format_time
@@ -17,6 +16,7 @@ from services.client.client import Client
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
+from services.runtime.roles import controller_identities
 from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer

@@ -19,8 +19,8 @@ from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
-from services.runtime.election import ElectingConfig
-from services.runtime.manager import run_controllers
+from services.runtime.election import LeaderElectionConfig
+from services.runtime.manager import Manager
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")
@@ -210,7 +210,7 @@ def play(controllers, act, *, prepare=lambda api: None, elector=lambda seams: No
         api = DictApi()
         prepare(api)
         seams = seams_over(api, **switches)
-        manager = run_controllers(controllers, seams, elector=elector(seams))
+        manager = Manager(controllers, seams, elector=elector(seams))
         task = asyncio.create_task(manager.run())
         answer = await act(api, manager)
         assert not task.done(), task.exception()
@@ -526,7 +526,7 @@ def test_with_a_lease_every_write_carries_the_epoch_and_work_begins_at_once():
         [controller(up_to_three())],
         act,
         prepare=lambda api: api.put("replicasets.apps", replica_set()),
-        elector=lambda seams: ElectingConfig(name="manager", leader_elect=True).elector(seams, "controllers"),
+        elector=lambda seams: LeaderElectionConfig(name="manager", leader_elect=True).elector(seams, "controllers"),
     )
 
     epochs = {r.lease_epoch for r in api.requests if r.resource == "pods"}
@@ -628,7 +628,7 @@ def test_an_identity_without_credential_is_refused_at_wiring():
             return DictApi()
 
         seams.transport.api = api
-        run_controllers([controller(patch_once())], seams)
+        Manager([controller(patch_once())], seams)
 
     with pytest.raises(StartError, match="system:controller:replicaset"):
         simloop.run(main())

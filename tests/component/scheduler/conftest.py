@@ -97,10 +97,10 @@ class World:
     async def start(self, group: asyncio.TaskGroup) -> None:
         seams = self._seams("apiserver", Identity("system:apiserver"), self.switches)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
-        room = build_apiserver(config, seams)
-        self.network.open(room.server, Lifetime("apiserver", 1))
-        self.tasks = [group.create_task(room.run())]
-        await self.until(lambda: room.is_ready)
+        server = build_apiserver(config, seams)
+        self.network.open(server.server, Lifetime("apiserver", 1))
+        self.tasks = [group.create_task(server.run())]
+        await self.until(lambda: server.is_ready)
         await self.start_scheduler(group)
 
     async def start_scheduler(self, group: asyncio.TaskGroup) -> None:
@@ -152,9 +152,13 @@ class World:
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
         return await self.admin.create(
             "pods",
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-             "spec": {"containers": [container], **spec}},
-        )  # fmt: skip
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"containers": [container], **spec},
+            },
+        )
 
     async def get(self, name: str) -> Document:
         return await self.admin.get("pods", Key("default", name))
@@ -175,14 +179,25 @@ class World:
         pod = await self.get(name)
         generation = pod["status"]["bindingGeneration"]
         body = {
-            "apiVersion": "v1", "kind": "PodUnbind",
+            "apiVersion": "v1",
+            "kind": "PodUnbind",
             "metadata": {"name": name, "namespace": "default", "uid": pod["metadata"]["uid"]},
-            "nodeName": node, "bindingGeneration": generation, "kubeletSession": "s1",
-            "requestID": request_id(pod["metadata"]["uid"], generation, node), "reason": reason, "message": "no",
+            "nodeName": node,
+            "bindingGeneration": generation,
+            "kubeletSession": "s1",
+            "requestID": request_id(pod["metadata"]["uid"], generation, node),
+            "reason": reason,
+            "message": "no",
             "exclude": {"seconds": seconds},
-        }  # fmt: skip
-        request = Request(verb="create", resource="pods", namespace="default", name=name, subresource="unbind",
-                          body=msgspec.json.encode(body))  # fmt: skip
+        }
+        request = Request(
+            verb="create",
+            resource="pods",
+            namespace="default",
+            name=name,
+            subresource="unbind",
+            body=msgspec.json.encode(body),
+        )
         return msgspec.json.decode((await self.client(node_identity(node)).call(request)).unwrap().body)
 
     def condition(self, pod: Document) -> Document:
@@ -201,12 +216,12 @@ class World:
 def play():
     """Run a story: `play(story, switch=value)` with `story(world)` a coroutine function."""
 
-    def run(story: Any, *, seed: int = 0, kind: Any = World, **switches: Any) -> Any:
+    def run(scenario: Any, *, seed: int = 0, kind: Any = World, **switches: Any) -> Any:
         async def main() -> Any:
             world = kind({name.replace("__", "."): value for name, value in switches.items()})
             async with asyncio.TaskGroup() as group:
                 await world.start(group)
-                result = await story(world)
+                result = await scenario(world)
                 for task in world.tasks:
                     task.cancel()
             return result

@@ -33,7 +33,9 @@ class Calls:
 
 
 def waiting(world, call_type="pod_status_patch"):
-    return world.scheduler._wires.dispatcher.metrics()[f'scheduler_pending_async_api_calls{{call_type="{call_type}"}}']
+    return world.scheduler._clients.dispatcher.metrics()[
+        f'scheduler_pending_async_api_calls{{call_type="{call_type}"}}'
+    ]
 
 
 async def unschedulable(world, count, first=0):
@@ -45,29 +47,29 @@ def attempts(world):
 
 
 def test_dispatcher_01_two_failures_during_one_patch_make_two_patches(play):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=0.5)
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(0.2)
         await world.node("n2", cpu="1")
         await asyncio.sleep(0.05)
-        world.scheduler._hearts.queue.activate([Key("default", "p")], world.clock.now())
+        world.scheduler._core.queue.activate([Key("default", "p")], world.clock.now())
         world.scheduler._wake.set()
         await asyncio.sleep(5)
         return len(calls.of("patch")), world.condition(await world.get("p"))["message"]
 
-    count, message = play(story, **ASYNC)
+    count, message = play(scenario, **ASYNC)
 
     assert count == 2
     assert message.startswith("0/2 nodes are available")
 
 
 def test_dispatcher_03_a_bind_makes_the_patch_that_waits_needless(play):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=2.0)
         seen = []
-        world.scheduler._wires.pods.on_change(lambda change: seen.append(change.object))
+        world.scheduler._clients.pods.on_change(lambda change: seen.append(change.object))
         await world.node("n1", cpu="1")
         await world.pod("other", cpu="64")
         await asyncio.sleep(0.1)
@@ -79,8 +81,8 @@ def test_dispatcher_03_a_bind_makes_the_patch_that_waits_needless(play):
             c.reason for p in seen if p.metadata.name == "p" for c in p.status.conditions if c.status == "False"
         ]
 
-    sent, reasons = play(story, async_api__parallelism=2, **ASYNC)
-    alone, reasons_alone = play(story, async_api__parallelism=1, **ASYNC)
+    sent, reasons = play(scenario, async_api__parallelism=2, **ASYNC)
+    alone, reasons_alone = play(scenario, async_api__parallelism=1, **ASYNC)
 
     assert [kind for kind, name, _ in sent if name == "p"] == ["patch", "bind"]
     assert [kind for kind, name, _ in alone if name == "p"] == ["bind"]
@@ -89,7 +91,7 @@ def test_dispatcher_03_a_bind_makes_the_patch_that_waits_needless(play):
 
 
 def test_dispatcher_05_a_bind_starts_when_the_patch_under_way_has_ended(play):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=1.0)
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
@@ -98,12 +100,12 @@ def test_dispatcher_05_a_bind_starts_when_the_patch_under_way_has_ended(play):
         await world.until(world.bound("p"))
         return calls.of("bind")[0] - calls.of("patch")[0]
 
-    assert 1.0 <= play(story, **ASYNC) < 1.1
+    assert 1.0 <= play(scenario, **ASYNC) < 1.1
 
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_dispatcher_09_a_pod_created_again_never_gets_its_forerunners_patch(play, gate):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=1.0)
         await world.node("n1", cpu="1")
         first = await world.pod("p", cpu="2")
@@ -113,7 +115,7 @@ def test_dispatcher_09_a_pod_created_again_never_gets_its_forerunners_patch(play
         await asyncio.sleep(3)
         return first, second, await world.get("p"), world.scheduler.metrics()
 
-    first, second, found, metrics = play(story, SchedulerAsyncAPICalls=gate)
+    first, second, found, metrics = play(scenario, SchedulerAsyncAPICalls=gate)
 
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
     assert found == second, "untouched"
@@ -123,7 +125,7 @@ def test_dispatcher_09_a_pod_created_again_never_gets_its_forerunners_patch(play
 
 @pytest.mark.parametrize(("parallelism", "expected_s", "peak"), [(0, 0.1, 0), (16, 6.3, 984)])
 def test_dispatcher_10_a_thousand_patches_go_at_once_or_sixteen_by_sixteen(play, parallelism, expected_s, peak):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=0.1)
         await world.node("n1", cpu="1")
         world.scheduler._binder.in_flight = 10**6  # hold the loop until all pods are there
@@ -139,7 +141,7 @@ def test_dispatcher_10_a_thousand_patches_go_at_once_or_sixteen_by_sixteen(play,
         await asyncio.sleep(0.11)
         return max(calls.of("patch")) - began + 0.1, most, len(calls.of("patch"))
 
-    took_s, most, count = play(story, async_api__parallelism=parallelism, **ASYNC)
+    took_s, most, count = play(scenario, async_api__parallelism=parallelism, **ASYNC)
 
     assert count == 1000
     assert took_s == pytest.approx(expected_s, abs=0.15)
@@ -149,7 +151,7 @@ def test_dispatcher_10_a_thousand_patches_go_at_once_or_sixteen_by_sixteen(play,
 
 @pytest.mark.parametrize(("gate", "least_s", "most_s"), [(True, 0.0, 1.0), (False, 198.0, 205.0)])
 def test_dispatcher_11_slow_patches_hold_the_loop_only_without_the_gate(play, gate, least_s, most_s):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         Calls(world, patch_s=2.0)
         began = world.clock.now()
@@ -157,7 +159,7 @@ def test_dispatcher_11_slow_patches_hold_the_loop_only_without_the_gate(play, ga
         await world.until(lambda: attempts(world) == 100, 300)
         return world.clock.now() - began
 
-    assert least_s <= play(story, SchedulerAsyncAPICalls=gate) <= most_s
+    assert least_s <= play(scenario, SchedulerAsyncAPICalls=gate) <= most_s
 
 
 @pytest.mark.parametrize(("client", "least_s", "most_s"), [
@@ -166,7 +168,7 @@ def test_dispatcher_11_slow_patches_hold_the_loop_only_without_the_gate(play, ga
 def test_dispatcher_12_a_bind_waits_for_the_backlog_of_a_shared_client(play, client, least_s, most_s):
     """A tenth of the scenario's pods; the whole of it is a test of the limits alone."""
 
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world)
         await world.node("n1", cpu="1")
         await unschedulable(world, 500)
@@ -177,12 +179,12 @@ def test_dispatcher_12_a_bind_waits_for_the_backlog_of_a_shared_client(play, cli
         return calls.of("bind")[0] - began
 
     limits = {"async_api__qps": 50.0, "async_api__burst": 100, "async_api__client": client}
-    assert least_s <= play(story, **limits, **ASYNC) <= most_s
+    assert least_s <= play(scenario, **limits, **ASYNC) <= most_s
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_dispatcher_13_a_refused_bind_is_undone_told_and_tried_after_a_back_off(play, gate):
-    async def story(world):
+def test_dispatcher_13_a_refused_bind_is_undone_reported_and_tried_after_a_back_off(play, gate):
+    async def scenario(world):
         binds = []
 
         async def refuse_first(request, call):
@@ -197,12 +199,12 @@ def test_dispatcher_13_a_refused_bind_is_undone_told_and_tried_after_a_back_off(
         await world.pod("p", cpu="1")
         await world.until(lambda: binds)
         await asyncio.sleep(0.2)
-        pod, pool = await world.get("p"), world.scheduler._hearts.queue.get(Key("default", "p")).pool
+        pod, pool = await world.get("p"), world.scheduler._core.queue.get(Key("default", "p")).pool
         held = world.scheduler.metrics()['scheduler_cache_size{type="assumed_pods"}']
         await world.until(world.bound("p"))
         return world.condition(pod), pool, held, binds
 
-    condition, pool, held, binds = play(story, SchedulerAsyncAPICalls=gate)
+    condition, pool, held, binds = play(scenario, SchedulerAsyncAPICalls=gate)
 
     assert (condition["reason"], condition["status"]) == ("SchedulerError", "False")
     assert condition["message"].endswith("somebody was quicker")
@@ -212,7 +214,7 @@ def test_dispatcher_13_a_refused_bind_is_undone_told_and_tried_after_a_back_off(
 
 
 def test_dispatcher_14_a_scheduler_that_stops_leaves_nothing_under_way(play):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world, patch_s=60.0)
         await world.node("n1", cpu="1")
         await unschedulable(world, 11)
@@ -224,14 +226,14 @@ def test_dispatcher_14_a_scheduler_that_stops_leaves_nothing_under_way(play):
         mine = [t for t in asyncio.all_tasks() if "dispatch" in repr(t.get_coro())]
         return pending, len(calls.sent), world.scheduler_task.done(), mine
 
-    pending, sent, is_done, left = play(story, async_api__parallelism=1, **ASYNC)
+    pending, sent, is_done, left = play(scenario, async_api__parallelism=1, **ASYNC)
 
     assert (pending, sent, is_done, left) == (10, 1, True, [])
 
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_dispatcher_15_the_counters_match_the_calls_made(play, gate):
-    async def story(world):
+    async def scenario(world):
         calls = Calls(world)
         await world.node("n1", cpu="4")
         await asyncio.gather(*(world.pod(f"small{i}") for i in range(4)), unschedulable(world, 20))
@@ -239,10 +241,12 @@ def test_dispatcher_15_the_counters_match_the_calls_made(play, gate):
         await asyncio.sleep(1)
         return calls, world.scheduler.metrics(), waiting(world), waiting(world, "pod_binding")
 
-    calls, metrics, patches_waiting, binds_waiting = play(story, SchedulerAsyncAPICalls=gate)
+    calls, metrics, patches_waiting, binds_waiting = play(scenario, SchedulerAsyncAPICalls=gate)
     total = "scheduler_async_api_call_execution_total"
-    made = {kind: metrics.get(f'{total}{{call_type="{kind}",result="success"}}', 0)
-            for kind in ("pod_status_patch", "pod_binding")}  # fmt: skip
+    made = {
+        kind: metrics.get(f'{total}{{call_type="{kind}",result="success"}}', 0)
+        for kind in ("pod_status_patch", "pod_binding")
+    }
 
     assert (patches_waiting, binds_waiting) == (0, 0)
     assert made["pod_status_patch"] == len(calls.of("patch")) == 20
@@ -251,7 +255,7 @@ def test_dispatcher_15_the_counters_match_the_calls_made(play, gate):
 
 
 def test_each_call_is_a_child_of_the_decision_that_asked_for_it(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(1)
@@ -260,7 +264,7 @@ def test_each_call_is_a_child_of_the_decision_that_asked_for_it(play):
         await asyncio.sleep(0.1)
         return world.spans.spans
 
-    spans = [s for s in play(story, **ASYNC) if s.name.startswith(("call ", "schedule ", "bind "))]
+    spans = [s for s in play(scenario, **ASYNC) if s.name.startswith(("call ", "schedule ", "bind "))]
     by_id = {s.span_id: s for s in spans}
 
     parents = {s.name: by_id[s.parent].name for s in spans if s.name.startswith("call ")}

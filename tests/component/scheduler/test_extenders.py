@@ -49,7 +49,7 @@ def keep(*names):
 def extended(play, tmp_path):
     """Run a story in a world whose scheduler has these extenders."""
 
-    def run(story, extenders, licences, **switches):
+    def run(scenario, extenders, licences, **switches):
         file = tmp_path / "config.yaml"
         file.write_text(HEAD + extenders)
 
@@ -58,7 +58,7 @@ def extended(play, tmp_path):
                 config = SchedulerConfig(name="scheduler", config=str(file))
                 return build(config, seams, to_extenders=lambda: licences)
 
-        return play(story, kind=Extended, **switches)
+        return play(scenario, kind=Extended, **switches)
 
     return run
 
@@ -73,20 +73,20 @@ async def three_nodes(world):
 
 
 def free(world):
-    columns = world.scheduler._hearts.cache.columns
+    columns = world.scheduler._core.cache.columns
     return sum(columns.allocatable["cpu"][row] for row in columns.slots.values())
 
 
 def test_a_pod_goes_where_the_extender_leaves_it(extended):
     licences = Licences(filter=keep("n2"))
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(world.bound("p"))
         return await world.node_of("p")
 
-    assert "n2" == extended(story, ONE, licences)
+    assert "n2" == extended(scenario, ONE, licences)
     url, question, timeout_s = licences.asked[0]
     assert ("http://e/filter", 5.0, None) == (url, timeout_s, question["Nodes"])
     assert (["n1", "n2", "n3"], "p") == (question["NodeNames"], question["Pod"]["metadata"]["name"])
@@ -99,19 +99,19 @@ def test_whole_nodes_are_sent_to_whom_names_are_not_enough(extended):
     licences = Licences(filter=filter_nodes)
     config = "extenders: [{urlPrefix: 'http://e', filterVerb: filter, httpTimeout: 250ms}]"
 
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2", ok="yes")
         await world.pod("p")
         await world.until(world.bound("p"))
         return await world.node_of("p")
 
-    assert "n2" == extended(story, config, licences)
+    assert "n2" == extended(scenario, config, licences)
     assert (0.25, None) == (licences.asked[0][2], licences.asked[0][1]["NodeNames"])
     assert "4" == licences.asked[0][1]["Nodes"]["items"][0]["status"]["allocatable"]["cpu"]
 
 
-def test_reasons_of_extenders_are_told_and_any_event_wakes_the_pod(extended):
+def test_reasons_of_extenders_are_reported_and_any_event_wakes_the_pod(extended):
     open_nodes = set()
 
     def filter_names(question):
@@ -122,18 +122,25 @@ def test_reasons_of_extenders_are_told_and_any_event_wakes_the_pod(extended):
             "FailedAndUnresolvableNodes": {n: "wrong rack" for n in closed if n != "n1"},
         }
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(lambda: world.said("sched.attempt", "p"))
         said = world.said("sched.attempt", "p")[0].data
         open_nodes.add("n3")
-        await world.admin.create("services", {"apiVersion": "v1", "kind": "Service", "metadata":
-                                 {"name": "s", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}})  # fmt: skip
+        await world.admin.create(
+            "services",
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "s", "namespace": "default"},
+                "spec": {"ports": [{"port": 80}]},
+            },
+        )
         await world.until(world.bound("p"))
         return said, await world.node_of("p")
 
-    said, node = extended(story, ONE, Licences(filter=filter_names))
+    said, node = extended(scenario, ONE, Licences(filter=filter_names))
 
     assert said["message"].startswith("0/3 nodes are available: 1 no licence, 2 wrong rack.")
     assert ["Extender"] == said["plugins"]
@@ -144,13 +151,13 @@ def test_points_of_extenders_count_ten_times_their_weight(extended):
     licences = Licences(score=lambda q: [{"Host": n, "Score": 10 if n == "n3" else 1} for n in q["NodeNames"]])
     config = "extenders: [{urlPrefix: 'http://e', nodeCacheCapable: true, prioritizeVerb: score, weight: 7}]"
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(world.bound("p"))
-        return world.scheduler._hearts.decisions.of(Key("default", "p")).document()
+        return world.scheduler._core.decisions.of(Key("default", "p")).document()
 
-    told = extended(story, config, licences)
+    told = extended(scenario, config, licences)
 
     assert {"n1": 70, "n2": 70, "n3": 700} == told["scores"]["Extender"]
     assert ("n3", 630) == (told["node"], told["final"]["n3"] - told["final"]["n1"])
@@ -163,15 +170,15 @@ def test_the_failure_of_an_extender_fails_the_attempt_unless_it_may_be_ignored(e
         "{urlPrefix: 'http://f', nodeCacheCapable: true, filterVerb: filter}]"
     )
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(lambda: world.said("sched.attempt", "p"))
         await asyncio.sleep(0.5)
         return world.said("sched.attempt", "p")[0].data, world.condition(await world.get("p"))
 
-    failed, condition = extended(story, strict, Licences(filter=fail))
-    went_on, _ = extended(story, lenient, lenient_licences := Licences(broken=fail, filter=keep("n1")))
+    failed, condition = extended(scenario, strict, Licences(filter=fail))
+    went_on, _ = extended(scenario, lenient, lenient_licences := Licences(broken=fail, filter=keep("n1")))
 
     assert ("error", "no answer within 5 s") == (failed["outcome"], failed["message"])
     assert "SchedulerError" == condition["reason"]
@@ -183,25 +190,25 @@ def test_the_failure_of_an_extender_fails_the_attempt_unless_it_may_be_ignored(e
 def test_points_that_fail_to_come_do_not_stop_the_pod(extended):
     config = "extenders: [{urlPrefix: 'http://e', nodeCacheCapable: true, prioritizeVerb: score, weight: 1}]"
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(world.bound("p"))
 
     licences = Licences(score=fail)
-    extended(story, config, licences)
+    extended(scenario, config, licences)
 
     assert ["http://e/score"] == [url for url, _, _ in licences.asked]
 
 
-def test_an_extender_that_names_a_node_nobody_asked_about_is_wrong(extended):
-    async def story(world):
+def test_an_extender_that_names_a_node_it_was_not_asked_about_is_wrong(extended):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("p")
         await world.until(lambda: world.said("sched.attempt", "p"))
         return world.said("sched.attempt", "p")[0].data["message"]
 
-    message = extended(story, ONE, Licences(filter=lambda question: {"NodeNames": ["n9"]}))
+    message = extended(scenario, ONE, Licences(filter=lambda question: {"NodeNames": ["n9"]}))
 
     assert 'extender "http://e/" claims a filtered node "n9" which is not found in the input node list' == message
 
@@ -213,7 +220,7 @@ def test_only_pods_that_ask_for_a_managed_resource_are_shown(extended):
         "managedResources: [{name: e.com/licence, ignoredByScheduler: true}]}]"
     )
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         await world.pod("plain")
         resources = {"requests": {"cpu": "1", "e.com/licence": "1"}, "limits": {"e.com/licence": "1"}}
@@ -222,20 +229,20 @@ def test_only_pods_that_ask_for_a_managed_resource_are_shown(extended):
         await world.until(world.bound("licensed"))
         return await world.node_of("licensed")
 
-    assert "n1" == extended(story, config, licences)
+    assert "n1" == extended(scenario, config, licences)
     assert {"licensed"} == {question["Pod"]["metadata"]["name"] for _, question, _ in licences.asked}
 
 
 def test_nothing_changes_in_the_cache_while_an_extender_thinks(extended):
     seen = {}
 
-    async def story(world):
+    async def scenario(world):
         async def think(question):
             if not seen:
                 await world.node("late")
                 await world.admin.delete("nodes", Key("", "n1"))
                 await asyncio.sleep(2.0)
-                cache = world.scheduler._hearts.cache
+                cache = world.scheduler._core.cache
                 seen["during"] = sorted(cache.nodes)
             return {"NodeNames": question["NodeNames"]}
 
@@ -243,19 +250,19 @@ def test_nothing_changes_in_the_cache_while_an_extender_thinks(extended):
         await three_nodes(world)
         await world.pod("p")
         await world.until(world.bound("p"))
-        await world.until(lambda: "late" in world.scheduler._hearts.cache.columns.slots)
-        return sorted(world.scheduler._hearts.cache.columns.slots)
+        await world.until(lambda: "late" in world.scheduler._core.cache.columns.slots)
+        return sorted(world.scheduler._core.cache.columns.slots)
 
     licences = Licences()
 
-    after = extended(story, ONE, licences)
+    after = extended(scenario, ONE, licences)
 
     assert ["n1", "n2", "n3"] == seen["during"]
     assert ["late", "n2", "n3"] == after
 
 
-def test_a_pod_deleted_while_an_extender_thinks_is_let_go(extended):
-    async def story(world):
+def test_a_pod_deleted_while_an_extender_thinks_leaves_the_queue(extended):
+    async def scenario(world):
         async def think(question):
             await world.admin.delete("pods", Key("default", "p"))
             await asyncio.sleep(1.0)
@@ -265,22 +272,22 @@ def test_a_pod_deleted_while_an_extender_thinks_is_let_go(extended):
         await three_nodes(world)
         await world.pod("p")
         await world.until(lambda: world.said("sched.attempt", "p"))
-        await world.until(lambda: not world.scheduler._hearts.cache.pods)
+        await world.until(lambda: not world.scheduler._core.cache.pods)
         licences.answers["filter"] = keep("n1")
         await world.pod("q")
         await world.until(world.bound("q"))
 
     licences = Licences()
 
-    extended(story, ONE, licences)
+    extended(scenario, ONE, licences)
 
 
 def test_the_nominated_node_is_asked_about_alone_and_others_only_if_it_is_refused(extended):
     licences = Licences(filter=keep("n3"))
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
-        world.scheduler._hearts.queue.activate([], 0.0)
+        world.scheduler._core.queue.activate([], 0.0)
         await world.pod("p", schedulingGates=[{"name": "wait"}])
         status = {"status": {"nominatedNodeName": "n1"}}
         await world.admin.patch("pods", Key("default", "p"), status, subresource="status")
@@ -288,7 +295,7 @@ def test_the_nominated_node_is_asked_about_alone_and_others_only_if_it_is_refuse
         await world.until(world.bound("p"))
         return await world.node_of("p")
 
-    assert "n3" == extended(story, ONE, licences)
+    assert "n3" == extended(scenario, ONE, licences)
     assert [["n1"], ["n1", "n2", "n3"]] == [question["NodeNames"] for _, question, _ in licences.asked]
 
 
@@ -296,7 +303,7 @@ BINDER = "extenders: [{urlPrefix: 'http://e', nodeCacheCapable: true, bindVerb: 
 
 
 def test_an_extender_that_binds_does_it_instead_of_the_scheduler(extended):
-    async def story(world):
+    async def scenario(world):
         async def bind(question):
             key = Key(question["PodNamespace"], question["PodName"])
             await world.client(SCHEDULER).bind(key, question["PodUID"], question["Node"])
@@ -311,12 +318,12 @@ def test_an_extender_that_binds_does_it_instead_of_the_scheduler(extended):
 
     licences = Licences()
 
-    assert ["ok"] == extended(story, BINDER, licences)
+    assert ["ok"] == extended(scenario, BINDER, licences)
     assert {"PodName", "PodNamespace", "PodUID", "Node"} == set(licences.asked[0][1])
 
 
 def test_a_bind_that_an_extender_fails_is_tried_again_after_a_read(extended):
-    async def story(world):
+    async def scenario(world):
         tries = []
 
         async def bind(question):
@@ -335,11 +342,14 @@ def test_a_bind_that_an_extender_fails_is_tried_again_after_a_read(extended):
 
     licences = Licences()
 
-    unknown, read, *_ = extended(story, BINDER, licences)
+    unknown, read, *_ = extended(scenario, BINDER, licences)
 
     assert ("unknown", "error", "read", "licence server is away") == (
-        unknown["outcome"], read["outcome"], read["resolved_how"], read["message"],
-    )  # fmt: skip
+        unknown["outcome"],
+        read["outcome"],
+        read["resolved_how"],
+        read["message"],
+    )
 
 
 def test_preemption_3_4_an_extender_takes_candidates_away(extended):
@@ -348,7 +358,7 @@ def test_preemption_3_4_an_extender_takes_candidates_away(extended):
     )
     config = "extenders: [{urlPrefix: 'http://e', nodeCacheCapable: true, preemptVerb: preempt}]"
 
-    async def story(world):
+    async def scenario(world):
         await three_nodes(world)
         for name in ("a", "b", "c"):
             await world.pod(name, cpu="4", terminationGracePeriodSeconds=0)
@@ -365,7 +375,7 @@ def test_preemption_3_4_an_extender_takes_candidates_away(extended):
         await world.until(world.bound("vip"))
         return victim, await world.node_of("vip"), world.scheduler.metrics()["scheduler_preemption_attempts_total"]
 
-    _victim, node, attempts = extended(story, config, licences)
+    _victim, node, attempts = extended(scenario, config, licences)
 
     asked = licences.asked[0][1]
     assert ("n2", 1.0) == (node, attempts)
@@ -381,11 +391,11 @@ def test_without_a_way_to_extenders_the_scheduler_does_not_start(play, tmp_path)
         def build(self, seams):
             return build(SchedulerConfig(name="scheduler", config=str(file)), seams)
 
-    async def story(world):
+    async def scenario(world):
         return None
 
     with pytest.raises(ExceptionGroup) as refused:
-        play(story, kind=Cut)
+        play(scenario, kind=Cut)
 
     [error] = refused.value.exceptions
     assert isinstance(error, StartError)

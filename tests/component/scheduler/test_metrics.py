@@ -32,7 +32,7 @@ def _labels(metrics, name, label):
 
 
 def test_every_metric_of_section_10_is_served_and_one_attempt_in_ten_is_timed(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="30")
         for i in range(25):
             await world.pod(f"p{i}", cpu="1")
@@ -43,12 +43,13 @@ def test_every_metric_of_section_10_is_served_and_one_attempt_in_ten_is_timed(pl
         await asyncio.sleep(1)
         return world.scheduler.metrics()
 
-    metrics = play(story)
+    metrics = play(scenario)
     points = "scheduler_framework_extension_point_duration_seconds"
     filters = [
-        count for sample, count in metrics.items()
+        count
+        for sample, count in metrics.items()
         if sample.startswith(f'{points}_count{{extension_point="Filter"') and 'status="Success"' in sample
-    ]  # fmt: skip
+    ]
 
     assert [] == [name for name in NAMES if not any(sample.startswith(name) for sample in metrics)]
     assert {"PreFilter", "Filter", "Reserve", "Permit", "Bind"} <= _labels(metrics, points, "extension_point")

@@ -47,8 +47,9 @@ def _required(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
 
 def _on_nodes(key: str, operator: str, *values: str, fields: str = "matchExpressions") -> dict[str, Any]:
     term = {fields: [{"key": key, "operator": operator, "values": list(values)}]}
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [term]}}}}  # fmt: skip
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    }
 
 
 def _spread(**more: Any) -> dict[str, Any]:
@@ -143,9 +144,15 @@ class Deeds:
         if port:
             container["ports"] = [{"containerPort": port, "hostPort": port}]
         labels = {APP: app} if app else {}
-        await self._admin.create("pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels},
-            "spec": {"containers": [container], **spec}})  # fmt: skip
+        await self._admin.create(
+            "pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "labels": labels},
+                "spec": {"containers": [container], **spec},
+            },
+        )
 
     async def delete_pod(self, name: str) -> None:
         await self._admin.delete("pods", Key("default", name), grace_period_s=0)
@@ -163,28 +170,48 @@ class Deeds:
 
     async def finish(self, name: str) -> None:
         if await self._world.node_of(name):
-            await self._admin.patch("pods", Key("default", name), {"status": {"phase": "Succeeded"}},
-                                    subresource="status")  # fmt: skip
+            await self._admin.patch(
+                "pods", Key("default", name), {"status": {"phase": "Succeeded"}}, subresource="status"
+            )
 
     async def claim(self, exists: bool) -> None:
         if not exists:
             await self._admin.delete("persistentvolumeclaims", Key("default", "data"))
             return
-        await self._admin.create("persistentvolumeclaims", {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
-            "spec": {"accessModes": ["ReadWriteOncePod"], "storageClassName": "late",
-                     "resources": {"requests": {"storage": "1Gi"}}}})  # fmt: skip
+        await self._admin.create(
+            "persistentvolumeclaims",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data", "namespace": "default"},
+                "spec": {
+                    "accessModes": ["ReadWriteOncePod"],
+                    "storageClassName": "late",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            },
+        )
 
     async def volume(self, zone: str, exists: bool) -> None:
         if not exists:
             await self._admin.delete("persistentvolumes", Key("", f"v-{zone}"))
             return
         terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
-        await self._admin.create("persistentvolumes", {
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"v-{zone}"},
-            "spec": {"accessModes": ["ReadWriteOncePod"], "capacity": {"storage": "1Gi"}, "storageClassName": "late",
-                     "csi": {"driver": "disk.example.com", "volumeHandle": zone},
-                     "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}})  # fmt: skip
+        await self._admin.create(
+            "persistentvolumes",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"v-{zone}"},
+                "spec": {
+                    "accessModes": ["ReadWriteOncePod"],
+                    "capacity": {"storage": "1Gi"},
+                    "storageClassName": "late",
+                    "csi": {"driver": "disk.example.com", "volumeHandle": zone},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+                },
+            },
+        )
 
     async def storage_class(self, zone: str) -> None:
         with suppress(NotFound):
@@ -192,9 +219,17 @@ class Deeds:
         more = {}
         if zone:
             more["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
-        await self._admin.create("storageclasses.storage.k8s.io", {
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
-            "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer", **more})  # fmt: skip
+        await self._admin.create(
+            "storageclasses.storage.k8s.io",
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": "late"},
+                "provisioner": "disk.example.com",
+                "volumeBindingMode": "WaitForFirstConsumer",
+                **more,
+            },
+        )
 
     async def team(self, is_member: bool) -> None:
         labels = {"team": "t" if is_member else None}
@@ -205,9 +240,15 @@ class Deeds:
         if not exists:
             await self._admin.delete(resource, Key("default", "gpu"))
             return
-        await self._admin.create(resource, {
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": "gpu", "namespace": "default"}, "spec": {"devices": {}}})  # fmt: skip
+        await self._admin.create(
+            resource,
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": "gpu", "namespace": "default"},
+                "spec": {"devices": {}},
+            },
+        )
 
     async def refuse(self) -> None:
         """Have the API server refuse the next binding, for no reason that the scheduler could know."""
@@ -231,11 +272,11 @@ def _labels(zone: str, colour: str) -> dict[str, str]:
 
 async def forgotten(world: Any) -> list[str]:
     """Wait until nobody is about to be tried, and return who should have been."""
-    hearts = world.scheduler._hearts
+    core = world.scheduler._core
     busy = [pool for pool in Pool if pool not in (*PARKED, Pool.NONE)]
 
     def is_quiet() -> bool:
-        return not any(hearts.queue.pools[pool] for pool in busy)
+        return not any(core.queue.pools[pool] for pool in busy)
 
     await world.until(is_quiet, limit_s=UNSCHEDULABLE_STAY_S / 2)
     await asyncio.sleep(0.2)
@@ -243,14 +284,14 @@ async def forgotten(world: Any) -> list[str]:
     found = []
     for document in (await world.admin.list("pods", namespace="default"))[0]:
         key = Key("default", document["metadata"]["name"])
-        queued = hearts.queue.get(key)
+        queued = core.queue.get(key)
         if document["spec"].get("nodeName") or document["metadata"].get("deletionTimestamp"):
             continue
         if queued is None:
-            if document["metadata"]["uid"] not in hearts.cache.pods:
+            if document["metadata"]["uid"] not in core.cache.pods:
                 found.append(f"{key} is in no queue")
             continue
-        profile, info = hearts.profiles.of(queued.info), PodInfo(queued.info.pod)
+        profile, info = core.profiles.of(queued.info), PodInfo(queued.info.pod)
         if queued.pool is Pool.GATED:
             if profile.runner.pre_enqueue(info).is_success:
                 found.append(f"{key} is gated by {queued.gating_plugin} no more")
@@ -264,7 +305,7 @@ async def forgotten(world: Any) -> list[str]:
 def tell(play: Any, deeds: Sequence[Deed]) -> list[str]:
     """Return who is forgotten at the end of the story."""
 
-    async def story(world: Any) -> list[str]:
+    async def scenario(world: Any) -> list[str]:
         await start_controllers(world)
         will = Deeds(world)
         for name, *of in deeds:
@@ -272,7 +313,7 @@ def tell(play: Any, deeds: Sequence[Deed]) -> list[str]:
                 await getattr(will, name)(*of)
         return await forgotten(world)
 
-    found: list[str] = play(story)
+    found: list[str] = play(scenario)
     return found
 
 
@@ -280,7 +321,7 @@ START: Final = (("add_node", "n0", "a", "red", "1"), ("add_node", "n1", "b", "",
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_nobody_who_fits_is_forgotten(play, seed):
+def test_whatever_happens_no_pod_that_fits_is_forgotten(play, seed):
     deeds = drawn(seed)
     assert tell(play, (*START, *deeds)) == [], deeds
 

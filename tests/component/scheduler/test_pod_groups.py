@@ -18,9 +18,13 @@ async def group(world: Any, name: str = "g", count: int = 3, **spec: Any) -> Non
     spec.setdefault("schedulingPolicy", {"gang": {"minCount": count}} if count else {"basic": {}})
     await world.admin.create(
         GROUPS,
-        {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-         "metadata": {"name": name, "namespace": "default"}, "spec": spec},
-    )  # fmt: skip
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": spec,
+        },
+    )
 
 
 async def priority(world: Any, **values: int) -> None:
@@ -53,7 +57,7 @@ def gated(world: Any) -> list[str]:
 
 
 def test_preemption_16_a_gang_waits_for_its_quorum_and_is_bound_in_one_cycle(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await group(world)
         await members(world, "a", "b")
@@ -67,7 +71,7 @@ def test_preemption_16_a_gang_waits_for_its_quorum_and_is_bound_in_one_cycle(pla
         await asyncio.sleep(1)
         return early, bound, first, await condition(world), world
 
-    early, bound, first, later, world = play(story, GenericWorkload=True)
+    early, bound, first, later, world = play(scenario, GenericWorkload=True)
 
     assert early == ["", ""]
     assert gated(world)[-1] == "waiting for minCount pods from a gang to appear in scheduling queue"
@@ -79,7 +83,7 @@ def test_preemption_16_a_gang_waits_for_its_quorum_and_is_bound_in_one_cycle(pla
 
 
 def test_preemption_17_members_wait_for_a_group_that_does_not_exist_yet(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await members(world, "a", of="g1")
         await asyncio.sleep(1)
@@ -88,7 +92,7 @@ def test_preemption_17_members_wait_for_a_group_that_does_not_exist_yet(play):
         await world.until(world.bound("a"))
         return before, world
 
-    before, world = play(story, GenericWorkload=True)
+    before, world = play(scenario, GenericWorkload=True)
 
     assert before == ""
     assert gated(world)[0] == 'waiting for pods\'s pod group "g1" to appear in scheduling queue'
@@ -96,11 +100,12 @@ def test_preemption_17_members_wait_for_a_group_that_does_not_exist_yet(play):
 
 def test_preemption_18_a_lower_minimum_lets_the_gang_go_and_a_higher_one_changes_nothing(play):
     async def ask_for(world, count):
-        await world.admin.patch(GROUPS, Key("default", "g"),
-                                {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}})  # fmt: skip
+        await world.admin.patch(
+            GROUPS, Key("default", "g"), {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}}
+        )
         await asyncio.sleep(2)
 
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await group(world, count=5)
         await members(world, "a", "b", "c")
@@ -111,15 +116,15 @@ def test_preemption_18_a_lower_minimum_lets_the_gang_go_and_a_higher_one_changes
         await ask_for(world, 6)
         return at_four, at_three, await nodes_of(world, "a", "b", "c"), await condition(world)
 
-    at_four, at_three, at_six, scheduled = play(story, GenericWorkload=True)
+    at_four, at_three, at_six, scheduled = play(scenario, GenericWorkload=True)
 
     assert at_four == [""] * 3
     assert at_three == at_six == ["n1"] * 3
     assert scheduled[0] == "True"
 
 
-def test_preemption_19_a_gang_that_does_not_fit_holds_no_room(play):
-    async def story(world):
+def test_preemption_19_a_gang_that_does_not_fit_holds_no_capacity(play):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2")
         await group(world)
@@ -131,7 +136,7 @@ def test_preemption_19_a_gang_that_does_not_fit_holds_no_room(play):
         took = await world.until(world.bound("normal"))
         return bound, said, texts, took
 
-    bound, said, texts, took = play(story, GenericWorkload=True)
+    bound, said, texts, took = play(scenario, GenericWorkload=True)
     text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
 
     assert bound == ["", "", ""]
@@ -142,7 +147,7 @@ def test_preemption_19_a_gang_that_does_not_fit_holds_no_room(play):
 
 
 def test_preemption_19_in_w0_the_same_gang_holds_both_nodes_until_the_time_out(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2")
         await group(world)
@@ -152,7 +157,7 @@ def test_preemption_19_in_w0_the_same_gang_holds_both_nodes_until_the_time_out(p
         took = await world.until(world.bound("normal"), limit_s=400)
         return took, await nodes_of(world, "a", "b", "c")
 
-    took, bound = play(story, GenericWorkload=True, gang__generation="W0")
+    took, bound = play(scenario, GenericWorkload=True, gang__generation="W0")
 
     assert 295 < took < 305
     assert bound == ["", "", ""]
@@ -160,7 +165,7 @@ def test_preemption_19_in_w0_the_same_gang_holds_both_nodes_until_the_time_out(p
 
 @pytest.mark.parametrize("generation", ["W0", "W1", "W2", "W3"])
 def test_every_generation_binds_a_gang_that_fits(play, generation):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2")
         await group(world)
@@ -169,20 +174,20 @@ def test_every_generation_binds_a_gang_that_fits(play, generation):
         await asyncio.sleep(1)
         return await nodes_of(world, "a", "b", "c")
 
-    assert "" not in play(story, GenericWorkload=True, gang__generation=generation)
+    assert "" not in play(scenario, GenericWorkload=True, gang__generation=generation)
 
 
 def test_without_generations_members_are_scheduled_one_by_one(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await members(world, "a")
         await world.until(world.bound("a"))
 
-    play(story, GenericWorkload=True, gang__generation="off")
+    play(scenario, GenericWorkload=True, gang__generation="off")
 
 
 def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await priority(world, one=1, two=2)
         await world.pod("low", cpu="4")
@@ -194,7 +199,7 @@ def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
         said = [world.condition(await world.get(name)) for name in ("a", "b")]
         return said, await condition(world), await world.get("low"), await world.notes("a")
 
-    said, scheduled, low, notes = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+    said, scheduled, low, notes = play(scenario, GenericWorkload=True, gang__group_preemption="cluster")
     text = "all pods in a single pod group should match the priority of the pod group, got: 1 and 2"
 
     assert {(each["status"], each["reason"], each["message"]) for each in said} == {("False", "SchedulerError", text)}
@@ -204,7 +209,7 @@ def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
 
 
 def test_preemption_21_a_gang_preempts_once_for_all_its_members(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2")
         await priority(world, high=100)
@@ -219,9 +224,10 @@ def test_preemption_21_a_gang_preempts_once_for_all_its_members(play):
         leaving = [
             (await world.get(name))["metadata"].get("deletionTimestamp") is not None for name in ("low1", "low2")
         ]
-        waiting, nominated = await condition(world), [
-            (await world.get(name))["status"].get("nominatedNodeName") for name in ("a", "b")
-        ]  # fmt: skip
+        waiting, nominated = (
+            await condition(world),
+            [(await world.get(name))["status"].get("nominatedNodeName") for name in ("a", "b")],
+        )
         for name in ("low1", "low2", "low3"):
             if "deletionTimestamp" in (await world.get(name))["metadata"]:
                 await world.admin.delete("pods", Key("default", name), grace_period_s=0)
@@ -230,7 +236,7 @@ def test_preemption_21_a_gang_preempts_once_for_all_its_members(play):
         return leaving, waiting, nominated, await nodes_of(world, "a", "b"), await condition(world), world
 
     leaving, waiting, nominated, bound, scheduled, world = play(
-        story, GenericWorkload=True, gang__group_preemption="cluster"
+        scenario, GenericWorkload=True, gang__group_preemption="cluster"
     )
 
     assert leaving == [True, True]
@@ -245,7 +251,7 @@ def test_preemption_21_a_gang_preempts_once_for_all_its_members(play):
 
 
 def test_preemption_21_the_event_of_a_victim_names_the_group_and_the_cluster(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await priority(world, high=100)
         await world.pod("low", cpu="4")
@@ -256,7 +262,7 @@ def test_preemption_21_the_event_of_a_victim_names_the_group_and_the_cluster(pla
         await asyncio.sleep(2)
         return uid, await world.notes("low"), await world.get("low")
 
-    uid, notes, low = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+    uid, notes, low = play(scenario, GenericWorkload=True, gang__group_preemption="cluster")
     target = next(c for c in low["status"]["conditions"] if c["type"] == "DisruptionTarget")
 
     assert ("Normal", "Preempted", f"Preempted by podgroup {uid} on node cluster") in notes
@@ -265,7 +271,7 @@ def test_preemption_21_the_event_of_a_victim_names_the_group_and_the_cluster(pla
 
 @pytest.mark.parametrize(("mode", "gone"), [("all", ["v1", "v2"]), ("single", ["v1"])])
 def test_preemption_20_a_group_of_mode_all_is_evicted_on_every_node(play, mode, gone):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", pool="one")
         await world.node("n2", pool="two")
         await priority(world, low=10, high=1000)
@@ -279,7 +285,7 @@ def test_preemption_20_a_group_of_mode_all_is_evicted_on_every_node(play, mode, 
         leaving = [n for n in ("v1", "v2") if "deletionTimestamp" in (await world.get(n))["metadata"]]
         return leaving, await condition(world, "v", "DisruptionTarget"), world.scheduler.metrics()
 
-    leaving, disrupted, metrics = play(story, GenericWorkload=True)
+    leaving, disrupted, metrics = play(scenario, GenericWorkload=True)
     text = "default-scheduler: preempting to accommodate a higher priority pod"
 
     assert leaving == gone
@@ -289,7 +295,7 @@ def test_preemption_20_a_group_of_mode_all_is_evicted_on_every_node(play, mode, 
 
 
 def test_preemption_15_a_groups_placement_is_not_optimal_for_its_victims(play):
-    async def story(world, grouped):
+    async def scenario(world, grouped):
         await world.node("n1")
         await world.node("n2")
         await priority(world, fixed=1000, a=10, b=50, mid=100)
@@ -305,14 +311,14 @@ def test_preemption_15_a_groups_placement_is_not_optimal_for_its_victims(play):
         return [n for n in ("a", "b", "fixed") if "deletionTimestamp" in (await world.get(n))["metadata"]]
 
     def victims(grouped):
-        return play(lambda world: story(world, grouped), GenericWorkload=True, gang__group_preemption="cluster")
+        return play(lambda world: scenario(world, grouped), GenericWorkload=True, gang__group_preemption="cluster")
 
     assert victims(True) == ["b"]
     assert victims(False) == ["a"]
 
 
 def test_a_member_whose_bind_is_refused_joins_its_gang_again(play):
-    async def story(world):
+    async def scenario(world):
         refusals = iter([ApiError("etcd is full", code=500)])
 
         async def refuse_once(request, call):
@@ -328,14 +334,14 @@ def test_a_member_whose_bind_is_refused_joins_its_gang_again(play):
         await world.until(world.bound("b"), limit_s=10)
         return await nodes_of(world, "a", "b"), await condition(world)
 
-    bound, scheduled = play(story, GenericWorkload=True)
+    bound, scheduled = play(scenario, GenericWorkload=True)
 
     assert bound == ["n1", "n1"]
     assert scheduled[:2] == ("True", "Scheduled")
 
 
-def test_a_member_that_a_node_gave_back_is_placed_elsewhere(play):
-    async def story(world):
+def test_an_unbound_member_is_placed_elsewhere(play):
+    async def scenario(world):
         await world.node("n1")
         await group(world, count=2)
         await members(world, "a", "b")
@@ -345,11 +351,11 @@ def test_a_member_that_a_node_gave_back_is_placed_elsewhere(play):
         await world.until(world.bound("a"), limit_s=10)
         return await nodes_of(world, "a", "b")
 
-    assert play(story, GenericWorkload=True) == ["n2", "n1"]
+    assert play(scenario, GenericWorkload=True) == ["n2", "n1"]
 
 
 def test_preemption_23_a_restarted_scheduler_waits_for_the_gangs_victims_and_evicts_no_more(play):
-    async def story(world):
+    async def scenario(world):
         deletes = []
 
         async def count(request, call):
@@ -375,7 +381,7 @@ def test_preemption_23_a_restarted_scheduler_waits_for_the_gangs_victims_and_evi
         await world.until(world.bound("b"), limit_s=30)
         return sorted(deletes), early, sorted(await nodes_of(world, "a", "b"))
 
-    deletes, early, bound = play(story, GenericWorkload=True, gang__group_preemption="cluster")
+    deletes, early, bound = play(scenario, GenericWorkload=True, gang__group_preemption="cluster")
 
     assert deletes == ["low1", "low2"]
     assert early == ["", ""]

@@ -19,8 +19,12 @@ from services.api.wire import Response
 async def pod(world, name, cpu, priority=0, grace=1, **spec):
     """Create a pod of that priority, by way of a class of its own; return it."""
     rank = f"rank-{priority}".replace("--", "-minus-")
-    ranked = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": rank},
-              "value": priority}  # fmt: skip
+    ranked = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": rank},
+        "value": priority,
+    }
     with contextlib.suppress(AlreadyExists):
         await world.admin.create("priorityclasses.scheduling.k8s.io", ranked)
     return await world.pod(name, cpu=cpu, priorityClassName=rank, terminationGracePeriodSeconds=grace, **spec)
@@ -38,8 +42,8 @@ def is_terminating(world, name):
     return check
 
 
-def test_preemption_01_a_victim_is_marked_deleted_and_told_and_the_preemptor_bound(play):
-    async def story(world):
+def test_preemption_01_a_victim_is_marked_deleted_and_reported_and_the_preemptor_bound(play):
+    async def scenario(world):
         await world.node("n1")
         await pod(world, "v", "4")
         await world.until(world.bound("v"))
@@ -54,7 +58,7 @@ def test_preemption_01_a_victim_is_marked_deleted_and_told_and_the_preemptor_bou
         await world.until(world.bound("p"))
         return p, victim, nominated, metrics, await world.get("p"), await world.notes("v")
 
-    p, victim, nominated, metrics, bound, notes = play(story)
+    p, victim, nominated, metrics, bound, notes = play(scenario)
     condition = next(c for c in victim["status"]["conditions"] if c["type"] == "DisruptionTarget")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
@@ -104,7 +108,7 @@ GUARDED = "preemption: not eligible due to a terminating pod on the nominated no
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_preemption_11_no_second_victim_while_the_first_still_terminates(play, is_async):
-    async def story(world):
+    async def scenario(world):
         world.hook = deletes = Deletes()
         await world.node("n1")
         await world.node("n2")
@@ -124,13 +128,13 @@ def test_preemption_11_no_second_victim_while_the_first_still_terminates(play, i
         await world.until(world.bound("p"))
         return deletes.sent, nominated == node == await world.node_of("p")
 
-    sent, is_there = play(story, SchedulerAsyncPreemption=is_async)
+    sent, is_there = play(scenario, SchedulerAsyncPreemption=is_async)
 
     assert (len(sent), is_there) == (1, True)
 
 
 def test_preemption_12_a_higher_pod_steals_the_nomination(play):
-    async def story(world):
+    async def scenario(world):
         world.hook = deletes = Deletes()
         await world.node("n1")
         await pod(world, "v", "4", grace=30)
@@ -151,12 +155,12 @@ def test_preemption_12_a_higher_pod_steals_the_nomination(play):
         await world.until(world.bound("q"))
         return deletes.sent, await world.node_of("q"), await world.node_of("p")
 
-    assert play(story) == (["v", "w"], "n1", "n2")
+    assert play(scenario) == (["v", "w"], "n1", "n2")
 
 
 @pytest.mark.parametrize("reverts", [False, True])
 def test_preemption_13_a_failed_eviction_sends_the_preemptor_back_at_once(play, reverts):
-    async def story(world):
+    async def scenario(world):
         world.hook = deletes = Deletes(fails="v1")
         await world.node("n1", cpu="3")
         for name, priority in (("v1", 30), ("v2", 20), ("v3", 10)):
@@ -177,7 +181,7 @@ def test_preemption_13_a_failed_eviction_sends_the_preemptor_back_at_once(play, 
         is_skipped = world.lines.index(second) < world.lines.index(last)
         return is_skipped, sorted(deletes.sent), took_s, again, waited_s, world.said("sched.flush_rescue")
 
-    is_skipped, sent, took_s, again, waited_s, rescues = play(story, preemption__revert_nomination=reverts)
+    is_skipped, sent, took_s, again, waited_s, rescues = play(scenario, preemption__revert_nomination=reverts)
 
     assert is_skipped, "the last victim is not attempted after a failure"
     assert sent == ["v1", "v2", "v3"], "one delete each"
@@ -254,10 +258,10 @@ def test_preemption_14_before_1_36_such_a_victim_waited_among_the_unschedulable(
 def test_preemption_14_activating_on_errors_only_leaves_the_preemptor_to_the_flush(play, patient):
     patient("permit")
 
-    async def story(world):
+    async def scenario(world):
         return await preempt_one_that_waits(world, 400.0)
 
-    assert play(story, preemption__async_activate="on-error")[1] > 290
+    assert play(scenario, preemption__async_activate="on-error")[1] > 290
 
 
 @pytest.mark.parametrize("point", ["permit", "preBind"])
@@ -271,8 +275,8 @@ def test_preemption_14_a_victim_on_its_way_may_be_deleted_instead(play, patient,
     assert took_s < 2
 
 
-def test_preemption_23_a_restart_in_the_middle_evicts_nobody_twice(play):
-    async def story(world):
+def test_preemption_23_a_restart_in_the_middle_evicts_no_pod_twice(play):
+    async def scenario(world):
         world.hook = deletes = Deletes(hangs="v2")
         await world.node("n1")
         for name, priority in (("v1", 20), ("v2", 10)):
@@ -290,11 +294,11 @@ def test_preemption_23_a_restart_in_the_middle_evicts_nobody_twice(play):
         await world.until(world.bound("p"))
         return before, deletes.sent
 
-    assert play(story) == (["v1"], ["v1", "v2"])
+    assert play(scenario) == (["v1"], ["v1", "v2"])
 
 
 def test_a_victim_is_spared_when_its_preemptor_is_gone_before_the_call(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await pod(world, "v", "4")
         await world.until(world.bound("v"))
@@ -313,24 +317,24 @@ def test_a_victim_is_spared_when_its_preemptor_is_gone_before_the_call(play):
         await asyncio.sleep(5.0)
         return sent, (await world.get("v"))["metadata"].get("deletionTimestamp")
 
-    assert play(story) == ([], None)
+    assert play(scenario) == ([], None)
 
 
 def test_a_pod_that_is_deleted_while_it_waits_stops_waiting(play, patient):
     patient("permit")
 
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await pod(world, "v", "4")
         await world.until(is_nominated(world, "v", "n1"))
         await world.admin.delete("pods", Key("default", "v"), grace_period_s=0)
         return await world.until(lambda: world.scheduler.metrics()['scheduler_goroutines{operation="binding"}'] == 0)
 
-    assert play(story) < 1
+    assert play(scenario) < 1
 
 
-def test_preemption_3_5_an_eviction_that_fails_while_the_loop_waits_is_told_and_nominates_nobody(play):
-    async def story(world):
+def test_preemption_3_5_an_eviction_that_fails_while_the_loop_waits_is_reported_and_nominates_no_node(play):
+    async def scenario(world):
         world.hook = deletes = Deletes(fails="v")
         await world.node("n1")
         await pod(world, "v", "4")
@@ -339,11 +343,11 @@ def test_preemption_3_5_an_eviction_that_fails_while_the_loop_waits_is_told_and_
         await world.until(says(world, "p", "preemption: not all victims on node n1 could be evicted"))
         return deletes.sent, (await world.get("p"))["status"].get("nominatedNodeName", "")
 
-    assert play(story, SchedulerAsyncPreemption=False) == ([], "")
+    assert play(scenario, SchedulerAsyncPreemption=False) == ([], "")
 
 
 def test_a_victim_that_still_looks_alive_is_not_deleted_again(play):
-    async def story(world):
+    async def scenario(world):
         world.hook = deletes = Deletes(fails="v1", fails_after_s=0.0)
         await world.node("n1", cpu="3")
         for name, priority in (("v1", 30), ("v2", 20), ("v3", 10)):
@@ -354,4 +358,4 @@ def test_a_victim_that_still_looks_alive_is_not_deleted_again(play):
         await world.until(lambda: "v3" in deletes.sent)
         return sorted(deletes.sent)
 
-    assert play(story) == ["v1", "v2", "v3"]
+    assert play(scenario) == ["v1", "v2", "v3"]

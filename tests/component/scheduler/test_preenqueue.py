@@ -52,8 +52,12 @@ def wants(*claims):
 
 
 async def claim(world, name="c"):
-    document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": "default"}, "spec": {}}  # fmt: skip
+    document = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {},
+    }
     await world.admin.create(CLAIMS, document)
 
 
@@ -69,7 +73,7 @@ async def told(world, name="p"):
 
 @pytest.mark.parametrize(("model", "patches"), [("implicit_delayed", []), ("implicit_immediate", [0.0])])
 def test_preenqueue_01_a_passing_no_is_seen_only_in_the_immediate_model(play, model, patches):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         seen = Seen(world)
         seen.begin()
@@ -80,7 +84,7 @@ def test_preenqueue_01_a_passing_no_is_seen_only_in_the_immediate_model(play, mo
         await seen.until(20)
         return seen.patches, await told(world)
 
-    found, notes = play(story, preenqueue_report__model=model, **GATES)
+    found, notes = play(scenario, preenqueue_report__model=model, **GATES)
 
     # The clear of the immediate model is overwritten by the bind, or comes at the same moment.
     assert found[:1] == patches
@@ -88,8 +92,8 @@ def test_preenqueue_01_a_passing_no_is_seen_only_in_the_immediate_model(play, mo
     assert len(notes) == len(patches)
 
 
-def test_preenqueue_02_a_lasting_no_is_told_once_after_five_seconds(play):
-    async def story(world):
+def test_preenqueue_02_a_lasting_rejection_is_reported_once_after_five_seconds(play):
+    async def scenario(world):
         seen = Seen(world)
         seen.begin()
         await world.pod("p", **wants("c"))
@@ -100,7 +104,7 @@ def test_preenqueue_02_a_lasting_no_is_told_once_after_five_seconds(play):
         await seen.until(605)
         return before, after, seen.patches, await told(world)
 
-    before, after, patches, notes = play(story, **GATES)
+    before, after, patches, notes = play(scenario, **GATES)
 
     assert before is None
     assert after == (READY, MISSING)
@@ -108,8 +112,8 @@ def test_preenqueue_02_a_lasting_no_is_told_once_after_five_seconds(play):
     assert notes == [MISSING]
 
 
-def test_preenqueue_04_new_words_are_told_five_seconds_later(play):
-    async def story(world):
+def test_preenqueue_04_new_words_are_reported_five_seconds_later(play):
+    async def scenario(world):
         seen = Seen(world)
         seen.begin()
         await world.pod("p", **wants("c", "d"))
@@ -121,7 +125,7 @@ def test_preenqueue_04_new_words_are_told_five_seconds_later(play):
         await seen.until(26)
         return early, await shown(world), seen.patches, await told(world)
 
-    early, late, patches, notes = play(story, **GATES)
+    early, late, patches, notes = play(scenario, **GATES)
 
     assert early == (READY, MISSING)
     assert late == (READY, 'could not find ResourceClaim "default/d"')
@@ -130,7 +134,7 @@ def test_preenqueue_04_new_words_are_told_five_seconds_later(play):
 
 
 def test_preenqueue_05_an_attempt_that_fails_speaks_at_once_and_nothing_is_cleared(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         seen = Seen(world)
         seen.begin()
@@ -142,7 +146,7 @@ def test_preenqueue_05_an_attempt_that_fails_speaks_at_once_and_nothing_is_clear
         await seen.until(60)
         return at_once, await shown(world), seen.patches
 
-    at_once, later, patches = play(story, **GATES)
+    at_once, later, patches = play(scenario, **GATES)
 
     assert at_once[0] == "Unschedulable"
     assert later == at_once
@@ -150,8 +154,8 @@ def test_preenqueue_05_an_attempt_that_fails_speaks_at_once_and_nothing_is_clear
 
 
 @pytest.mark.parametrize(("delay_s", "cleared_at"), [(5.0, 35.0), (0.0, 30.0)])
-def test_preenqueue_06_a_pod_let_in_that_nobody_tries_loses_the_condition(play, delay_s, cleared_at):
-    async def story(world):
+def test_preenqueue_06_a_pod_let_in_that_is_not_tried_loses_the_condition(play, delay_s, cleared_at):
+    async def scenario(world):
         await world.node("n1")
         seen = Seen(world)
         seen.begin()
@@ -163,14 +167,14 @@ def test_preenqueue_06_a_pod_let_in_that_nobody_tries_loses_the_condition(play, 
         await seen.until(cleared_at + 0.1)
         return await shown(world), seen.patches
 
-    found, patches = play(story, preenqueue_report__clear_delay_s=delay_s, **GATES)
+    found, patches = play(scenario, preenqueue_report__clear_delay_s=delay_s, **GATES)
 
     assert found is None
     assert patches == [5.0, cleared_at]
 
 
 def test_preenqueue_08_a_bind_is_the_only_call_about_a_pod_let_in_in_time(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         seen = Seen(world)
         seen.bind_s = 1.0
@@ -181,7 +185,7 @@ def test_preenqueue_08_a_bind_is_the_only_call_about_a_pod_let_in_in_time(play):
         await seen.until(20)
         return seen.calls, await world.get("p"), await told(world)
 
-    calls, pod, notes = play(story, **GATES)
+    calls, pod, notes = play(scenario, **GATES)
 
     assert calls == [("binding", 3.0)]
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
@@ -192,7 +196,7 @@ def test_preenqueue_08_a_bind_is_the_only_call_about_a_pod_let_in_in_time(play):
     ("unified", [], "SchedulingGated"), ("legacy", [5.0, pytest.approx(15.0, abs=0.1)], READY),
 ])  # fmt: skip
 def test_preenqueue_09_and_10_gates_cost_nothing_in_the_api_servers_words(play, message, patches, reason):
-    async def story(world):
+    async def scenario(world):
         seen = Seen(world)
         seen.begin()
         await world.pod("p", schedulingGates=[{"name": "x"}, {"name": "y"}])
@@ -200,26 +204,29 @@ def test_preenqueue_09_and_10_gates_cost_nothing_in_the_api_servers_words(play, 
         gated = await shown(world)
         await world.admin.patch("pods", Key("default", "p"), {"spec": {"schedulingGates": [{"name": "y"}]}})
         # Fewer gates are no event of the plugin's; only a look for another reason finds the other words.
-        world.scheduler._hearts.queue.activate([Key("default", "p")], world.clock.now())
+        world.scheduler._core.queue.activate([Key("default", "p")], world.clock.now())
         await seen.until(20)
         before = list(seen.patches)
         await world.admin.patch("pods", Key("default", "p"), {"spec": {"schedulingGates": None}})
         await seen.until(21)
         return gated, before, await shown(world)
 
-    gated, before, after = play(story, preenqueue_report__gates_message=message, **GATES)
+    gated, before, after = play(scenario, preenqueue_report__gates_message=message, **GATES)
 
     assert gated[0] == reason
     assert before == (patches if message == "unified" else patches[:1]) or before == patches
     assert after[0] == "Unschedulable"
 
 
-def test_preenqueue_11_a_gang_short_of_members_is_told_so_until_it_is_complete(play):
-    async def story(world):
+def test_preenqueue_11_a_gang_short_of_members_says_so_until_it_is_complete(play):
+    async def scenario(world):
         await world.node("n1", cpu="8")
-        group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-                 "metadata": {"name": "g", "namespace": "default"},
-                 "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}  # fmt: skip
+        group = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
+        }
         await world.admin.create("podgroups.scheduling.k8s.io", group)
         seen = Seen(world)
         seen.begin()
@@ -232,7 +239,7 @@ def test_preenqueue_11_a_gang_short_of_members_is_told_so_until_it_is_complete(p
         await seen.until(30)
         return early, seen.patches, [await world.node_of(f"m{i}") for i in range(4)]
 
-    early, patches, nodes = play(story, GenericWorkload=True, **GATES)
+    early, patches, nodes = play(scenario, GenericWorkload=True, **GATES)
 
     assert early == [(READY, "waiting for minCount pods from a gang to appear in scheduling queue")] * 3
     assert patches == [5.0] * 3
@@ -240,7 +247,7 @@ def test_preenqueue_11_a_gang_short_of_members_is_told_so_until_it_is_complete(p
 
 
 def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_for_new_nodes_meanwhile(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="2")
         await world.pod("small", cpu="10m", terminationGracePeriodSeconds=0)
         await world.pod("v", cpu="1900m", terminationGracePeriodSeconds=0)
@@ -253,9 +260,15 @@ def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_fo
             return await seen(request, call)
 
         world.hook = stalled
-        await world.admin.create("priorityclasses.scheduling.k8s.io", {
-            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
-        })  # fmt: skip
+        await world.admin.create(
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "high"},
+                "value": 1000,
+            },
+        )
         seen.begin()
         await world.pod("p", cpu="1500m", priorityClassName="high")
         await seen.until(0.3)
@@ -268,7 +281,7 @@ def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_fo
         took = await world.until(world.bound("p"))
         return at_once, before, held_back, 6 + took, await told(world)
 
-    at_once, before, held_back, bound_s, notes = play(story, **GATES)
+    at_once, before, held_back, bound_s, notes = play(scenario, **GATES)
 
     assert at_once[0] == before[0] == "Unschedulable", "what a cluster autoscaler acts on"
     assert held_back == (READY, "waiting for the preemption for this pod to be finished")
@@ -277,7 +290,7 @@ def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_fo
 
 
 def test_preenqueue_14_a_restarted_scheduler_does_not_repeat_what_stands_there(play):
-    async def story(world):
+    async def scenario(world):
         seen = Seen(world)
         seen.begin()
         await world.pod("p", **wants("c"))
@@ -286,7 +299,7 @@ def test_preenqueue_14_a_restarted_scheduler_does_not_repeat_what_stands_there(p
         await seen.until(90)
         return seen.patches, await shown(world)
 
-    patches, found = play(story, **GATES)
+    patches, found = play(scenario, **GATES)
 
     assert patches == [5.0]
     assert found == (READY, MISSING)
@@ -294,7 +307,7 @@ def test_preenqueue_14_a_restarted_scheduler_does_not_repeat_what_stands_there(p
 
 @pytest.mark.parametrize(("knob", "patches"), [("keep", [5.0]), ("reset_cache", [5.0, 25.0])])
 def test_preenqueue_15_a_report_that_failed_is_repeated_only_if_it_is_forgotten(play, knob, patches):
-    async def story(world):
+    async def scenario(world):
         seen = Seen(world)
         seen.fails = 1
         seen.begin()
@@ -304,14 +317,14 @@ def test_preenqueue_15_a_report_that_failed_is_repeated_only_if_it_is_forgotten(
         await seen.until(60)
         return [round(at) for at in seen.patches]
 
-    assert play(story, preenqueue_report__on_patch_failure=knob, **GATES) == patches
+    assert play(scenario, preenqueue_report__on_patch_failure=knob, **GATES) == patches
 
 
 @pytest.mark.parametrize(("client", "least_s", "most_s"), [("shared", 5.0, 8.0), ("separate_per_type", 0.0, 1.0)])
 def test_preenqueue_16_a_burst_of_reports_delays_a_bind_of_the_same_client(play, client, least_s, most_s):
     """A tenth of the scenario's pods."""
 
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         seen = Seen(world)
         seen.begin()
@@ -322,18 +335,18 @@ def test_preenqueue_16_a_burst_of_reports_delays_a_bind_of_the_same_client(play,
         return next(at for kind, at in seen.calls if kind == "binding") - 6
 
     limits = {"async_api__qps": 50.0, "async_api__burst": 100, "async_api__client": client}
-    assert least_s <= play(story, **limits, **GATES) <= most_s
+    assert least_s <= play(scenario, **limits, **GATES) <= most_s
 
 
-def test_without_the_gate_nothing_is_told(play):
-    async def story(world):
+def test_without_the_gate_nothing_is_reported(play):
+    async def scenario(world):
         seen = Seen(world)
         seen.begin()
         await world.pod("p", **wants("c"))
         await seen.until(60)
         return seen.patches, await shown(world), world.said("sched.gated", "p")
 
-    patches, found, lines = play(story)
+    patches, found, lines = play(scenario)
 
     assert (patches, found) == ([], None)
     assert [line.data for line in lines] == [{"plugin": "DynamicResources", "message": MISSING}]

@@ -9,7 +9,7 @@ PREFIX = "kube-scheduler-simulator.sigs.k8s.io/"
 
 
 def test_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.node("n2", cpu="1")
         await world.pod("p", cpu="2")
@@ -17,7 +17,7 @@ def test_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
         await asyncio.sleep(1)
         return (await world.get("p"))["metadata"]["annotations"]
 
-    found = play(story, **{"scheduler.record": "annotations"})
+    found = play(scenario, **{"scheduler.record": "annotations"})
 
     assert found[PREFIX + "selected-node"] == "n1"
     filtered = json.loads(found[PREFIX + "filter-result"])
@@ -28,7 +28,7 @@ def test_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
 
 
 def test_each_attempt_stays_in_the_history(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(1)
@@ -38,7 +38,7 @@ def test_each_attempt_stays_in_the_history(play):
         await asyncio.sleep(1)
         return first, (await world.get("p"))["metadata"]["annotations"]
 
-    first, last = play(story, **{"scheduler.record": "annotations"})
+    first, last = play(scenario, **{"scheduler.record": "annotations"})
 
     assert first[PREFIX + "selected-node"] == ""
     history = json.loads(last[PREFIX + "result-history"])
@@ -46,14 +46,14 @@ def test_each_attempt_stays_in_the_history(play):
 
 
 def test_by_default_nothing_is_written_onto_pods(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p")
         await world.until(world.bound("p"))
         await asyncio.sleep(1)
         return await world.get("p"), world.scheduler.explainer.pod(Key("default", "p"))
 
-    pod, explained = play(story)
+    pod, explained = play(scenario)
 
     assert "annotations" not in pod["metadata"]
     assert "annotations" not in explained

@@ -17,8 +17,12 @@ GATE = {"InPlacePodVerticalScalingSchedulerPreemption": True}
 async def pod(world, name, cpu, priority=0, grace=1):
     """Create a pod of that priority and wait until it is on the node and runs there."""
     rank = f"rank-{priority}"
-    ranked = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": rank},
-              "value": priority}  # fmt: skip
+    ranked = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": rank},
+        "value": priority,
+    }
     with contextlib.suppress(AlreadyExists):
         await world.admin.create("priorityclasses.scheduling.k8s.io", ranked)
     await world.pod(name, cpu=cpu, priorityClassName=rank, terminationGracePeriodSeconds=grace)
@@ -31,10 +35,15 @@ async def report(world, name, cpu, reason=""):
     pending = {"type": "PodResizePending", **({"status": "True", "reason": reason} if reason else {"$patch": "delete"})}
     resources = {"requests": {"cpu": cpu}}
     generation = (await world.get(name))["metadata"]["generation"]
-    status = {"phase": "Running", "conditions": [pending], "observedGeneration": generation,
-              "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": cpu}, "resources": resources}]}  # fmt: skip
-    await world.client(node_identity("n1")).patch("pods", Key("default", name), {"status": status},
-                                                  subresource="status", patch_type="strategic")  # fmt: skip
+    status = {
+        "phase": "Running",
+        "conditions": [pending],
+        "observedGeneration": generation,
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": cpu}, "resources": resources}],
+    }
+    await world.client(node_identity("n1")).patch(
+        "pods", Key("default", name), {"status": status}, subresource="status", patch_type="strategic"
+    )
 
 
 async def resize(world, name, cpu, has, reason="Deferred"):
@@ -73,7 +82,7 @@ async def full_node(world):
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_kep_5836_01_victims_are_marked_and_deleted_and_the_pods_own_status_stays(play, is_async):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await world.until(is_going(world, "v"))
@@ -83,7 +92,7 @@ def test_kep_5836_01_victims_are_marked_and_deleted_and_the_pods_own_status_stay
         await asyncio.sleep(5)
         return victim, await world.get("h"), outcomes(world), world.scheduler.metrics()
 
-    victim, h, said, metrics = play(story, **GATE, SchedulerAsyncPreemption=is_async)
+    victim, h, said, metrics = play(scenario, **GATE, SchedulerAsyncPreemption=is_async)
 
     assert conditions(victim)["DisruptionTarget"] == ("True", "PreemptionByScheduler")
     assert h["status"].get("nominatedNodeName", "") == ""
@@ -94,7 +103,7 @@ def test_kep_5836_01_victims_are_marked_and_deleted_and_the_pods_own_status_stay
 
 
 def test_kep_5836_05_in_the_fourth_generation_a_pod_that_fits_leaves_without_a_binding(play):
-    async def story(world):
+    async def scenario(world):
         bindings = []
 
         async def hook(request, call):
@@ -110,14 +119,14 @@ def test_kep_5836_05_in_the_fourth_generation_a_pod_that_fits_leaves_without_a_b
         await asyncio.sleep(1)
         return bindings, outcomes(world), world.scheduler.metrics()
 
-    bindings, said, metrics = play(story, **GATE, resize__generation="G4")
+    bindings, said, metrics = play(scenario, **GATE, resize__generation="G4")
 
     assert (bindings, said) == ([], ["fits"])
     assert metrics['scheduler_pending_resize_pods{queue="waiting"}'] == 1
 
 
 def test_a_resize_taken_back_in_the_middle_of_its_evictions_spares_the_victims_left(play):
-    async def story(world):
+    async def scenario(world):
         async def hook(request, call):
             if request.name == "v" and request.subresource == "status":
                 await resize_back.wait()
@@ -134,29 +143,29 @@ def test_a_resize_taken_back_in_the_middle_of_its_evictions_spares_the_victims_l
         await asyncio.sleep(5)
         return await world.get("v")
 
-    victim = play(story, **GATE)
+    victim = play(scenario, **GATE)
 
     assert "deletionTimestamp" not in victim["metadata"]
 
 
 @pytest.mark.parametrize(("generation", "is_kept"), [("G0", True), ("G1", False)])
-def test_early_generations_tell_on_the_pod_that_preemption_failed_and_the_second_takes_it_back(
+def test_early_generations_write_on_the_pod_that_preemption_failed_and_the_second_takes_it_back(
     play, generation, is_kept
 ):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="300m")
         await pod(world, "o", "200m", 300)
         await pod(world, "h", "100m", 300)
         await resize(world, "h", "300m", "100m")
         await world.until(lambda: outcomes(world))
         await asyncio.sleep(1)
-        told = await world.get("h")
+        before = await world.get("h")
         await resize(world, "h", "100m", "100m", "")
         await asyncio.sleep(1)
-        return told, await world.get("h")
+        return before, await world.get("h")
 
-    told, after = play(story, **GATE, resize__generation=generation)
-    condition = next(c for c in told["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+    pod, after = play(scenario, **GATE, resize__generation=generation)
+    condition = next(c for c in pod["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
     assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
@@ -164,7 +173,7 @@ def test_early_generations_tell_on_the_pod_that_preemption_failed_and_the_second
 
 
 def test_kep_5836_11_people_read_why_a_resize_waits(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
         await world.admin.patch("nodes", Key("", "n1"), policy)
@@ -172,7 +181,7 @@ def test_kep_5836_11_people_read_why_a_resize_waits(play):
         await asyncio.sleep(3)
         return await world.notes("h"), await world.get("v")
 
-    notes, victim = play(story, **GATE)
+    notes, victim = play(scenario, **GATE)
 
     text = "0/1 nodes are available: 1 node had resize preemption disabled."
     assert ("Warning", "FailedScheduling", text) in notes
@@ -180,13 +189,13 @@ def test_kep_5836_11_people_read_why_a_resize_waits(play):
 
 
 def test_explain_says_whom_a_resize_evicts_and_why(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await world.until(is_going(world, "v"))
         return world.scheduler.explainer.pod(Key("default", "h"))
 
-    found = play(story, **GATE)
+    found = play(scenario, **GATE)
 
     assert (found["outcome"], found["node"], found["victims"]) == ("unschedulable", "n1", ["default/v"])
     assert found["message"] == "0/1 nodes are available: 1 Insufficient cpu."
@@ -194,7 +203,7 @@ def test_explain_says_whom_a_resize_evicts_and_why(play):
 
 
 def test_explain_says_nothing_of_what_kept_a_pod_from_growing_once_it_has_grown(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await world.until(is_going(world, "v"))
@@ -206,24 +215,24 @@ def test_explain_says_nothing_of_what_kept_a_pod_from_growing_once_it_has_grown(
         return parked, world.scheduler.explainer.pod(Key("default", "h"))["message"]
 
     text = "0/1 nodes are available: 1 pod resize fits, waiting for Kubelet actuation."
-    assert play(story, **GATE) == (text, "")
+    assert play(scenario, **GATE) == (text, "")
 
 
 def test_without_the_gate_nothing_happens(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await asyncio.sleep(30)
         return outcomes(world), await world.get("v")
 
-    said, victim = play(story)
+    said, victim = play(scenario)
 
     assert said == []
     assert "deletionTimestamp" not in victim["metadata"]
 
 
 def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leave(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await world.until(is_going(world, "v"))
@@ -234,11 +243,11 @@ def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leav
         await asyncio.sleep(1)
         return during, (await world.get("h"))["status"].get("nominatedNodeName", "")
 
-    assert play(story, **GATE, resize__double_preemption="nnn") == ("n1", "")
+    assert play(scenario, **GATE, resize__double_preemption="nnn") == ("n1", "")
 
 
 def test_a_node_that_opts_out_is_no_failed_preemption(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
         await world.admin.patch("nodes", Key("", "n1"), policy)
@@ -247,13 +256,13 @@ def test_a_node_that_opts_out_is_no_failed_preemption(play):
         await asyncio.sleep(1)
         return conditions(await world.get("h"))
 
-    found = play(story, **GATE, resize__generation="G1", resize__policy_source="node_field")
+    found = play(scenario, **GATE, resize__generation="G1", resize__policy_source="node_field")
 
     assert "ResizeUnschedulable" not in found
 
 
-def test_kep_5836_12_before_the_beta_resizes_spoil_the_metrics_of_new_pods_and_then_they_have_their_own(play):
-    async def story(world):
+def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and_then_they_have_their_own(play):
+    async def scenario(world):
         await world.node("n1", cpu="300m")
         await pod(world, "o", "200m", 300)
         await pod(world, "h", "100m", 300)
@@ -262,13 +271,19 @@ def test_kep_5836_12_before_the_beta_resizes_spoil_the_metrics_of_new_pods_and_t
         await asyncio.sleep(1)
         metrics = world.scheduler.metrics()
         attempts = 'scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"}'
-        return metrics, [metrics.get(name, 0) for name in (
-            attempts, "scheduler_preemption_attempts_total", 'scheduler_pending_pods{queue="unschedulable"}',
-            "scheduler_resize_preemption_attempts_total", 'scheduler_pending_resize_pods{queue="unschedulable"}',
-        )]  # fmt: skip
+        return metrics, [
+            metrics.get(name, 0)
+            for name in (
+                attempts,
+                "scheduler_preemption_attempts_total",
+                'scheduler_pending_pods{queue="unschedulable"}',
+                "scheduler_resize_preemption_attempts_total",
+                'scheduler_pending_resize_pods{queue="unschedulable"}',
+            )
+        ]
 
-    merged, counts = play(story, **GATE)
-    apart, own = play(story, **GATE, resize__generation="G4")
+    merged, counts = play(scenario, **GATE)
+    apart, own = play(scenario, **GATE, resize__generation="G4")
 
     assert (counts, own) == ([1, 1, 1, 1, 1], [0, 0, 0, 1, 1])
     assert merged['scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"}'] == 3
@@ -284,14 +299,14 @@ def test_kep_5836_12_before_the_beta_resizes_spoil_the_metrics_of_new_pods_and_t
 
 
 def test_kep_5836_12_evictions_for_a_resize_are_counted_as_such_in_the_beta(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         await resize(world, "h", "300m", "100m")
         await world.until(is_going(world, "v"))
         await asyncio.sleep(1)
         return world.scheduler.metrics()
 
-    found = play(story, **GATE, resize__generation="G4")
+    found = play(scenario, **GATE, resize__generation="G4")
 
     total = "scheduler_preemption_goroutines_execution_total"
     assert found[f'{total}{{operation="pod_resize",result="success"}}'] == 1
@@ -301,7 +316,7 @@ def test_kep_5836_12_evictions_for_a_resize_are_counted_as_such_in_the_beta(play
 
 
 def test_kep_5836_18_a_pod_is_not_tried_again_while_its_victims_are_being_evicted(play):
-    async def story(world):
+    async def scenario(world):
         async def hook(request, call):
             if request.verb == "delete":
                 deleted.append(request.name)
@@ -326,7 +341,7 @@ def test_kep_5836_18_a_pod_is_not_tried_again_while_its_victims_are_being_evicte
         await world.until(lambda: "fits" in outcomes(world))
         return held, outcomes(world), deleted
 
-    held, said, deleted = play(story, **GATE)
+    held, said, deleted = play(scenario, **GATE)
 
     assert (held, said) == (1, ["unschedulable", "fits"])
     assert sorted(deleted) == ["v1", "v2"]
@@ -334,7 +349,7 @@ def test_kep_5836_18_a_pod_is_not_tried_again_while_its_victims_are_being_evicte
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_kep_5836_17_an_apiserver_that_knows_the_feature_does_no_harm_to_a_scheduler_that_does_not(play, is_on):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
         await world.admin.patch("nodes", Key("", "n1"), policy)
@@ -345,14 +360,14 @@ def test_kep_5836_17_an_apiserver_that_knows_the_feature_does_no_harm_to_a_sched
         return stored, outcomes(world), "deletionTimestamp" in (await world.get("v"))["metadata"]
 
     gate = "scheduler_only__InPlacePodVerticalScalingSchedulerPreemption"
-    stored, said, has_evicted = play(story, **GATE, **{gate: is_on})
+    stored, said, has_evicted = play(scenario, **GATE, **{gate: is_on})
 
     assert stored == {"disableResizePreemption": ["ops/x"]}
     assert (bool(said), has_evicted) == (is_on, is_on)
 
 
 def test_kep_5836_17_a_scheduler_restarted_without_the_gate_lets_deferred_pods_be(play):
-    async def story(world):
+    async def scenario(world):
         await full_node(world)
         policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
         await world.admin.patch("nodes", Key("", "n1"), policy)
@@ -365,4 +380,4 @@ def test_kep_5836_17_a_scheduler_restarted_without_the_gate_lets_deferred_pods_b
         await asyncio.sleep(30)
         return len(outcomes(world)) - before, "deletionTimestamp" in (await world.get("v"))["metadata"]
 
-    assert play(story, **GATE) == (0, False)
+    assert play(scenario, **GATE) == (0, False)

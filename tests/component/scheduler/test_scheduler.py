@@ -14,21 +14,24 @@ from services.api.wire import Response
 BIND = "binding"
 
 
-def test_a_pod_is_bound_told_and_logged_once(play):
-    async def story(world):
+def test_a_pod_is_bound_reported_and_logged_once(play):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p")
         await world.until(world.bound("p"))
         await asyncio.sleep(1)
         return await world.get("p"), await world.notes("p"), world
 
-    pod, notes, world = play(story)
+    pod, notes, world = play(scenario)
 
     assert world.condition(pod)["status"] == "True"
     assert notes == [("Normal", "Scheduled", "Successfully assigned default/p to n1")]
     assert [line.ev for line in world.lines if line.ev.startswith("sched.")] == [
-        "sched.attempt", "sched.assume", "sched.bind_call", "sched.bind_result",
-    ]  # fmt: skip
+        "sched.attempt",
+        "sched.assume",
+        "sched.bind_call",
+        "sched.bind_result",
+    ]
     assert world.said("sched.bind_result")[0].data["outcome"] == "ok"
     assert world.said("sched.bind_result")[0].rv > 0
     metrics = world.scheduler.metrics()
@@ -37,14 +40,14 @@ def test_a_pod_is_bound_told_and_logged_once(play):
     assert metrics['scheduler_pending_pods{queue="active"}'] == 0
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_room_comes(play):
-    async def story(world):
+def test_a_pod_that_fits_nowhere_says_why_and_is_placed_when_capacity_comes(play):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(2)
         pod, explained = await world.get("p"), world.scheduler.explainer.pod(Key("default", "p"))
         rv = pod["metadata"]["resourceVersion"]
-        world.scheduler._hearts.queue.activate([Key("default", "p")], world.clock.now())
+        world.scheduler._core.queue.activate([Key("default", "p")], world.clock.now())
         world.scheduler._wake.set()
         await asyncio.sleep(1)
         unchanged = (await world.get("p"))["metadata"]["resourceVersion"] == rv
@@ -52,16 +55,19 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_room_comes(play):
         took = await world.until(world.bound("p"))
         return pod, explained, unchanged, took, await world.notes("p"), world
 
-    pod, explained, unchanged, took, notes, world = play(story)
+    pod, explained, unchanged, took, notes, world = play(scenario)
     message = (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
 
     assert {**world.condition(pod), "lastTransitionTime": ""} == {
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
         "lastTransitionTime": "",
-    }  # fmt: skip
+    }
     assert ("Warning", "FailedScheduling", message) in notes
     assert explained["rejected"] == {"NodeResourcesFit": {"Insufficient cpu": 1}}
     assert explained["pool"] == "unschedulable"
@@ -70,22 +76,22 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_room_comes(play):
 
 
 def test_a_pod_waits_for_the_first_node(play):
-    async def story(world):
+    async def scenario(world):
         await world.pod("p")
         await asyncio.sleep(20)
         pod = await world.get("p")
         await world.node("n1")
         return pod, await world.until(world.bound("p")), world
 
-    pod, took, world = play(story)
+    pod, took, world = play(scenario)
 
     assert world.condition(pod)["message"] == "no nodes available to schedule pods"
     assert took < 1.0
     assert len(world.said("sched.attempt", "p")) == 2
 
 
-def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_room_and_a_failed_one_gives_it_back(play):
-    async def story(world):
+def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_capacity_and_a_failed_one_frees_it(play):
+    async def scenario(world):
         async def refuse_first(request, call):
             if request.subresource == BIND and request.name == "first":
                 await asyncio.sleep(max(0.0, 5.0 - world.clock.now()))
@@ -103,7 +109,7 @@ def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_room_and_a_faile
         await asyncio.sleep(1)
         return early, took, await world.get("first"), world
 
-    early, took, first, world = play(story)
+    early, took, first, world = play(scenario)
 
     assert early == ""
     assert took < 3
@@ -114,7 +120,7 @@ def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_room_and_a_faile
 
 
 def test_scheduler_queue_and_cycles_03_a_bind_that_fails_by_500_is_not_repeated_before_a_second(play):
-    async def story(world):
+    async def scenario(world):
         times = []
 
         async def fail_once(request, call):
@@ -130,7 +136,7 @@ def test_scheduler_queue_and_cycles_03_a_bind_that_fails_by_500_is_not_repeated_
         await world.until(world.bound("p"))
         return times, await world.get("p"), await world.notes("p")
 
-    times, _, notes = play(story)
+    times, _, notes = play(scenario)
 
     assert 1.0 <= times[1] - times[0] <= 2.1
     assert ("Warning", "FailedScheduling", 'running Bind plugin "DefaultBinder": etcd is away') in notes
@@ -140,7 +146,7 @@ def test_scheduler_queue_and_cycles_03_a_bind_that_fails_by_500_is_not_repeated_
 def test_a_bind_without_answer_is_resolved_by_asking_and_never_doubled(play, arrives):
     """FM-S5, K2, C6."""
 
-    async def story(world):
+    async def scenario(world):
         lost = []
 
         async def lose(request, call):
@@ -158,7 +164,7 @@ def test_a_bind_without_answer_is_resolved_by_asking_and_never_doubled(play, arr
         await asyncio.sleep(15)
         return lost, took, await world.get("p"), world
 
-    lost, took, pod, world = play(story)
+    lost, took, pod, world = play(scenario)
 
     assert took < 15
     assert len(set(lost)) == 1, "the same request id, so that the server can tell"
@@ -166,8 +172,8 @@ def test_a_bind_without_answer_is_resolved_by_asking_and_never_doubled(play, arr
     assert pod["status"]["bindingGeneration"] == pod["metadata"]["generation"]
 
 
-def test_a_bind_nobody_ever_answers_keeps_its_room_until_a_read_shows_it_unbound(play):
-    async def story(world):
+def test_a_bind_without_answer_keeps_its_capacity_until_a_read_shows_it_unbound(play):
+    async def scenario(world):
         cut = [True]
 
         async def dead(request, call):
@@ -188,7 +194,7 @@ def test_a_bind_nobody_ever_answers_keeps_its_room_until_a_read_shows_it_unbound
         await world.until(lambda: world.said("sched.bind_result", "p")[1:])
         return held, other, world.said("sched.bind_result", "p")
 
-    held, other, results = play(story)
+    held, other, results = play(scenario)
 
     assert (held, other) == (1, "")
     assert results[0].data["outcome"] == "unknown"
@@ -196,7 +202,7 @@ def test_a_bind_nobody_ever_answers_keeps_its_room_until_a_read_shows_it_unbound
 
 
 def test_kubelet_unbinding_02_an_unbound_pod_runs_elsewhere_within_five_seconds(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
         await world.pod("p")
@@ -208,7 +214,7 @@ def test_kubelet_unbinding_02_an_unbound_pod_runs_elsewhere_within_five_seconds(
         await asyncio.sleep(1)
         return took, await world.get("p"), await world.notes("p"), world
 
-    took, pod, notes, world = play(story)
+    took, pod, notes, world = play(scenario)
 
     assert 0.9 <= took <= 5
     assert pod["spec"]["nodeName"] == "n2"
@@ -222,7 +228,7 @@ def test_kubelet_unbinding_02_an_unbound_pod_runs_elsewhere_within_five_seconds(
 
 
 def test_kubelet_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_behind(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
         await asyncio.sleep(1)
@@ -232,10 +238,10 @@ def test_kubelet_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_be
         await world.unbind("p", "n1")
         took = await world.until(world.bound("p"))
         await asyncio.sleep(5)
-        requested = {n: i.requested.get("cpu", 0) for n, i in world.scheduler._hearts.cache.nodes.items()}
+        requested = {n: i.requested.get("cpu", 0) for n, i in world.scheduler._core.cache.nodes.items()}
         return took, requested, await world.node_of("p"), world.scheduler.metrics()
 
-    took, requested, node, metrics = play(story)
+    took, requested, node, metrics = play(scenario)
 
     assert took <= 10
     assert node == "n2"
@@ -244,7 +250,7 @@ def test_kubelet_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_be
 
 
 def test_kubelet_unbinding_12_with_the_handshake_an_old_scheduler_is_spared(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p")
         await world.until(world.bound("p"))
@@ -252,11 +258,11 @@ def test_kubelet_unbinding_12_with_the_handshake_an_old_scheduler_is_spared(play
             await world.unbind("p", "n1")
         return refusal.value.reason
 
-    assert play(story, **{"scheduler_only.PodUnbinding": False}) == "SchedulerNotCapable"
+    assert play(scenario, **{"scheduler_only.PodUnbinding": False}) == "SchedulerNotCapable"
 
 
 def test_kubelet_unbinding_12_without_the_handshake_it_exits_with_code_1(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p")
         await world.until(world.bound("p"))
@@ -266,14 +272,14 @@ def test_kubelet_unbinding_12_without_the_handshake_it_exits_with_code_1(play):
         (error,) = world.scheduler_task.result().exceptions
         return error
 
-    error = play(story, **{"scheduler_only.PodUnbinding": False, "unbind.require_scheduler_capability": False})
+    error = play(scenario, **{"scheduler_only.PodUnbinding": False, "unbind.require_scheduler_capability": False})
 
     assert error.exit_code == 1
     assert "cache is corrupted and can badly affect scheduling decisions" in error.message
 
 
 def test_the_lease_says_that_unbound_pods_may_come_back(play):
-    async def story(world):
+    async def scenario(world):
         key = Key("kube-system", "default-scheduler")
 
         async def lease():
@@ -287,7 +293,7 @@ def test_the_lease_says_that_unbound_pods_may_come_back(play):
         await asyncio.sleep(12)
         return first, await lease()
 
-    first, later = play(story)
+    first, later = play(scenario)
 
     assert first["metadata"]["annotations"] == {"emulation/unbind": "v1"}
     assert first["spec"]["holderIdentity"] == "scheduler"
@@ -296,7 +302,7 @@ def test_the_lease_says_that_unbound_pods_may_come_back(play):
 
 
 def test_a_restarted_scheduler_binds_on_and_still_avoids_the_node(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
         await world.pod("p")
@@ -309,29 +315,29 @@ def test_a_restarted_scheduler_binds_on_and_still_avoids_the_node(play):
         await world.until(world.bound("p"))
         return took, await world.node_of("p"), await world.node_of("q")
 
-    took, p, q = play(story)
+    took, p, q = play(scenario)
 
     assert took < 5
     assert (p, q) == ("n2", "n1")
 
 
 def test_two_hundred_pods_are_bound_at_once_and_the_same_way_for_one_seed(play):
-    async def story(world):
+    async def scenario(world):
         for i in range(5):
             await world.node(f"n{i}", cpu="64")
         await asyncio.gather(*(world.pod(f"p{i}") for i in range(200)))
         await world.until(lambda: world.scheduler.metrics()['scheduler_cache_size{type="pods"}'] == 200)
         await asyncio.sleep(1)
-        return world.events.digest, [len(i.pods) for i in world.scheduler._hearts.cache.nodes.values()]
+        return world.events.digest, [len(i.pods) for i in world.scheduler._core.cache.nodes.values()]
 
-    first, spread = play(story, seed=3)
+    first, spread = play(scenario, seed=3)
 
     assert spread == [40] * 5
-    assert play(story, seed=3)[0] == first
+    assert play(scenario, seed=3)[0] == first
 
 
 def test_a_gated_pod_waits_until_its_gate_is_gone(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p", schedulingGates=[{"name": "wait"}])
         await asyncio.sleep(5)
@@ -340,7 +346,7 @@ def test_a_gated_pod_waits_until_its_gate_is_gone(play):
         await world.admin.patch("pods", Key("default", "p"), {"spec": {"schedulingGates": None}})
         return gated, attempts, await world.until(world.bound("p"))
 
-    gated, attempts, took = play(story)
+    gated, attempts, took = play(scenario)
 
     assert (gated, attempts) == (1, 0)
     assert took < 1
@@ -349,7 +355,7 @@ def test_a_gated_pod_waits_until_its_gate_is_gone(play):
 def test_a_nomination_to_a_vanished_node_is_cleared(play):
     """K4."""
 
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="1")
         await world.pod("p", cpu="2")
         await asyncio.sleep(1)
@@ -364,18 +370,18 @@ def test_a_nomination_to_a_vanished_node_is_cleared(play):
 
         return await world.until(cleared)
 
-    assert play(story) < 10
+    assert play(scenario) < 10
 
 
 def test_the_bind_carries_on_the_trace_of_the_pods_creation(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1")
         await world.pod("p")
         await world.until(world.bound("p"))
         await asyncio.sleep(0.5)
         return world.spans
 
-    spans = play(story)
+    spans = play(scenario)
     names = {s.name: s for s in spans.spans}
 
     assert names["bind pod"].trace_id == names["schedule pod"].trace_id
@@ -383,7 +389,7 @@ def test_the_bind_carries_on_the_trace_of_the_pods_creation(play):
 
 
 def test_scheduler_queue_and_cycles_17_a_nomination_that_does_not_fit_is_cleared_by_the_failure(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n9", cpu="1")
         await world.pod("p", cpu="2", schedulingGates=[{"name": "wait"}])
         nominated = {"status": {"nominatedNodeName": "n9"}}
@@ -393,24 +399,28 @@ def test_scheduler_queue_and_cycles_17_a_nomination_that_does_not_fit_is_cleared
         await asyncio.sleep(1)
         return await world.get("p")
 
-    pod = play(story)
+    pod = play(scenario)
 
     assert not pod["status"].get("nominatedNodeName")
 
 
 def test_a_pod_of_another_scheduler_is_explained_with_whom_it_waits_for(play):
-    async def story(world):
+    async def scenario(world):
         await world.pod("strange", schedulerName="nobody")
         await asyncio.sleep(0.2)
         return world.scheduler.explainer.pod(Key("default", "strange"))
 
-    found = play(story)
+    found = play(scenario)
     assert (found["pool"], found["message"]) == (
-        "", "it waits for the scheduler 'nobody'; this one is default-scheduler"
-    )  # fmt: skip
+        "",
+        "it waits for the scheduler 'nobody'; this one is default-scheduler",
+    )
 
 
-def test_actions_are_told_in_few_words():
+def test_actions_are_named_in_few_words():
     assert [action.words for action in (Action.ADD, Action.ALL, Action.UPDATE, Action.ADD | Action.UPDATE)] == [
-        "ADD", "ALL", "UPDATE", "ADD|UPDATE",
-    ]  # fmt: skip
+        "ADD",
+        "ALL",
+        "UPDATE",
+        "ADD|UPDATE",
+    ]

@@ -8,10 +8,10 @@ from typing import Any
 from services.api.errors import ApiError
 from services.api.identity import CONTROLLER_MANAGER
 from services.api.meta import Document, Key
-from services.api.roles import controller_identities
 from services.api.wire import Request
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
+from services.runtime.roles import controller_identities
 
 ZONE = "topology.kubernetes.io/zone"
 VOLUME_CONTROLLERS = ("persistentvolume-binder", "volume-protection", "ephemeral-volume", "gc")
@@ -23,9 +23,9 @@ async def start_controllers(world: Any) -> None:
     seams = world._seams("controllers", CONTROLLER_MANAGER, world.switches)
     seams.transport.identities = {identity.user: identity for identity in controller_identities()}
     config = ControllersConfig(name="controllers", controllers=VOLUME_CONTROLLERS, health_port=-1)
-    room = build_controllers(config, seams)
-    world.tasks.append(world.group.create_task(room.run()))
-    await world.until(lambda: room.is_ready)
+    controllers = build_controllers(config, seams)
+    world.tasks.append(world.group.create_task(controllers.run()))
+    await world.until(lambda: controllers.is_ready)
 
 
 async def two_zones(world: Any) -> None:
@@ -34,26 +34,53 @@ async def two_zones(world: Any) -> None:
 
 
 async def storage_class(world: Any, name: str = "late", mode: str = "WaitForFirstConsumer", **fields: Any) -> None:
-    await world.admin.create("storageclasses.storage.k8s.io", {
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": "disk.example.com", "volumeBindingMode": mode, **fields})  # fmt: skip
+    await world.admin.create(
+        "storageclasses.storage.k8s.io",
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": "disk.example.com",
+            "volumeBindingMode": mode,
+            **fields,
+        },
+    )
 
 
 async def claim(world: Any, name: str = "data", storage_class: str = "late", size: str = "1Gi") -> None:
-    await world.admin.create("persistentvolumeclaims", {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class,
-                 "resources": {"requests": {"storage": size}}}})  # fmt: skip
+    await world.admin.create(
+        "persistentvolumeclaims",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": storage_class,
+                "resources": {"requests": {"storage": size}},
+            },
+        },
+    )
     await asyncio.sleep(0.1)  # what follows should find it heard of
 
 
 async def volume(world: Any, name: str, zone: str, storage_class: str = "late", size: str = "1Gi") -> None:
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
-    await world.admin.create("persistentvolumes", {
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": storage_class,
-                 "csi": {"driver": "disk.example.com", "volumeHandle": name},
-                 "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}})  # fmt: skip
+    await world.admin.create(
+        "persistentvolumes",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": size},
+                "storageClassName": storage_class,
+                "csi": {"driver": "disk.example.com", "volumeHandle": name},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+            },
+        },
+    )
 
 
 def mounts(*names: str) -> dict[str, Any]:
@@ -81,7 +108,7 @@ def watched(world: Any, name: str) -> list[tuple[str, str]]:
 
 
 def test_queue_18_a_pod_that_waits_for_its_volume_says_where_it_is_going_and_a_plain_one_never_does(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world)
@@ -95,7 +122,7 @@ def test_queue_18_a_pod_that_waits_for_its_volume_says_where_it_is_going_and_a_p
         volume = (await world.admin.list("persistentvolumes"))[0][0]
         return seen, plain, took, await the_claim(world), volume, world.said("sched.bind_call", "p")
 
-    seen, plain, took, bound, volume, calls = play(story, volumes__provision_s=3.0)
+    seen, plain, took, bound, volume, calls = play(scenario, volumes__provision_s=3.0)
 
     assert seen == [("", ""), ("n2", ""), ("", "n2")]
     assert {nominated for nominated, _ in plain} == {""}
@@ -107,8 +134,8 @@ def test_queue_18_a_pod_that_waits_for_its_volume_says_where_it_is_going_and_a_p
     assert len(calls) == 1
 
 
-def test_without_the_gate_nobody_learns_where_a_pod_is_going(play):
-    async def story(world):
+def test_without_the_gate_no_status_says_where_a_pod_is_going(play):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world)
@@ -119,12 +146,12 @@ def test_without_the_gate_nobody_learns_where_a_pod_is_going(play):
         await asyncio.sleep(0.1)
         return seen
 
-    seen = play(story, NominatedNodeNameForExpectation=False)
+    seen = play(scenario, NominatedNodeNameForExpectation=False)
     assert {nominated for nominated, _ in seen} == {""}
 
 
 def test_without_the_clearing_gate_a_bound_pod_keeps_its_nomination(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world)
@@ -133,12 +160,12 @@ def test_without_the_clearing_gate_a_bound_pod_keeps_its_nomination(play):
         await world.until(world.bound("p"))
         return await world.get("p")
 
-    pod = play(story, ClearingNominatedNodeNameAfterBinding=False)
+    pod = play(scenario, ClearingNominatedNodeNameAfterBinding=False)
     assert pod["status"]["nominatedNodeName"] == pod["spec"]["nodeName"]
 
 
 def test_an_existing_volume_draws_the_pod_to_where_it_can_be_reached(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world, provisioner="kubernetes.io/no-provisioner")
@@ -149,15 +176,16 @@ def test_an_existing_volume_draws_the_pod_to_where_it_can_be_reached(play):
         await world.until(world.bound("p"))
         return await world.node_of("p"), (await the_claim(world))["spec"]["volumeName"]
 
-    assert play(story) == ("n2", "small-b")
+    assert play(scenario) == ("n2", "small-b")
 
 
 def test_an_immediate_claim_fixes_the_zone_before_the_pod_is_looked_at(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
-        await storage_class(world, "now", "Immediate", allowedTopologies=[
-            {"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}])  # fmt: skip
+        await storage_class(
+            world, "now", "Immediate", allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+        )
         await claim(world, storage_class="now")
 
         async def is_bound() -> bool:
@@ -169,14 +197,14 @@ def test_an_immediate_claim_fixes_the_zone_before_the_pod_is_looked_at(play):
         await world.until(lambda: world.said("sched.attempt", "p"))
         return world.said("sched.attempt", "p")[0].data["message"]
 
-    assert play(story, volumes__provision_s=0.5).startswith(
+    assert play(scenario, volumes__provision_s=0.5).startswith(
         "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, "
         "1 node(s) didn't match Pod's node affinity/selector."
     )
 
 
 def test_a_pod_waits_for_its_immediate_claim_and_is_woken_when_that_is_bound(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await storage_class(world, "now", "Immediate")
         await claim(world, storage_class="now")
@@ -187,12 +215,12 @@ def test_a_pod_waits_for_its_immediate_claim_and_is_woken_when_that_is_bound(pla
         await world.until(world.bound("p"))
         return message
 
-    message = play(story, volumes__provision_s=0.5)
+    message = play(scenario, volumes__provision_s=0.5)
     assert message.startswith("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
 
 
 def test_two_pods_never_get_one_volume(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world, provisioner="kubernetes.io/no-provisioner")
@@ -205,11 +233,11 @@ def test_two_pods_never_get_one_volume(play):
         await world.until(world.bound("two"))
         return sorted([(await the_claim(world, name))["spec"]["volumeName"] for name in ("one", "two")])
 
-    assert play(story) == ["va", "vb"]
+    assert play(scenario) == ["va", "vb"]
 
 
 def test_volumes_that_take_too_long_send_the_pod_back_with_the_reason(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await storage_class(world)
         await claim(world)
@@ -219,7 +247,7 @@ def test_volumes_that_take_too_long_send_the_pod_back_with_the_reason(play):
         pod = await world.get("p")
         return took, world.condition(pod), pod["status"].get("nominatedNodeName", ""), await the_claim(world)
 
-    took, condition, nominated, pvc = play(story)
+    took, condition, nominated, pvc = play(scenario)
     assert 600.0 <= took < 601.0
     assert (condition["reason"], nominated) == ("SchedulerError", "")
     assert condition["message"] == (
@@ -229,7 +257,7 @@ def test_volumes_that_take_too_long_send_the_pod_back_with_the_reason(play):
 
 
 def test_a_provisioner_that_gives_up_sends_the_pod_back_to_choose_again(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await storage_class(world)
         await claim(world)
@@ -249,13 +277,13 @@ def test_a_provisioner_that_gives_up_sends_the_pod_back_to_choose_again(play):
         await world.until(world.bound("p"))
         return message, node, await world.node_of("p")
 
-    message, first, second = play(story)
+    message, first, second = play(scenario)
     assert message.endswith('binding volumes: provisioning failed for PVC "data"')
     assert {first, second} == {"n1", "n2"}
 
 
 def test_a_pod_deleted_while_its_volume_is_made_lets_the_next_pod_have_the_claim(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await storage_class(world)
         await claim(world)
@@ -269,13 +297,13 @@ def test_a_pod_deleted_while_its_volume_is_made_lets_the_next_pod_have_the_claim
         await world.until(world.bound("q"))
         return len(world.said("sched.bind_call", "p")), await world.node_of("q"), await the_claim(world)
 
-    calls, node, bound = play(story)
+    calls, node, bound = play(scenario)
     assert calls == 0
     assert bound["metadata"]["annotations"][SELECTED] == node
 
 
 def test_a_refused_write_of_a_volume_is_an_error_and_is_tried_again(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world)
@@ -294,16 +322,21 @@ def test_a_refused_write_of_a_volume_is_an_error_and_is_tried_again(play):
         await world.until(world.bound("p"))
         return [line.data["outcome"] for line in world.said("sched.attempt", "p")]
 
-    assert play(story) == ["scheduled", "error", "scheduled"]
+    assert play(scenario) == ["scheduled", "error", "scheduled"]
 
 
 def test_an_ephemeral_volume_comes_and_goes_with_its_pod(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await storage_class(world)
-        template = {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "late",
-                             "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+        template = {
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "late",
+                "resources": {"requests": {"storage": "1Gi"}},
+            }
+        }
         pod = await world.pod("p", volumes=[{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}])
         await world.until(world.bound("p"))
         bound = await the_claim(world, "p-tmp")
@@ -317,11 +350,11 @@ def test_an_ephemeral_volume_comes_and_goes_with_its_pod(play):
         await world.until(is_empty)
         return bound["status"]["phase"]
 
-    assert play(story) == "Bound"
+    assert play(scenario) == "Bound"
 
 
 def test_queue_17_a_hint_from_outside_is_followed_when_it_fits_and_cleared_after_a_failure_when_it_does_not(play):
-    async def story(world):
+    async def scenario(world):
         await world.node("n1", cpu="4")
         await world.node("n9", cpu="8")
         hinted = {"status": {"nominatedNodeName": "n1"}}
@@ -338,13 +371,13 @@ def test_queue_17_a_hint_from_outside_is_followed_when_it_fits_and_cleared_after
         await asyncio.sleep(0.2)
         return found, (await world.get("large"))["status"].get("nominatedNodeName", "")
 
-    found, left = play(story)
+    found, left = play(scenario)
     assert found == {"fits": "n1", "wrong": "n9"}, "a good hint beats a better score; a wrong one counts for nothing"
     assert left == ""
 
 
 def test_a_pod_whose_claims_class_does_not_exist_is_rejected_once_and_woken_by_the_class(play):
-    async def story(world):
+    async def scenario(world):
         await two_zones(world)
         await start_controllers(world)
         await claim(world, storage_class="late")
@@ -357,4 +390,4 @@ def test_a_pod_whose_claims_class_does_not_exist_is_rejected_once_and_woken_by_t
         return [(each["outcome"], each["plugins"], each["message"].partition(" no new")[0]) for each in attempts]
 
     words = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-    assert play(story) == [("unschedulable", ["VolumeBinding"], words)]
+    assert play(scenario) == [("unschedulable", ["VolumeBinding"], words)]

@@ -5,7 +5,7 @@ from apiserver_fake import strategy as rules
 from apiserver_fake.registry.strategies import pod
 from apiserver_fake.registry.subresources import binding
 from apiserver_fake.validation.pod import update as pod_update_rules
-from kubelet.workers import Workers
+from kubelet.pod.table import PodTable
 
 BOUND_TWICE = """
 nodes n1..n2 cpu=4
@@ -94,14 +94,14 @@ def removes_what_a_finalizer_holds(monkeypatch):
 
 
 def starts_beside_the_predecessor_of_its_name(monkeypatch):
-    start = Workers.start
+    begin = PodTable.begin
 
-    def beside(self, pod, key, admitted, now):
+    def beside(self, pod, now):
         names, self._names = self._names, {}
-        start(self, pod, key, admitted, now)
+        begin(self, pod, now)
         self._names = {name: names.get(name, 0) + self._names.get(name, 0) for name in (*names, *self._names)}
 
-    monkeypatch.setattr(Workers, "start", beside)
+    monkeypatch.setattr(PodTable, "begin", beside)
 
 
 PLANTS = [

@@ -1,5 +1,7 @@
 """Planted bugs in what controllers make of many pods (I11, I19, I20, I26, I28)."""
 
+from pathlib import Path
+
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.gang_scheduling import GangScheduling
 from services.controllers.garbage_collector.controller import GarbageCollector
@@ -9,6 +11,7 @@ from services.controllers.podgc.controller import PodGC
 from services.controllers.replicaset import controller as replicaset
 from services.reconcile.actions import NOTHING
 
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 NO_SUCH_NODE = """
 nodes n1 cpu=4
 pod p cpu=1 node=n9
@@ -70,6 +73,8 @@ def counts_no_pod_as_ready(monkeypatch):
 PLANTS = [
     (leaves_pods_of_nodes_that_are_gone, NO_SUCH_NODE, "I11"),
     (leaves_pods_of_owners_that_are_gone, OWNER_GONE, "I11"),
+    (leaves_pods_of_nodes_that_are_gone, EXPERIMENTS / "daemon-sets" / "nodes.txt", "I11"),
+    (leaves_pods_of_owners_that_are_gone, EXPERIMENTS / "stateful-sets" / "retention.txt", "I11"),
     (counts_a_pod_again, JOB, "I19"),
     (releases_a_member_before_its_gang_is_complete, GANG, "I26"),
 ]

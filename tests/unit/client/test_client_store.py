@@ -23,7 +23,7 @@ def key(name: str) -> Key:
 
 @pytest.fixture
 def store() -> Store[Pod]:
-    return Store(Pod, kind="Pod", indexes={"node": lambda pod: (pod.spec.node_name,)})
+    return Store(Pod, kind="Pod")
 
 
 def test_an_older_state_never_replaces_a_newer_one(store):
@@ -129,16 +129,13 @@ def test_an_undecodable_body_is_skipped_and_counted_and_the_last_good_state_stay
     assert store.get(key("a")).spec.node_name == "n1"
 
 
-def test_indexes_follow_every_change(store):
+def test_owners_follow_every_change(store):
     store.put(key("a"), 1, body("a", 1, node="n1", owner="u1"))
     store.put(key("b"), 2, body("b", 2, node="n1"))
     store.put(key("a"), 3, body("a", 3, node="n2"))
 
-    assert [p.metadata.name for p in store.by_index("node", "n1")] == ["b"]
-    assert [p.metadata.name for p in store.by_index("node", "n2")] == ["a"]
     assert store.owned_by("u1") == []
     store.remove(key("b"), 4)
-    assert store.by_index("node", "n1") == []
     assert store.all("default") == store.all()
 
 

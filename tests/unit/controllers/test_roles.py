@@ -13,9 +13,9 @@ import pytest
 import services.controllers
 from services.api.meta import AnyObject
 from services.api.resources import resource_of_view
-from services.api.roles import FILE, OF_EVERY_CONTROLLER, controller_roles
 from services.api.switches import Switches
 from services.controllers.wiring import registered
+from services.runtime.roles import FILE, OF_EVERY_CONTROLLER, controller_roles
 
 FOLDER = Path(services.controllers.__file__).parent
 FOLDERS = sorted(path.parent.name for path in FOLDER.glob("*/controller.py"))

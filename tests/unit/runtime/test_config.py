@@ -43,8 +43,18 @@ def test_what_is_not_set_has_its_default():
         (["--is-open", "false"], {}, "is_open", False),
         (["--die-with-parent"], {}, "die_with_parent", True),
         ([], {"KEPLAB_SEED": "4"}, "seed", 4),
-        (["--set", "rs.burst=3", "--set", "podgc.recheck=false"], {}, "set", ("rs.burst=3", "podgc.recheck=false")),
-        ([], {"KEPLAB_SET": "rs.burst=3,podgc.recheck=false"}, "set", ("rs.burst=3", "podgc.recheck=false")),
+        (
+            ["--set", "unbind.max_attempts=3", "--set", "podgc.recheck=false"],
+            {},
+            "set",
+            ("unbind.max_attempts=3", "podgc.recheck=false"),
+        ),
+        (
+            [],
+            {"KEPLAB_SET": "unbind.max_attempts=3,podgc.recheck=false"},
+            "set",
+            ("unbind.max_attempts=3", "podgc.recheck=false"),
+        ),
     ],
 )
 def test_a_flag_wins_over_the_environment_and_both_over_the_default(argv, environ, field, value):
@@ -59,8 +69,8 @@ def test_a_bad_value_is_refused_with_the_name_under_which_it_came():
 
 
 def test_a_bad_switch_is_refused_before_anything_starts():
-    assert "no switch is called 'rs.brust'" in refusal(["--set", "rs.brust=3"])
-    assert "rs.burst='0': want 1 or more" in refusal(["--set", "rs.burst=0"])
+    assert "no switch is called 'unbind.max_atempts'" in refusal(["--set", "unbind.max_atempts=3"])
+    assert "unbind.max_attempts='-1': want 0" in refusal(["--set", "unbind.max_attempts=-1"])
 
 
 def test_help_lists_every_setting_with_its_default_and_variable():

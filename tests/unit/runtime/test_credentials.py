@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from services.api.identity import Identity
-from services.api.roles import controller_identities
 from services.runtime import credentials
+from services.runtime.roles import controller_identities
 
 
 def make(directory, hosts=("h0",), seed=1, others=()):

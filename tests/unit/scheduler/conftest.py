@@ -105,7 +105,7 @@ def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
     )
 
 
-class Heart:
+class Cluster:
     """Cache, queue, handlers and cycle of one scheduler, without any loop."""
 
     def __init__(self, extra: Sequence[Enabled] = (), **switches: Any) -> None:
@@ -137,13 +137,13 @@ class Heart:
             unbinding=assigned.flag("PodUnbinding"),
         )
 
-    def nodes(self, *nodes: Node, now: float = 0.0) -> Heart:
+    def nodes(self, *nodes: Node, now: float = 0.0) -> Cluster:
         """Have the watch show these nodes."""
         for node in nodes:
             self.handlers.on_node(None, node, now)
         return self
 
-    def pods(self, *pods: Pod, now: float = 0.0) -> Heart:
+    def pods(self, *pods: Pod, now: float = 0.0) -> Cluster:
         """Have the watch show these pods."""
         for pod in pods:
             self.handlers.on_pod(None, pod, now)
@@ -184,5 +184,5 @@ def a() -> Worlds:
 
 
 @pytest.fixture
-def heart() -> type[Heart]:
-    return Heart
+def cluster() -> type[Cluster]:
+    return Cluster

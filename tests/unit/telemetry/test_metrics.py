@@ -70,3 +70,7 @@ def test_no_name_is_declared_twice():
 
     with pytest.raises(ValueError, match="leases_held"):
         Metrics(gauge("leases_held", "The same leases.", float))
+
+
+def test_a_large_resource_version_is_written_in_full():
+    assert render({"keplab_store_resource_version": 12345678.0}).endswith(b"keplab_store_resource_version 12345678\n")

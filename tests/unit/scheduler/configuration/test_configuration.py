@@ -113,7 +113,7 @@ def test_all_unknown_fields_are_named_with_their_paths():
         ("parallelism: 3000000000", "parallelism: expected `int` <= 2147483647"),
     ],
 )
-def test_a_misfit_is_told_with_its_path(body, problem):
+def test_a_misfit_is_reported_with_its_path(body, problem):
     assert [problem] == refusals(HEAD + body)
 
 
@@ -243,8 +243,9 @@ def test_queue_sort_arguments_must_be_the_same_in_all_profiles():
         f"{{schedulerName: b, {sort}, pluginConfig: [{{name: S, args: {{by: name}}}}]}}]"
     )
 
-    assert [("profiles[1].pluginConfig.args: Invalid value: {'by': 'name'}: "
-            "queueSort must be the same for all profiles")] == wrong(body)  # fmt: skip
+    assert [
+        ("profiles[1].pluginConfig.args: Invalid value: {'by': 'name'}: queueSort must be the same for all profiles")
+    ] == wrong(body)
 
 
 @pytest.mark.parametrize(

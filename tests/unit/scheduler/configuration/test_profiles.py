@@ -15,7 +15,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.points import POINTS
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, unschedulable
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle
 
@@ -28,7 +28,7 @@ def refs(text: str) -> tuple[PluginRef, ...]:
     return tuple(PluginRef(name=name, weight=int(weight) if weight else None) for name, _, weight in found)
 
 
-def told(found: tuple[PluginRef, ...]) -> str:
+def spelled(found: tuple[PluginRef, ...]) -> str:
     return " ".join(p.name if p.weight is None else f"{p.name}:{p.weight}" for p in found)
 
 
@@ -54,7 +54,7 @@ def told(found: tuple[PluginRef, ...]) -> str:
 def test_the_files_multi_point_is_merged_into_the_default_one(default, enabled, disabled, expected):
     given = PluginSet(enabled=refs(enabled), disabled=refs(disabled))
 
-    assert expected == told(merged(refs(default), given))
+    assert expected == spelled(merged(refs(default), given))
 
 
 # -- expansion (upstream TestNewFrameworkMultiPointExpansion) ------------------------------------------------
@@ -166,10 +166,10 @@ def test_the_documented_profile_without_scoring_still_filters():
     assert "NodeResourcesFit" in made.points["filter"]
 
 
-def test_a_plugin_may_filter_in_a_profile_and_not_score(a, heart):
+def test_a_plugin_may_filter_in_a_profile_and_not_score(a, cluster):
     body = "profiles: [{plugins: {score: {disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]}, preScore: {disabled: [{name: NodeResourcesBalancedAllocation}, {name: NodeResourcesFit}]}}}]"
     [made] = make(body)
-    world = heart()
+    world = cluster()
     world.nodes(a.node("small", cpu="1"), a.node("full", cpu="8"), a.node("empty", cpu="8"))
     world.pods(a.pod("sitting", cpu="6", node="full"))
     runner = Runner(made.plugins, made.points)
@@ -315,8 +315,11 @@ def test_a_switch_that_was_set_wins_over_the_file_and_the_file_over_the_default(
     )
 
     assert (30, 40, 3.0, 10.0) == (
-        from_file.percentage(), from_file.percentage(40), from_file.backoff_initial_s, from_file.backoff_max_s,
-    )  # fmt: skip
+        from_file.percentage(),
+        from_file.percentage(40),
+        from_file.backoff_initial_s,
+        from_file.backoff_max_s,
+    )
     assert (100, 100, 2.0) == (from_switch.percentage(), from_switch.percentage(40), from_switch.backoff_initial_s)
     assert 100 == configured("").percentage()
 
@@ -343,43 +346,43 @@ TWO = (
 def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
     handle = new_handle()
     made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
-    hearts = hearts_of(handle, configured(TWO), made)
-    hearts.handlers.on_node(None, a.node("lead", cpu="8"), 0.0)
-    hearts.handlers.on_node(None, a.node("goldmine", cpu="2", labels={"gold": "yes"}), 0.0)
+    core = core_of(handle, configured(TWO), made)
+    core.handlers.on_node(None, a.node("lead", cpu="8"), 0.0)
+    core.handlers.on_node(None, a.node("goldmine", cpu="2", labels={"gold": "yes"}), 0.0)
     chosen = {}
 
     for name in ("plain", "gold"):
         pod = a.pod(f"p-{name}", cpu="1", scheduler_name=name)
-        hearts.handlers.on_pod(None, pod, 0.0)
-        queued = hearts.queue.pop(0.0)
-        chosen[queued.info.spec.scheduler_name] = hearts.profiles.of(queued.info).cycle.schedule(queued.info, 0.0)
+        core.handlers.on_pod(None, pod, 0.0)
+        queued = core.queue.pop(0.0)
+        chosen[queued.info.spec.scheduler_name] = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0)
 
     assert ("lead", "goldmine") == (chosen["plain"].node_name, chosen["gold"].node_name)
-    hearts.handlers.on_pod(None, a.pod("stranger", scheduler_name="nobody"), 0.0)
-    assert hearts.queue.pop(0.0) is None
+    core.handlers.on_pod(None, a.pod("stranger", scheduler_name="nobody"), 0.0)
+    assert core.queue.pop(0.0) is None
 
 
 def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
     handle = new_handle()
     made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
-    hearts = hearts_of(handle, configured(TWO), made)
-    hearts.handlers.on_node(None, a.node("lead"), 0.0)
-    hearts.handlers.on_pod(None, a.pod("p", scheduler_name="gold"), 0.0)
-    queued = hearts.queue.pop(0.0)
-    error = hearts.profiles.of(queued.info).cycle.schedule(queued.info, 0.0).error
-    hearts.queue.add_unschedulable(queued, 0.0, rejectors=error.diagnosis.rejectors)
+    core = core_of(handle, configured(TWO), made)
+    core.handlers.on_node(None, a.node("lead"), 0.0)
+    core.handlers.on_pod(None, a.pod("p", scheduler_name="gold"), 0.0)
+    queued = core.queue.pop(0.0)
+    error = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0).error
+    core.queue.add_unschedulable(queued, 0.0, rejectors=error.diagnosis.rejectors)
 
-    hearts.handlers.on_pod(None, a.pod("stranger", node="lead"), 5.0)
+    core.handlers.on_pod(None, a.pod("stranger", node="lead"), 5.0)
 
     assert {"OnlyGold"} == error.diagnosis.rejectors
-    assert hearts.queue.pop(20.0) is queued
+    assert core.queue.pop(20.0) is queued
 
 
 def test_configz_shows_who_runs_where():
     handle = new_handle()
     made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
 
-    shown = configured(TWO).document(hearts_of(handle, configured(TWO), made).profiles.lineups())
+    shown = configured(TWO).document(core_of(handle, configured(TWO), made).profiles.lineups())
 
     plain, gold = shown["profiles"]
     assert (100, 5) == (plain["percentageOfNodesToScore"], gold["percentageOfNodesToScore"])

@@ -14,7 +14,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SUCCESS
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import Worlds, new_handle
 
@@ -46,7 +46,7 @@ class Silent:
         return SUCCESS
 
 
-class Room:
+class Scene:
     """Hearts alone; `place` runs one cycle and assumes its choice."""
 
     def __init__(self, monkeypatch: Any = None, extra: Any = None, **switches: Any) -> None:
@@ -54,11 +54,11 @@ class Room:
         self.handle = new_handle(assigned)
         if extra is not None:
             monkeypatch.setattr("scheduler.wiring.default_profile", _with(extra))
-        self.hearts = hearts_of(self.handle)
-        self.cycle = self.hearts.profiles._by_name["default-scheduler"].cycle
-        self.cache = self.hearts.cache
+        self.core = core_of(self.handle)
+        self.cycle = self.core.profiles._by_name["default-scheduler"].cycle
+        self.cache = self.core.cache
 
-    def nodes(self, count: int, **node: Any) -> Room:
+    def nodes(self, count: int, **node: Any) -> Scene:
         for i in range(count):
             self.cache.set_node(a.node(f"n{i}", **node))
         return self
@@ -88,30 +88,30 @@ def _with(extra: Any) -> Any:
 
 def test_queue_20_one_per_node_pods_use_hints_and_ask_two_nodes_at_most(monkeypatch):
     asked = Asked()
-    room = Room(monkeypatch, asked).nodes(100)
+    scene = Scene(monkeypatch, asked).nodes(100)
     counts = []
     for i, now in enumerate((0.0, 0.01, 0.02, 0.62)):
         before = asked.nodes
-        assert room.place(a.pod(f"p{i}", port=8080), now)
+        assert scene.place(a.pod(f"p{i}", port=8080), now)
         counts.append(asked.nodes - before)
 
     assert counts[0] == 100
     assert counts[1] <= 2
     assert counts[2] <= 2
     assert counts[3] == 97
-    assert (room.hints, room.flushed["expired"]) == (2, 1)
+    assert (scene.hints, scene.flushed["expired"]) == (2, 1)
 
 
 def test_a_filter_that_does_not_sign_keeps_pods_from_being_batched(monkeypatch):
-    room = Room(monkeypatch, Silent()).nodes(3)
+    scene = Scene(monkeypatch, Silent()).nodes(3)
     for i in range(3):
-        room.place(a.pod(f"p{i}", port=8080))
+        scene.place(a.pod(f"p{i}", port=8080))
 
-    assert room.hints == 0
+    assert scene.hints == 0
 
 
 def test_without_the_gate_there_is_no_batch():
-    assert Room(OpportunisticBatching=False).cycle.batching is None
+    assert Scene(OpportunisticBatching=False).cycle.batching is None
 
 
 @pytest.mark.parametrize(
@@ -124,36 +124,36 @@ def test_without_the_gate_there_is_no_batch():
     ],
 )
 def test_a_pod_of_another_kind_ends_the_batch(second, reason):
-    room = Room().nodes(4)
-    room.place(a.pod("p1", port=8080))
-    room.place(a.pod("p2", **second))
+    scene = Scene().nodes(4)
+    scene.place(a.pod("p1", port=8080))
+    scene.place(a.pod("p2", **second))
 
-    assert (room.hints, room.flushed[reason]) == (0, 1)
+    assert (scene.hints, scene.flushed[reason]) == (0, 1)
 
 
 def test_while_the_last_node_takes_one_more_a_full_cycle_decides_and_the_kind_is_kept_less_often():
-    room = Room().nodes(4)
+    scene = Scene().nodes(4)
     for i in range(14):
-        room.place(a.pod(f"p{i}", cpu="100m"))
+        scene.place(a.pod(f"p{i}", cpu="100m"))
 
-    assert (room.hints, room.flushed["node_not_full"]) == (0, 4)
+    assert (scene.hints, scene.flushed["node_not_full"]) == (0, 4)
 
 
 def test_so_it_does_where_a_plugin_beyond_the_template_is_asked(monkeypatch):
-    room = Room(monkeypatch, Asked()).nodes(4)
+    scene = Scene(monkeypatch, Asked()).nodes(4)
     for i in range(2):
-        room.place(a.pod(f"p{i}", cpu="1"))
+        scene.place(a.pod(f"p{i}", cpu="1"))
 
-    assert (room.hints, room.flushed["node_not_full"]) == (0, 1)
+    assert (scene.hints, scene.flushed["node_not_full"]) == (0, 1)
 
 
 def test_a_changed_node_ends_the_batch_unless_only_its_age_counts():
-    def story(**switches: Any) -> Room:
-        room = Room(**switches).nodes(4)
-        room.place(a.pod("p1", cpu="4"))
-        room.cache.add_pod(PodInfo(a.pod("other", cpu="1")), "n3" if room.cache.node_of("p1") != "n3" else "n2")
-        room.place(a.pod("p2", cpu="4"))
-        return room
+    def story(**switches: Any) -> Scene:
+        scene = Scene(**switches).nodes(4)
+        scene.place(a.pod("p1", cpu="4"))
+        scene.cache.add_pod(PodInfo(a.pod("other", cpu="1")), "n3" if scene.cache.node_of("p1") != "n3" else "n2")
+        scene.place(a.pod("p2", cpu="4"))
+        return scene
 
     assert (story().hints, story().flushed["node_changed"]) == (0, 1)
     assert story(batching__validity="age").hints + story(batching__validity="age").flushed["hint_not_feasible"] == 1
@@ -166,11 +166,11 @@ def test_a_changed_node_ends_the_batch_unless_only_its_age_counts():
 )
 def test_with_and_without_batching_every_pod_goes_to_the_same_node(kinds, nodes, seed):
     def places(*, batching: bool) -> list[str]:
-        room = Room(OpportunisticBatching=batching)
+        scene = Scene(OpportunisticBatching=batching)
         chance = random.Random(seed)
         for i in range(nodes):
-            room.cache.set_node(a.node(f"n{i}", cpu=str(chance.choice((3, 4, 8)))))
+            scene.cache.set_node(a.node(f"n{i}", cpu=str(chance.choice((3, 4, 8)))))
         pods = [(cpu, port, i, n) for i, (cpu, port) in enumerate(kinds) for n in range(3)]
-        return [room.place(a.pod(f"p{i}-{n}", cpu=cpu, port=port)) for cpu, port, i, n in pods]
+        return [scene.place(a.pod(f"p{i}-{n}", cpu=cpu, port=port)) for cpu, port, i, n in pods]
 
     assert places(batching=False) == places(batching=True)

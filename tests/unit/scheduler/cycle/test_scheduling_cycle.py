@@ -32,22 +32,22 @@ def _five(a, cpu):
     return [*(a.node(f"s{i}", cpu=cpu) for i in range(2)), *(a.node(f"t{i}", taints=(GPU,)) for i in range(3))]
 
 
-def test_scheduler_queue_and_cycles_08_message_counts_reasons_over_all_nodes(heart, a):
-    error = heart().nodes(*_five(a, "1")).refuse(a.pod(cpu="2"))
+def test_scheduler_queue_and_cycles_08_message_counts_reasons_over_all_nodes(cluster, a):
+    error = cluster().nodes(*_five(a, "1")).refuse(a.pod(cpu="2"))
 
     assert error.refusal == "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s)."
     assert error.diagnosis.rejectors == {"NodeResourcesFit", "TaintToleration"}
     assert error.diagnosis.unresolvable.sum() == 5
 
 
-def test_scheduler_queue_and_cycles_08_nodes_that_are_merely_full_may_be_helped_by_preemption(heart, a):
-    world = heart().nodes(*_five(a, "4")).pods(a.pod("x", cpu="3", node="s0"), a.pod("y", cpu="3", node="s1"))
+def test_scheduler_queue_and_cycles_08_nodes_that_are_merely_full_may_be_helped_by_preemption(cluster, a):
+    world = cluster().nodes(*_five(a, "4")).pods(a.pod("x", cpu="3", node="s0"), a.pod("y", cpu="3", node="s1"))
 
     assert world.refuse(a.pod(cpu="2")).diagnosis.unresolvable.sum() == 3
 
 
-def test_scheduler_queue_and_cycles_08_what_preemption_cannot_do_follows_after_a_blank(heart, a):
-    world = heart().nodes(*_five(a, "1"))
+def test_scheduler_queue_and_cycles_08_what_preemption_cannot_do_follows_after_a_blank(cluster, a):
+    world = cluster().nodes(*_five(a, "1"))
 
     assert world.refuse(a.pod(cpu="2")).message == (
         "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s). "
@@ -55,20 +55,20 @@ def test_scheduler_queue_and_cycles_08_what_preemption_cannot_do_follows_after_a
     )
 
 
-def test_one_node_may_contribute_several_fit_reasons_sorted_as_text(heart, a):
-    error = heart().nodes(a.node(cpu="1", memory="1Gi", pods="0")).refuse(a.pod(cpu="2", memory="2Gi"))
+def test_one_node_may_contribute_several_fit_reasons_sorted_as_text(cluster, a):
+    error = cluster().nodes(a.node(cpu="1", memory="1Gi", pods="0")).refuse(a.pod(cpu="2", memory="2Gi"))
 
     assert error.refusal == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
 
 
-def test_the_detailed_taint_reason_is_a_switch(heart, a):
-    error = heart(scheduler__taint_reason="detailed").nodes(a.node(taints=(GPU,))).refuse(a.pod())
+def test_the_detailed_taint_reason_is_a_switch(cluster, a):
+    error = cluster(scheduler__taint_reason="detailed").nodes(a.node(taints=(GPU,))).refuse(a.pod())
 
     assert error.refusal == "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."
 
 
-def test_without_nodes_there_is_nothing_to_explain(heart, a):
-    result = heart().cycle.schedule(PodInfo(a.pod()), 0.0)
+def test_without_nodes_there_is_nothing_to_explain(cluster, a):
+    result = cluster().cycle.schedule(PodInfo(a.pod()), 0.0)
 
     assert result == CycleError("no nodes available to schedule pods", is_rejection=True)
 
@@ -125,8 +125,8 @@ def test_scheduler_queue_and_cycles_12_balanced_v136_scores_what_the_pod_makes_o
     assert (better, worse) == (87, 62)
 
 
-def test_scheduler_queue_and_cycles_15_sampling_stops_at_420_of_1000_and_goes_on_from_there(heart, a):
-    world = heart(scheduler__percentage_of_nodes_to_score=0).nodes(*(a.node(f"n{i}") for i in range(1000)))
+def test_scheduler_queue_and_cycles_15_sampling_stops_at_420_of_1000_and_goes_on_from_there(cluster, a):
+    world = cluster(scheduler__percentage_of_nodes_to_score=0).nodes(*(a.node(f"n{i}") for i in range(1000)))
 
     first = world.schedule(a.pod("p"))
 
@@ -142,24 +142,24 @@ def test_the_adaptive_share_of_nodes(nodes, found):
     assert nodes_to_find(nodes, 0) == found
 
 
-def test_scheduler_queue_and_cycles_16_zone_order_is_a_d_e_b_f_c(heart, a):
+def test_scheduler_queue_and_cycles_16_zone_order_is_a_d_e_b_f_c(cluster, a):
     zones = {"a": "z1", "b": "z1", "c": "z1", "d": "z2", "e": "z3", "f": "z3"}
-    world = heart().nodes(*(a.node(n, labels={"topology.kubernetes.io/zone": z}) for n, z in zones.items()))
+    world = cluster().nodes(*(a.node(n, labels={"topology.kubernetes.io/zone": z}) for n, z in zones.items()))
 
     order = [world.cache.columns.nodes[row].name for row in world.cache.order()]
 
     assert "".join(order) == "adebfc"
 
 
-def test_scheduler_queue_and_cycles_17_the_nominated_node_wins_if_it_fits_and_is_ignored_if_not(heart, a):
-    world = heart().nodes(a.node("n1"), a.node("n9", cpu="2")).pods(a.pod("x", cpu="1", node="n9"))
+def test_scheduler_queue_and_cycles_17_the_nominated_node_wins_if_it_fits_and_is_ignored_if_not(cluster, a):
+    world = cluster().nodes(a.node("n1"), a.node("n9", cpu="2")).pods(a.pod("x", cpu="1", node="n9"))
 
     assert world.schedule(a.pod("p", cpu="1", nominated="n9")).node_name == "n9"
     assert world.schedule(a.pod("p", cpu="2", nominated="n9")).node_name == "n1"
 
 
-def test_room_is_kept_for_nominated_pods_of_at_least_the_same_priority(heart, a):
-    world = heart().nodes(a.node("n1", cpu="4"))
+def test_capacity_is_kept_for_nominated_pods_of_at_least_the_same_priority(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="4"))
     world.queue.nominator.set(PodInfo(a.pod("boss", cpu="3", priority=10)), "n1")
 
     error = world.refuse(a.pod("p", cpu="2", priority=10))
@@ -167,31 +167,31 @@ def test_room_is_kept_for_nominated_pods_of_at_least_the_same_priority(heart, a)
     assert world.schedule(a.pod("king", cpu="2", priority=11)).node_name == "n1"
 
 
-def test_ties_are_broken_by_the_seed_alone(heart, a):
+def test_ties_are_broken_by_the_seed_alone(cluster, a):
     def choices():
-        world = heart().nodes(*(a.node(f"n{i}") for i in range(50)))
+        world = cluster().nodes(*(a.node(f"n{i}") for i in range(50)))
         return [world.schedule(a.pod(f"p{i}")).node_name for i in range(20)]
 
     assert choices() == choices()
     assert len(set(choices())) > 5
 
 
-def test_a_preferred_term_that_is_no_label_makes_prescore_fail(heart, a):
+def test_a_preferred_term_that_is_no_label_makes_prescore_fail(cluster, a):
     term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="x", operator="Gt", values=("-5",)),))
     affinity = Affinity(node_affinity=NodeAffinity(preferred=(PreferredSchedulingTerm(weight=1, preference=term),)))
-    result = heart().nodes(a.node("n1"), a.node("n2")).cycle.schedule(PodInfo(a.pod(affinity=affinity)), 0.0)
+    result = cluster().nodes(a.node("n1"), a.node("n2")).cycle.schedule(PodInfo(a.pod(affinity=affinity)), 0.0)
 
     assert isinstance(result, CycleError)
     assert result.message.startswith('running PreScore plugin "NodeAffinity": ')
     assert not result.is_rejection
 
 
-def test_match_fields_narrow_the_nodes_before_any_filter(heart, a):
+def test_match_fields_narrow_the_nodes_before_any_filter(cluster, a):
     term = NodeSelectorTerm(
         match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=("n2", "nowhere")),)
     )
     affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
-    world = heart().nodes(a.node("n1"), a.node("n2", cpu="1"), a.node("n3"))
+    world = cluster().nodes(a.node("n1"), a.node("n2", cpu="1"), a.node("n3"))
 
     assert world.schedule(a.pod(affinity=affinity)).node_name == "n2"
     assert world.refuse(a.pod(cpu="2", affinity=affinity)).refusal == (
@@ -199,11 +199,11 @@ def test_match_fields_narrow_the_nodes_before_any_filter(heart, a):
     )
 
 
-def test_host_ports_of_sidecars_conflict_and_of_plain_init_containers_do_not(heart, a):
+def test_host_ports_of_sidecars_conflict_and_of_plain_init_containers_do_not(cluster, a):
     port = (ContainerPort(container_port=1, host_port=8080),)
     sidecar = Container(name="s", restart_policy="Always", ports=port)
     init = Container(name="i", ports=port)
-    world = heart().nodes(a.node("n1")).pods(a.pod("x", node="n1", port=8080, host_ip="10.0.0.1"))
+    world = cluster().nodes(a.node("n1")).pods(a.pod("x", node="n1", port=8080, host_ip="10.0.0.1"))
 
     assert world.refuse(a.pod(init_containers=(sidecar,))).refusal == (
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
@@ -212,15 +212,15 @@ def test_host_ports_of_sidecars_conflict_and_of_plain_init_containers_do_not(hea
     assert world.schedule(a.pod(port=8080, host_ip="10.0.0.2")).node_name == "n1"
 
 
-def test_an_extended_resource_nobody_has_is_out_of_reach(heart, a):
-    error = heart().nodes(a.node("n1"), a.node("n2", example_com__gpu="1")).refuse(a.pod(requests={"x.io/fpga": "1"}))
+def test_an_extended_resource_that_no_node_has_is_out_of_reach(cluster, a):
+    error = cluster().nodes(a.node("n1"), a.node("n2", example_com__gpu="1")).refuse(a.pod(requests={"x.io/fpga": "1"}))
 
     assert error.refusal == "0/2 nodes are available: 2 Insufficient x.io/fpga."
     assert error.diagnosis.unresolvable.sum() == 2
 
 
-def test_best_effort_pods_spread_by_assumed_requests(heart, a):
-    world = heart().nodes(a.node("n1"), a.node("n2")).pods(*(a.pod(f"x{i}", node="n1") for i in range(5)))
+def test_best_effort_pods_spread_by_assumed_requests(cluster, a):
+    world = cluster().nodes(a.node("n1"), a.node("n2")).pods(*(a.pod(f"x{i}", node="n1") for i in range(5)))
 
     assert world.schedule(a.pod()).node_name == "n2"
 
@@ -240,7 +240,7 @@ def test_pod_level_requests_count_in_the_filter_but_not_in_least_allocated(a):
     assert (pod.requests.nonzero_cpu, pod.requests.scoring_cpu) == (2000, 100)
 
 
-def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
+def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(cluster, a):
     class OddNodes:
         name = "OddNodes"
 
@@ -251,16 +251,16 @@ def test_a_plugin_for_one_node_works_beside_the_vectorised_ones(heart, a):
             return 100 if node.name == "n5" else 0
 
     extra = [Enabled(OddNodes(), 100)]
-    world = heart(extra).nodes(*(a.node(f"n{i}") for i in range(8)))
+    world = cluster(extra).nodes(*(a.node(f"n{i}") for i in range(8)))
 
     assert world.schedule(a.pod()).node_name == "n5"
     assert world.schedule(a.pod()).ranking.scores["OddNodes"] == {"n1": 0, "n3": 0, "n5": 100, "n7": 0}
-    world = heart(extra).nodes(a.node("n0"), a.node("n2"))
+    world = cluster(extra).nodes(a.node("n0"), a.node("n2"))
     assert world.refuse(a.pod()).refusal == "0/2 nodes are available: 2 node is even."
 
 
-def test_the_ranking_adds_up_to_what_decided(heart, a):
-    world = heart().nodes(a.node("n1"), a.node("n2")).pods(a.pod("x", cpu="2", memory="4Gi", node="n1"))
+def test_the_ranking_adds_up_to_what_decided(cluster, a):
+    world = cluster().nodes(a.node("n1"), a.node("n2")).pods(a.pod("x", cpu="2", memory="4Gi", node="n1"))
     ranking = world.schedule(a.pod("p", cpu="1", memory="2Gi")).ranking
 
     assert ranking.scores["TaintToleration"] == {"n1": 100, "n2": 100}

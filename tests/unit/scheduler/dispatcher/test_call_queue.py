@@ -126,7 +126,7 @@ def test_dispatcher_05_a_bind_waits_for_the_patch_under_way(queue, a):
     assert queue.pop(1.0).call_id == added.call_id
 
 
-def test_dispatcher_05_with_the_defect_of_134_the_waiter_hears_of_the_end_too_early(a):
+def test_dispatcher_05_with_the_defect_of_134_the_caller_learns_of_the_end_too_early(a):
     queue = CallQueue(RELEVANCES, ends_running_early=True)
     queue.add(fails(saying(a), "m"), 0.0)
     patch = queue.pop(0.0)
@@ -157,7 +157,7 @@ def test_dispatcher_07_a_nomination_is_cleared_once(queue, a):
     assert queue.add(fails(empty, "m", nomination=""), 0.0).own.ending is Ending.SKIPPED
 
 
-def test_dispatcher_08_a_patch_that_somebody_else_made_needless_is_dropped(queue, a):
+def test_dispatcher_08_a_patch_that_another_client_made_needless_is_dropped(queue, a):
     added = queue.add(fails(saying(a), "m"), 0.0)
 
     ended = queue.sync(saying(a, (UNSCHEDULABLE, "m"), rv=2))
@@ -187,7 +187,7 @@ def test_dispatcher_10_objects_are_independent_and_come_in_order(queue, a):
     assert [queue.pop(0.0).call.key for _ in range(1000)] == [Key("default", f"p{i}") for i in range(1000)]
 
 
-def test_dispatcher_14_closing_tells_everybody_who_waits(queue, a):
+def test_dispatcher_14_closing_fails_every_waiting_caller(queue, a):
     ids = [queue.add(fails(saying(a, name=f"p{i}"), "m"), 0.0).call_id for i in range(10)]
     queue.pop(0.0)
 

@@ -51,8 +51,12 @@ def device(name, **attributes):
 def offer(name, *devices, node="n1", pool="", generation=1, count=1, **where):
     made = tuple(each if isinstance(each, Device) else device(each) for each in devices)
     place = where or {"node_name": node}
-    spec = ResourceSliceSpec(driver=DRIVER, devices=made, **place,
-                             pool=ResourcePool(name=pool or node, generation=generation, resource_slice_count=count))  # fmt: skip
+    spec = ResourceSliceSpec(
+        driver=DRIVER,
+        devices=made,
+        **place,
+        pool=ResourcePool(name=pool or node, generation=generation, resource_slice_count=count),
+    )
     return ResourceSlice(metadata=ObjectMeta(name=name), spec=spec)
 
 
@@ -120,7 +124,7 @@ def test_a_pool_spread_over_nodes_is_complete_when_the_cluster_has_all_of_it(a):
     assert search(a, [claim()], *slices) == [["gpu-0"]]
 
 
-def test_two_devices_of_one_name_spoil_their_pool(a):
+def test_two_devices_of_one_name_invalidate_their_pool(a):
     slices = offer("a", "gpu-0", count=2), offer("b", "gpu-0", count=2)
 
     assert search(a, [claim()], *slices) == "invalid resource pools were encountered"
@@ -176,8 +180,9 @@ def test_a_class_that_asks_for_the_driver_first_protects_what_a_request_asks(a):
     )
     asks = request(where=[f'device.attributes["{DRIVER}"].model == "x"'])
 
-    found = search(a, [claim("c", asks)], other, offer("a", device("gpu-0", model="x")),
-                   classes=[replace(GPU, spec=ours)])  # fmt: skip
+    found = search(
+        a, [claim("c", asks)], other, offer("a", device("gpu-0", model="x")), classes=[replace(GPU, spec=ours)]
+    )
 
     assert found == [["gpu-0"]]
 
@@ -191,8 +196,10 @@ def test_dra_core_07_a_claim_of_more_than_32_devices_is_an_error(a):
 
 def test_dra_core_08_devices_that_must_match_come_from_one_root_or_not_at_all(a):
     def roots(*values):
-        return offer("a", *(Device(name=f"gpu-{i}", attributes={"root": DeviceAttribute(string=v)})
-                            for i, v in enumerate(values)))  # fmt: skip
+        return offer(
+            "a",
+            *(Device(name=f"gpu-{i}", attributes={"root": DeviceAttribute(string=v)}) for i, v in enumerate(values)),
+        )
 
     pair = claim("c", request(count=2), constraints=(DeviceConstraint(match_attribute=f"{DRIVER}/root"),))
 
@@ -228,8 +235,9 @@ def test_configuration_of_the_class_comes_before_the_claims_own(a):
     def config(value):
         return {"opaque": {"driver": DRIVER, "parameters": {"v": value}}}
 
-    spec = ResourceClaimSpec(devices=DeviceClaim(requests=(request("a"), request("b")),
-                                                 config=({"requests": ["b"], **config(2)}, config(3))))  # fmt: skip
+    spec = ResourceClaimSpec(
+        devices=DeviceClaim(requests=(request("a"), request("b")), config=({"requests": ["b"], **config(2)}, config(3)))
+    )
     classes = {"gpu": replace(GPU, spec=DeviceClassSpec(config=(config(1),)))}
     allocator = Allocator([replace(claim(), spec=spec)], classes.get, set())
 
@@ -246,10 +254,10 @@ def test_configuration_of_the_class_comes_before_the_claims_own(a):
 # -- the ledger (6.1)
 
 
-def test_what_was_promised_or_written_is_in_use_until_the_informer_says_otherwise():
+def test_what_was_allocated_or_written_is_in_use_until_the_informer_says_otherwise():
     ledger, own = ClaimLedger(), claim()
-    ledger.heard(Change(None, own))
-    ledger.promise(own, granted("gpu-0"))
+    ledger.on_change(Change(None, own))
+    ledger.allocate(own, granted("gpu-0"))
     assert (ledger.is_in_flight("c"), (DRIVER, "n1", "gpu-0") in ledger.in_use) == (True, True)
 
     written = replace(claim(rv="2", allocation=granted("gpu-0")))
@@ -259,15 +267,15 @@ def test_what_was_promised_or_written_is_in_use_until_the_informer_says_otherwis
     assert ledger.of(own.metadata.key, own) is written
     assert (ledger.is_in_flight("c"), (DRIVER, "n1", "gpu-0") in ledger.in_use) == (False, True)
     freed = claim(rv="3")
-    ledger.heard(Change(own, freed))
-    ledger.heard(Change(own, freed))  # another profile listens, too
+    ledger.on_change(Change(own, freed))
+    ledger.on_change(Change(own, freed))  # another profile listens, too
     assert ledger.of(own.metadata.key, freed) is freed
     assert (DRIVER, "n1", "gpu-0") not in ledger.in_use
 
 
 def test_devices_we_freed_are_free_before_the_informer_shows_it():
     ledger, held = ClaimLedger(), claim(allocation=granted("gpu-0"))
-    ledger.heard(Change(None, held))
+    ledger.on_change(Change(None, held))
 
     ledger.wrote(claim(rv="2"))
 
@@ -279,11 +287,11 @@ def test_devices_we_freed_are_free_before_the_informer_shows_it():
     [
         (Release.UNRESERVE, ("p",), granted("a"), {"reservedFor": None}),
         (Release.UNRESERVE, ("q",), granted("a"), None),
-        (Release.GIVE_BACK, ("p",), granted("a"), {"reservedFor": None, "allocation": None, "devices": None}),
-        (Release.GIVE_BACK, ("p",), AllocationResult(), {"reservedFor": None}),
-        (Release.GIVE_BACK, ("p", "q"), granted("a"),
+        (Release.UNBIND, ("p",), granted("a"), {"reservedFor": None, "allocation": None, "devices": None}),
+        (Release.UNBIND, ("p",), AllocationResult(), {"reservedFor": None}),
+        (Release.UNBIND, ("p", "q"), granted("a"),
          {"reservedFor": [{"resource": "pods", "name": "q", "uid": "q"}]}),
-        (Release.GIVE_BACK, (), granted("a"), None),
+        (Release.UNBIND, (), granted("a"), None),
         (Release.DEALLOCATE, (), granted("a"), {"reservedFor": None, "allocation": None, "devices": None}),
         (Release.DEALLOCATE, ("p", "q"), granted("a"), None),
         (Release.DEALLOCATE, (), None, None),
@@ -305,15 +313,15 @@ def pod(a, name="p", *claims, **more):
     return a.pod(name, resource_claims=wanted, **more)
 
 
-def room(heart, a, *objects, nodes=("n1",), **switches):
-    world = heart(**switches)
+def cluster_with(cluster, a, *objects, nodes=("n1",), **switches):
+    world = cluster(**switches)
     for each in (GPU, *objects):
         world.world.put(each)
     return world.nodes(*(a.node(name) for name in nodes))
 
 
-def test_dra_core_01_a_pod_goes_where_the_devices_are_and_the_next_one_finds_none(heart, a):
-    world = room(heart, a, claim("c"), claim("d"), offer("s", "gpu-0", node="n2"), nodes=("n1", "n2"))
+def test_dra_core_01_a_pod_goes_where_the_devices_are_and_the_next_one_finds_none(cluster, a):
+    world = cluster_with(cluster, a, claim("c"), claim("d"), offer("s", "gpu-0", node="n2"), nodes=("n1", "n2"))
     first = PodInfo(pod(a, "p", "c"))
 
     result = world.cycle.schedule(first, 0.0)
@@ -327,8 +335,8 @@ def test_dra_core_01_a_pod_goes_where_the_devices_are_and_the_next_one_finds_non
     assert world.schedule(pod(a, "q", "d")).node_name == "n2"
 
 
-def test_dra_core_15_a_claim_on_its_way_to_one_pod_is_not_relied_upon_by_another(heart, a):
-    world = room(heart, a, claim("c"), offer("s", "gpu-0"))
+def test_dra_core_15_a_claim_on_its_way_to_one_pod_is_not_relied_upon_by_another(cluster, a):
+    world = cluster_with(cluster, a, claim("c"), offer("s", "gpu-0"))
     first = PodInfo(pod(a, "p"))
     world.runner.reserve(world.cycle.schedule(first, 0.0).state, first, "n1")
 
@@ -337,16 +345,16 @@ def test_dra_core_15_a_claim_on_its_way_to_one_pod_is_not_relied_upon_by_another
     assert "resource claim default/c is in the process of being allocated" in error.message
 
 
-def test_a_class_that_does_not_exist_is_named(heart, a):
-    world = room(heart, a, claim("c"), offer("s", "gpu-0"))
+def test_a_class_that_does_not_exist_is_named(cluster, a):
+    world = cluster_with(cluster, a, claim("c"), offer("s", "gpu-0"))
     world.world.delete(GPU)
 
     assert "request r: device class gpu does not exist" in world.refuse(pod(a)).message
 
 
-def test_dra_core_05_a_selector_without_answer_ends_the_attempt_with_an_error(heart, a):
+def test_dra_core_05_a_selector_without_answer_ends_the_attempt_with_an_error(cluster, a):
     asks = request(where=[f'device.attributes["{DRIVER}"].model == "x"'])
-    world = room(heart, a, claim("c", asks), offer("s", "gpu-0"))
+    world = cluster_with(cluster, a, claim("c", asks), offer("s", "gpu-0"))
 
     result = world.cycle.schedule(PodInfo(pod(a)), 0.0)
 
@@ -357,17 +365,17 @@ def test_dra_core_05_a_selector_without_answer_ends_the_attempt_with_an_error(he
     )
 
 
-def test_a_granted_claim_holds_its_pods_to_where_it_can_be_used(heart, a):
+def test_a_granted_claim_holds_its_pods_to_where_it_can_be_used(cluster, a):
     held = claim("c", allocation=granted("gpu-0", node="n2"), reserved_for=reserved("other"))
-    world = room(heart, a, held, nodes=("n1", "n2"))
+    world = cluster_with(cluster, a, held, nodes=("n1", "n2"))
 
     assert world.schedule(pod(a)).node_name == "n2"
 
 
 @pytest.mark.parametrize(("users", "is_freed"), [((), True), (("p",), True), (("p", "q"), False)])
-def test_a_claim_that_fits_nowhere_is_freed_unless_others_use_it(heart, a, users, is_freed):
+def test_a_claim_that_fits_nowhere_is_freed_unless_others_use_it(cluster, a, users, is_freed):
     held = claim("c", allocation=granted("gpu-0", node="n9"), reserved_for=reserved(*users))
-    world = room(heart, a, held)
+    world = cluster_with(cluster, a, held)
 
     error = world.refuse(pod(a))
 
@@ -377,16 +385,16 @@ def test_a_claim_that_fits_nowhere_is_freed_unless_others_use_it(heart, a, users
     assert list(world.handle.claims.lettings) == wanted
 
 
-def test_a_claim_that_256_use_is_in_use(heart, a):
+def test_a_claim_that_256_use_is_in_use(cluster, a):
     held = claim("c", allocation=granted("gpu-0"), reserved_for=reserved(*(f"u{i}" for i in range(256))))
 
-    assert "resourceclaim in use" in room(heart, a, held).refuse(pod(a)).message
+    assert "resourceclaim in use" in cluster_with(cluster, a, held).refuse(pod(a)).message
 
 
 def test_kubelet_unbinding_7_3_a_node_that_offers_its_devices_anew_is_tried_again_for_what_it_could_not_prepare(
-    heart, a
+    cluster, a
 ):
-    world = heart().nodes(a.node("n1"))
+    world = cluster().nodes(a.node("n1"))
     unbound = {"unbound": (("n1", "FailedPrepareDynamicResources", 600),)}
     world.pods(a.pod("p", **unbound), a.pod("q", unbound=(("n1", "TopologyAffinityError", 600),)))
     assert [world.attempt(100.0), world.attempt(100.0)] == ["p!", "q!"]

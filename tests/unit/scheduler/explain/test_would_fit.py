@@ -20,16 +20,16 @@ def ask(world, pod):
     return {change.dimension: change for change in would_fit_if(filters, PodInfo(pod))}
 
 
-def test_a_pod_that_fits_needs_no_change(heart, a):
-    assert ask(heart().nodes(a.node("n1")), a.pod(cpu="1")) == {}
+def test_a_pod_that_fits_needs_no_change(cluster, a):
+    assert ask(cluster().nodes(a.node("n1")), a.pod(cpu="1")) == {}
 
 
-def test_without_nodes_no_change_helps(heart, a):
-    assert ask(heart(), a.pod(cpu="1")) == {}
+def test_without_nodes_no_change_helps(cluster, a):
+    assert ask(cluster(), a.pod(cpu="1")) == {}
 
 
-def test_the_largest_request_that_fits_is_what_the_roomiest_node_has_free(heart, a):
-    world = heart().nodes(a.node("n1", cpu="4"), a.node("n2", cpu="4"))
+def test_the_largest_request_that_fits_is_what_the_emptiest_node_has_free(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="4"), a.node("n2", cpu="4"))
     world.pods(a.pod("x", cpu="1500m", node="n1"), a.pod("y", cpu="3", node="n2"))
 
     found = ask(world, a.pod(cpu="3"))
@@ -38,16 +38,16 @@ def test_the_largest_request_that_fits_is_what_the_roomiest_node_has_free(heart,
     assert found["cpu"].nodes == ("n1",)
 
 
-def test_two_resources_that_are_both_short_are_not_cured_by_one(heart, a):
-    found = ask(heart().nodes(a.node("n1", cpu="2", memory="2Gi")), a.pod(cpu="3", memory="3Gi"))
+def test_two_resources_that_are_both_short_are_not_cured_by_one(cluster, a):
+    found = ask(cluster().nodes(a.node("n1", cpu="2", memory="2Gi")), a.pod(cpu="3", memory="3Gi"))
 
     assert "cpu" not in found
     assert "memory" not in found
 
 
-def test_one_toleration_is_named_only_where_it_suffices(heart, a):
+def test_one_toleration_is_named_only_where_it_suffices(cluster, a):
     gpu, old = Taint(key="dedicated", value="gpu", effect="NoSchedule"), Taint(key="old", effect="NoExecute")
-    world = heart().nodes(a.node("n1", taints=(gpu,)), a.node("n2", taints=(gpu, old)))
+    world = cluster().nodes(a.node("n1", taints=(gpu,)), a.node("n2", taints=(gpu, old)))
 
     found = ask(world, a.pod())
 
@@ -55,30 +55,30 @@ def test_one_toleration_is_named_only_where_it_suffices(heart, a):
     assert found["taint"].nodes == ("n1",)
 
 
-def test_a_cordoned_node_is_cured_by_tolerating_its_taint(heart, a):
-    found = ask(heart().nodes(a.node("n1", unschedulable=True)), a.pod())
+def test_a_cordoned_node_is_cured_by_tolerating_its_taint(cluster, a):
+    found = ask(cluster().nodes(a.node("n1", unschedulable=True)), a.pod())
 
     assert found["taint"].change == "tolerate node.kubernetes.io/unschedulable:NoSchedule"
 
 
-def test_the_node_that_lacks_fewest_labels_is_to_be_labelled(heart, a):
-    world = heart().nodes(a.node("n1"), a.node("n2", labels={"disk": "ssd"}), a.node("n3", labels={"zone": "b"}))
+def test_the_node_that_lacks_fewest_labels_is_to_be_labelled(cluster, a):
+    world = cluster().nodes(a.node("n1"), a.node("n2", labels={"disk": "ssd"}), a.node("n3", labels={"zone": "b"}))
 
     found = ask(world, a.pod(node_selector={"disk": "ssd", "zone": "a", "rack": "r1"}))
 
     assert found["label"].change == "label node n2 rack=r1 zone=a"
 
 
-def test_a_label_that_the_affinity_forbids_is_to_be_removed(heart, a):
+def test_a_label_that_the_affinity_forbids_is_to_be_removed(cluster, a):
     term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="spot", operator="DoesNotExist"),))
     affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
-    world = heart().nodes(a.node("n1", labels={"spot": "yes"}))
+    world = cluster().nodes(a.node("n1", labels={"spot": "yes"}))
 
     assert ask(world, a.pod(affinity=affinity))["label"].change == "label node n1 spot-"
 
 
-def test_labels_do_not_help_where_the_node_is_full_as_well(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1"))
+def test_labels_do_not_help_where_the_node_is_full_as_well(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1"))
 
     assert ask(world, a.pod(cpu="2", node_selector={"disk": "ssd"})) == {}
 
@@ -91,8 +91,8 @@ def test_conflicting_requirements_on_one_label_have_no_answer(a):
     assert missing_labels(PodInfo(a.pod(affinity=affinity)), {}) == {}
 
 
-def test_the_lowest_priority_that_may_preempt_is_named_with_whom_it_evicts(heart, a):
-    world = heart().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="2"))
+def test_the_lowest_priority_that_may_preempt_is_named_with_whom_it_evicts(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="2"))
     world.pods(a.pod("x", cpu="2", node="n1", priority=50), a.pod("y", cpu="2", node="n2", priority=10))
 
     found = ask(world, a.pod(cpu="2", priority=5))
@@ -101,22 +101,22 @@ def test_the_lowest_priority_that_may_preempt_is_named_with_whom_it_evicts(heart
     assert found["priority"].nodes == ("n2",)
 
 
-def test_priority_does_not_help_a_pod_that_never_preempts(heart, a):
-    world = heart().nodes(a.node("n1", cpu="2")).pods(a.pod("x", cpu="2", node="n1", priority=50))
+def test_priority_does_not_help_a_pod_that_never_preempts(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="2")).pods(a.pod("x", cpu="2", node="n1", priority=50))
 
     assert "priority" not in ask(world, a.pod(cpu="2", preemption_policy="Never"))
 
 
-def test_a_taken_host_port_is_named(heart, a):
-    world = heart().nodes(a.node("n1")).pods(a.pod("x", port=80, node="n1"))
+def test_a_taken_host_port_is_named(cluster, a):
+    world = cluster().nodes(a.node("n1")).pods(a.pod("x", port=80, node="n1"))
 
     assert ask(world, a.pod(port=80))["hostPort"].change == "ask for no host port (TCP 80)"
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(free=st.lists(st.integers(0, 40), min_size=1, max_size=6), asked=st.integers(1, 60))
-def test_the_answer_fits_and_a_little_more_does_not(heart, a, free, asked):
-    world = heart().nodes(*(a.node(f"n{i}", cpu=f"{f * 100}m") for i, f in enumerate(free)))
+def test_the_answer_fits_and_a_little_more_does_not(cluster, a, free, asked):
+    world = cluster().nodes(*(a.node(f"n{i}", cpu=f"{f * 100}m") for i, f in enumerate(free)))
     pod = a.pod(cpu=f"{asked * 100}m")
     found = ask(world, pod)
     filters = Filters(world.runner, world.cache, world.queue.nominator, 0.0)

@@ -5,12 +5,12 @@ import pytest
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.nominated_pods import Crowding
+from scheduler.framework.nominated_pods import NominatedPodFilter
 
 
 @pytest.fixture
-def five(heart, a):
-    return heart().nodes(*(a.node(f"n{i}", cpu="4") for i in range(5)))
+def five(cluster, a):
+    return cluster().nodes(*(a.node(f"n{i}", cpu="4") for i in range(5)))
 
 
 def _feasible(found, columns):
@@ -45,8 +45,8 @@ def test_the_message_counts_the_nodes_that_nominations_take_away(five, a):
     assert "5 Insufficient cpu" in error.message
 
 
-def test_remembered_answers_are_those_that_asking_anew_gives(heart, a):
-    world = heart().nodes(*(a.node(f"n{i}", cpu="8") for i in range(12)))
+def test_remembered_answers_are_those_that_asking_anew_gives(cluster, a):
+    world = cluster().nodes(*(a.node(f"n{i}", cpu="8") for i in range(12)))
     chance, nominator, columns = random.Random(4), world.queue.nominator, world.cache.columns
     running = []
     for step in range(300):
@@ -67,7 +67,10 @@ def test_remembered_answers_are_those_that_asking_anew_gives(heart, a):
         pod = a.pod(f"rival{chance.randrange(12)}", cpu="3", priority=1)
         found = world.runner.filter(CycleState(), PodInfo(pod), columns, nominator)
 
-        remembering, world.runner._crowding = world.runner._crowding, Crowding(world.runner._filter_crowded)
+        remembering, world.runner._nominated_filter = (
+            world.runner._nominated_filter,
+            NominatedPodFilter(world.runner._filter_with_nominated),
+        )
         anew = world.runner.filter(CycleState(), PodInfo(pod), columns, nominator)
-        world.runner._crowding = remembering
+        world.runner._nominated_filter = remembering
         assert np.array_equal(found.mask, anew.mask), step

@@ -31,10 +31,10 @@ class Stopwatch:
         self.points.append((point, status, took_s))
 
 
-def _decisions(heart, a, observed):
+def _decisions(cluster, a, observed):
     """Sixty pods of five templates, one after the other; with `observed` every third goes through the twin."""
     taints = (Taint(key="t", effect="PreferNoSchedule"),)
-    world = heart().nodes(*(a.node(f"n{i}", cpu="8", taints=taints if i % 3 else ()) for i in range(6)))
+    world = cluster().nodes(*(a.node(f"n{i}", cpu="8", taints=taints if i % 3 else ()) for i in range(6)))
     plain = world.cycle
     twin = plain.with_runner(world.runner.observed(PluginTimes(Stopwatch(), "default-scheduler")))
     chance, found = random.Random(1), []
@@ -49,12 +49,12 @@ def _decisions(heart, a, observed):
     return found
 
 
-def test_an_observed_runner_decides_as_its_twin_and_shares_its_memory(heart, a):
-    assert _decisions(heart, a, observed=True) == _decisions(heart, a, observed=False)
+def test_an_observed_runner_decides_as_its_twin_and_shares_its_memory(cluster, a):
+    assert _decisions(cluster, a, observed=True) == _decisions(cluster, a, observed=False)
 
 
-def test_points_and_plugins_are_timed_under_upstreams_labels(heart, a):
-    world, watch = heart().nodes(a.node("n1"), a.node("n2")), Stopwatch()
+def test_points_and_plugins_are_timed_under_upstreams_labels(cluster, a):
+    world, watch = cluster().nodes(a.node("n1"), a.node("n2")), Stopwatch()
     cycle = world.cycle.with_runner(world.runner.observed(PluginTimes(watch, "default-scheduler")))
 
     cycle.schedule(PodInfo(a.pod("fits", cpu="1")), 0.0)
@@ -63,8 +63,14 @@ def test_points_and_plugins_are_timed_under_upstreams_labels(heart, a):
     assert ("Filter", "NodeResourcesFit", "Success") in watch.plugins
     assert ("PostFilter", "DefaultPreemption", "Unschedulable") in watch.plugins
     assert [point for point, _, _ in watch.points] == [
-        "PreFilter", "Filter", "PreScore", "Score", "PreFilter", "Filter", "PostFilter",
-    ]  # fmt: skip
+        "PreFilter",
+        "Filter",
+        "PreScore",
+        "Score",
+        "PreFilter",
+        "Filter",
+        "PostFilter",
+    ]
     assert all(took_s > 0 for _, _, took_s in watch.points)
 
 

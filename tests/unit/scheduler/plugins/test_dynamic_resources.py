@@ -52,7 +52,7 @@ def test_a_pod_is_held_back_in_upstreams_words(a, wanted, made, there, message):
     assert status.is_success is (message == "")
 
 
-def test_users_are_told_of_a_missing_claim_but_not_of_one_on_its_way(a):
+def test_users_read_of_a_missing_claim_but_not_of_one_on_its_way(a):
     plugin = DynamicResources(new_handle())
     direct, made = pod(a, DIRECT), pod(a, MADE)
 
@@ -77,10 +77,12 @@ def test_only_the_claim_the_pod_waits_for_wakes_it(a):
     assert after_claim(waiting, own, allocated) is Hint.QUEUE
 
 
-def test_a_generated_claim_named_in_the_status_lets_the_pod_in(heart, a):
-    world = heart().nodes(a.node("n1"))
-    before, after = pod(a, MADE).pod, replace(pod(a, MADE, made="c").pod, metadata=replace(a.pod("p").metadata,
-                                                                                           resource_version="2"))  # fmt: skip
+def test_a_generated_claim_named_in_the_status_lets_the_pod_in(cluster, a):
+    world = cluster().nodes(a.node("n1"))
+    before, after = (
+        pod(a, MADE).pod,
+        replace(pod(a, MADE, made="c").pod, metadata=replace(a.pod("p").metadata, resource_version="2")),
+    )
     world.pods(before)
     assert world.attempt(0.0) == ""
     world.handle.world.put(claim(owner="p"))
@@ -90,8 +92,8 @@ def test_a_generated_claim_named_in_the_status_lets_the_pod_in(heart, a):
     assert world.attempt(1.0) == "p->n1"
 
 
-def test_a_claim_that_appears_lets_the_pod_in(heart, a):
-    world = heart().nodes(a.node("n1")).pods(pod(a, DIRECT).pod)
+def test_a_claim_that_appears_lets_the_pod_in(cluster, a):
+    world = cluster().nodes(a.node("n1")).pods(pod(a, DIRECT).pod)
     assert world.attempt(0.0) == ""
     own = claim()
     world.handle.world.put(own)
@@ -101,8 +103,8 @@ def test_a_claim_that_appears_lets_the_pod_in(heart, a):
     assert world.attempt(1.0) == "p->n1"
 
 
-def test_a_claim_that_went_after_the_pod_came_in_fails_the_attempt(heart, a):
-    world = heart().nodes(a.node("n1"))
+def test_a_claim_that_went_after_the_pod_came_in_fails_the_attempt(cluster, a):
+    world = cluster().nodes(a.node("n1"))
 
     error = world.refuse(pod(a, DIRECT).pod)
 

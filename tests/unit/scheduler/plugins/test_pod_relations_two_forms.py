@@ -128,9 +128,12 @@ def pods(draw, uid):
     likes, dislikes = draw(st.sampled_from([(SIDES, st.none()), (st.none(), SIDES), (SIDES, SIDES)]))
     likes, dislikes = draw(likes), draw(dislikes)
     meta = ObjectMeta(
-        name=uid, namespace=draw(SPACES), uid=uid, labels=draw(LABELS),
+        name=uid,
+        namespace=draw(SPACES),
+        uid=uid,
+        labels=draw(LABELS),
         deletion_timestamp=draw(st.sampled_from([None, None, None, "2026-01-01T00:00:00Z"])),
-    )  # fmt: skip
+    )
     return Pod(
         metadata=meta,
         spec=PodSpec(
@@ -193,8 +196,10 @@ def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, 
     # Upstream's what-if looks neither at termination nor for an empty selector: keep to pods where it is right.
     live = PodInfo(replace(other, metadata=replace(other.metadata, deletion_timestamp=None)))
     pod = PodInfo(pod)
-    if any(c.label_selector is None or not compile_selector(c.label_selector).terms
-           for c in pod.spec.topology_spread_constraints):  # fmt: skip
+    if any(
+        c.label_selector is None or not compile_selector(c.label_selector).terms
+        for c in pod.spec.topology_spread_constraints
+    ):
         return
     target = data.draw(st.sampled_from([*cache.nodes]))
     plugin, state = kind(cache, _world()), CycleState()
@@ -255,9 +260,7 @@ def _spread_by_hand(pod, cache, feasible):
             else:
                 value = info.labels[c.topology_key]
                 size = len({i.labels[c.topology_key] for i in scored})
-                there = sum(
-                    count(c, i) for i in complete if i.labels[c.topology_key] == value and suits(c, i)
-                )  # fmt: skip
+                there = sum(count(c, i) for i in complete if i.labels[c.topology_key] == value and suits(c, i))
             total += there * math.log(size + 2) + (c.max_skew - 1)
         raw[info.name] = math.floor(total) + (total - math.floor(total) >= 0.5)
     most, least = max(raw.values(), default=0), min(raw.values(), default=0)
@@ -437,8 +440,11 @@ def test_a_question_that_was_dropped_is_counted_anew():
 
 def test_an_image_without_tag_or_digest_is_the_latest():
     assert [tagged(n) for n in ("a", "r:5000/a", "a:1", "a@sha256:0")] == [
-        "a:latest", "r:5000/a:latest", "a:1", "a@sha256:0",
-    ]  # fmt: skip
+        "a:latest",
+        "r:5000/a:latest",
+        "a:1",
+        "a@sha256:0",
+    ]
 
 
 def test_services_give_pods_without_constraints_a_selector():

@@ -56,11 +56,11 @@ def _far(*terms, preferred=()):
 
 
 @pytest.fixture
-def zones(heart, a):
+def zones(cluster, a):
     """Zones a, b, c with a node each and so many pods of the app on it."""
 
     def build(**pods):
-        world = heart().nodes(*(a.node(zone, labels={ZONE: zone}) for zone in pods))
+        world = cluster().nodes(*(a.node(zone, labels={ZONE: zone}) for zone in pods))
         return world.pods(*(a.pod(f"{z}{i}", labels=APP, node=z) for z, count in pods.items() for i in range(count)))
 
     return build
@@ -97,8 +97,8 @@ def test_scheduler_queue_and_cycles_13_with_fewer_domains_than_min_domains_the_l
     assert not error.diagnosis.unresolvable.any()
 
 
-def test_a_node_without_the_key_is_beyond_help_and_forms_no_domain_for_any_constraint(heart, a):
-    world = heart().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}), a.node("c"))
+def test_a_node_without_the_key_is_beyond_help_and_forms_no_domain_for_any_constraint(cluster, a):
+    world = cluster().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}), a.node("c"))
     world.pods(a.pod("x", labels=APP, node="a"), a.pod("y", labels=APP, node="b"))
     pod = a.pod(labels=APP, topology_spread_constraints=(_spread(), _spread(HOST)))
 
@@ -106,14 +106,14 @@ def test_a_node_without_the_key_is_beyond_help_and_forms_no_domain_for_any_const
     assert _fitting(world, pod) == "ab"
 
 
-def test_the_missing_label_is_named(heart, a):
-    error = heart().nodes(a.node("n")).refuse(a.pod(labels=APP, topology_spread_constraints=(_spread(),)))
+def test_the_missing_label_is_named(cluster, a):
+    error = cluster().nodes(a.node("n")).refuse(a.pod(labels=APP, topology_spread_constraints=(_spread(),)))
 
     assert error.message.startswith(f"0/1 nodes are available: 1 {UNEVEN} (missing required label). ")
     assert error.diagnosis.unresolvable.sum() == 1
 
 
-def test_an_empty_selector_counts_nobody_but_means_the_pod_itself(zones, a):
+def test_an_empty_selector_counts_no_pod_but_means_the_pod_itself(zones, a):
     everyone = _spread(selector=LabelSelector())
     nobody = _spread(selector=None)
 
@@ -127,9 +127,9 @@ def test_terminating_pods_and_those_of_other_namespaces_do_not_count(zones, a):
     world.pods(replace(leaving, metadata=replace(leaving.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
 
     assert _fitting(world, a.pod(labels=APP, topology_spread_constraints=(_spread(),))) == "ab"
-    stranger = a.pod(labels=APP, topology_spread_constraints=(_spread(),))
-    stranger = replace(stranger, metadata=replace(stranger.metadata, namespace="else"))
-    assert _fitting(zones(a=3, b=0), stranger) == "ab"
+    unrelated = a.pod(labels=APP, topology_spread_constraints=(_spread(),))
+    unrelated = replace(unrelated, metadata=replace(unrelated.metadata, namespace="else"))
+    assert _fitting(zones(a=3, b=0), unrelated) == "ab"
 
 
 @pytest.mark.parametrize(("policy", "fitting"), [("", "ab"), ("Honor", "ab"), ("Ignore", "")])
@@ -138,8 +138,13 @@ def test_the_affinity_policy_says_whether_unreachable_zones_are_domains(zones, a
     pod = a.pod(labels=APP, topology_spread_constraints=(_spread(node_affinity_policy=policy),))
     term = {"key": ZONE, "operator": "In", "values": ["a", "b"]}
     affinity = msgspec.convert(
-        {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [term]}]}}}, Affinity)  # fmt: skip
+        {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+            }
+        },
+        Affinity,
+    )
 
     assert _fitting(world, replace(pod, spec=replace(pod.spec, affinity=affinity))) == fitting
 
@@ -153,18 +158,18 @@ def test_the_affinity_policy_says_whether_unreachable_zones_are_domains(zones, a
         ("Honor", "PreferNoSchedule", "b"),
     ],
 )
-def test_the_taints_policy_says_whether_tainted_zones_are_domains(heart, a, policy, effect, fitting):
+def test_the_taints_policy_says_whether_tainted_zones_are_domains(cluster, a, policy, effect, fitting):
     taint = Taint(key="t", effect=effect)
-    world = heart().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}, taints=(taint,)))
+    world = cluster().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}, taints=(taint,)))
     world.pods(a.pod("x", labels=APP, node="a"))
 
     pod = a.pod(labels=APP, topology_spread_constraints=(_spread(node_taints_policy=policy),))
     assert _fitting(world, pod) == fitting
 
 
-def test_pods_that_come_to_nodes_which_form_no_domain_are_not_counted(heart, a):
+def test_pods_that_come_to_nodes_which_form_no_domain_are_not_counted(cluster, a):
     taint = Taint(key="t", effect="NoSchedule")
-    world = heart().nodes(
+    world = cluster().nodes(
         a.node("a", labels={ZONE: "a"}),
         a.node("a2", labels={ZONE: "a"}, taints=(taint,)),
         a.node("b", labels={ZONE: "b"}),
@@ -194,16 +199,16 @@ def test_scheduler_queue_and_cycles_14_spread_scores_are_0_60_100(zones, a):
     assert _scores(zones(a=3, b=1, c=0), pod, "PodTopologySpread") == {"a": 0, "b": 60, "c": 100}
 
 
-def test_soft_constraints_leave_nodes_without_the_key_at_zero(heart, a):
-    world = heart().nodes(a.node("a", labels={ZONE: "a"}), a.node("b"))
+def test_soft_constraints_leave_nodes_without_the_key_at_zero(cluster, a):
+    world = cluster().nodes(a.node("a", labels={ZONE: "a"}), a.node("b"))
     pod = a.pod(labels=APP, topology_spread_constraints=(_spread(soft=True),))
 
     assert _scores(world, pod, "PodTopologySpread") == {"a": 100, "b": 0}
 
 
-def test_soft_hostname_counts_look_at_the_node_alone(heart, a):
+def test_soft_hostname_counts_look_at_the_node_alone(cluster, a):
     taint = Taint(key="t", effect="NoSchedule")
-    world = heart().nodes(a.node("a", taints=(taint,)), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
+    world = cluster().nodes(a.node("a", taints=(taint,)), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
     honest = _spread(HOST, soft=True, node_taints_policy="Honor")
     pod = a.pod(labels=APP, topology_spread_constraints=(honest,), tolerations=(Toleration(operator="Exists"),))
 
@@ -237,19 +242,21 @@ def test_the_system_defaults_spread_what_a_service_or_a_workload_holds_together(
     assert _scores(world, pod, "PodTopologySpread") == {"a": 50, "b": 100}
 
 
-def test_the_system_defaults_tolerate_nodes_without_a_zone(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
+def test_the_system_defaults_tolerate_nodes_without_a_zone(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
     world.world.put(Service(metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector=APP)))
 
     assert _scores(world, a.pod(labels=APP), "PodTopologySpread") == {"a": 66, "b": 100}
 
 
-def test_an_administrators_list_of_defaults_may_refuse(heart, a):
-    world = heart().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}))
+def test_an_administrators_list_of_defaults_may_refuse(cluster, a):
+    world = cluster().nodes(a.node("a", labels={ZONE: "a"}), a.node("b", labels={ZONE: "b"}))
     world.pods(a.pod("x", labels=APP, node="a"))
     world.world.put(Service(metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector=APP)))
-    given = {"defaultingType": "List", "defaultConstraints": [
-        {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]}  # fmt: skip
+    given = {
+        "defaultingType": "List",
+        "defaultConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}],
+    }
     plugin = POD_TOPOLOGY_SPREAD.make(msgspec.convert(given, POD_TOPOLOGY_SPREAD.args), world.handle)
     state, pod = _state(), PodInfo(a.pod(labels=APP))
 
@@ -260,8 +267,8 @@ def test_an_administrators_list_of_defaults_may_refuse(heart, a):
 # -- affinity: filter ----------------------------------------------------------------------------------
 
 
-def test_the_checks_come_in_order_and_only_missing_friends_are_beyond_help(heart, a):
-    world = heart().nodes(*(a.node(n) for n in "abcd"))
+def test_the_checks_come_in_order_and_only_missing_friends_are_beyond_help(cluster, a):
+    world = cluster().nodes(*(a.node(n) for n in "abcd"))
     enemy = {"app": "enemy"}
     shy = _far(_term(selector=LabelSelector(match_labels={"app": "me"})))
     world.pods(*(a.pod(f"f{n}", labels=APP, node=n) for n in "bcd"))
@@ -281,8 +288,8 @@ def test_the_checks_come_in_order_and_only_missing_friends_are_beyond_help(heart
     assert error.diagnosis.unresolvable.sum() == 1
 
 
-def test_an_existing_pod_counts_only_if_all_terms_mean_it(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b"))
+def test_an_existing_pod_counts_only_if_all_terms_mean_it(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b"))
     both = {"app": "x", "tier": "y"}
     world.pods(a.pod("half", labels=APP, node="a"), a.pod("whole", labels=both, node="b"))
     pod = a.pod(affinity=_near(_term(), _term(selector=LabelSelector(match_labels={"tier": "y"}))))
@@ -290,8 +297,8 @@ def test_an_existing_pod_counts_only_if_all_terms_mean_it(heart, a):
     assert _fitting(world, pod) == "b"
 
 
-def test_the_first_of_pods_that_want_each_other_may_go_anywhere_with_the_keys(heart, a):
-    world = heart().nodes(a.node("a", labels={ZONE: "a"}), a.node("b"))
+def test_the_first_of_pods_that_want_each_other_may_go_anywhere_with_the_keys(cluster, a):
+    world = cluster().nodes(a.node("a", labels={ZONE: "a"}), a.node("b"))
     pod = a.pod("one", labels=APP, affinity=_near(_term(ZONE)))
 
     assert _fitting(world, pod) == "a"
@@ -300,8 +307,8 @@ def test_the_first_of_pods_that_want_each_other_may_go_anywhere_with_the_keys(he
     assert _fitting(world, a.pod("two", labels=APP, affinity=_near(_term(ZONE)))) == "a"
 
 
-def test_terminating_pods_still_attract_and_repel(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b"))
+def test_terminating_pods_still_attract_and_repel(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b"))
     leaving = a.pod("x", labels=APP, node="a")
     world.pods(replace(leaving, metadata=replace(leaving.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
 
@@ -319,8 +326,8 @@ def test_terminating_pods_still_attract_and_repel(heart, a):
         ({"namespace_selector": LabelSelector(match_labels={"team": "u"})}, "ab"),
     ],
 )
-def test_a_term_means_its_own_namespace_unless_it_says_otherwise(heart, a, where, fitting):
-    world = heart().nodes(a.node("a"), a.node("b"))
+def test_a_term_means_its_own_namespace_unless_it_says_otherwise(cluster, a, where, fitting):
+    world = cluster().nodes(a.node("a"), a.node("b"))
     world.world.put(Namespace(metadata=ObjectMeta(name="other", labels={"team": "t"})))
     there = a.pod("x", labels=APP, node="a")
     world.pods(replace(there, metadata=replace(there.metadata, namespace="other")))
@@ -328,8 +335,8 @@ def test_a_term_means_its_own_namespace_unless_it_says_otherwise(heart, a, where
     assert _fitting(world, a.pod(affinity=_far(_term(**where)))) == fitting
 
 
-def test_existing_pods_namespace_selectors_ask_for_the_labels_of_the_newcomers_namespace(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b"))
+def test_existing_pods_namespace_selectors_ask_for_the_labels_of_the_newcomers_namespace(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b"))
     shy = _far(_term(namespace_selector=LabelSelector(match_labels={"team": "t"})))
     there = a.pod("x", affinity=shy, node="a")
     world.pods(replace(there, metadata=replace(there.metadata, namespace="other")))
@@ -340,8 +347,8 @@ def test_existing_pods_namespace_selectors_ask_for_the_labels_of_the_newcomers_n
     assert _fitting(world, pod) == "b"
 
 
-def test_pods_whose_labels_change_are_counted_as_they_are_now(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
+def test_pods_whose_labels_change_are_counted_as_they_are_now(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b")).pods(a.pod("x", labels=APP, node="a"))
     pod = a.pod(affinity=_far(_term()))
     assert _fitting(world, pod) == "b"
 
@@ -369,9 +376,9 @@ def test_in_thought_the_emptiest_zone_may_be_another_one(zones, a):
     assert _in_thought(world, plugin, pod, ("add_pod", a.pod("x", labels=APP), "a")) == "b"
 
 
-def test_in_thought_a_pod_may_become_the_first_of_its_kind(heart, a):
+def test_in_thought_a_pod_may_become_the_first_of_its_kind(cluster, a):
     friend = a.pod("x", labels=APP, node="a")
-    world = heart().nodes(a.node("a"), a.node("b")).pods(friend)
+    world = cluster().nodes(a.node("a"), a.node("b")).pods(friend)
     pod = a.pod(labels=APP, affinity=_near(_term()))
     plugin = world.runner.plugins_by_name["InterPodAffinity"]
 
@@ -382,9 +389,9 @@ def test_in_thought_a_pod_may_become_the_first_of_its_kind(heart, a):
     assert _in_thought(world, plugin, pod, ("remove_pod", friend, "a")) == "c"
 
 
-def test_the_affinity_filter_is_skipped_unless_somebody_requires_something(heart, a):
+def test_the_affinity_filter_is_skipped_unless_a_pod_requires_something(cluster, a):
     def skips(pod, *there):
-        world = heart().nodes(a.node("a")).pods(*there)
+        world = cluster().nodes(a.node("a")).pods(*there)
         plugin = world.runner.plugins_by_name["InterPodAffinity"]
         return plugin.pre_filter(_state(), PodInfo(pod), world.cache.columns) == SKIP
 
@@ -399,8 +406,8 @@ def test_the_affinity_filter_is_skipped_unless_somebody_requires_something(heart
 # -- affinity: score -----------------------------------------------------------------------------------
 
 
-def test_affinity_scores_are_cut_after_floating_point(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b"), a.node("c"))
+def test_affinity_scores_are_cut_after_floating_point(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b"), a.node("c"))
     world.pods(a.pod("x", labels={"v": "29"}, node="a"), a.pod("y", labels={"v": "100"}, node="b"))
 
     def likes(value, weight):
@@ -411,16 +418,16 @@ def test_affinity_scores_are_cut_after_floating_point(heart, a):
     assert _scores(world, pod, "InterPodAffinity") == {"a": 28, "b": 100, "c": 0}
 
 
-def test_existing_pods_pull_and_push_a_newcomer_without_wishes(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b"), a.node("c"))
+def test_existing_pods_pull_and_push_a_pod_without_affinity(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b"), a.node("c"))
     hater = WeightedPodAffinityTerm(weight=3, pod_affinity_term=_term())
     world.pods(a.pod("x", affinity=_near(_term()), node="a"), a.pod("y", affinity=_far(preferred=(hater,)), node="b"))
 
     assert _scores(world, a.pod(labels=APP), "InterPodAffinity") == {"a": 100, "b": 0, "c": 75}
 
 
-def test_the_arguments_say_what_existing_pods_wishes_are_worth(heart, a):
-    world = heart().nodes(a.node("a"), a.node("b")).pods(a.pod("x", affinity=_near(_term()), node="a"))
+def test_the_arguments_say_what_existing_pods_preferences_are_worth(cluster, a):
+    world = cluster().nodes(a.node("a"), a.node("b")).pods(a.pod("x", affinity=_near(_term()), node="a"))
 
     def skips(args):
         plugin = INTER_POD_AFFINITY.make(msgspec.convert(args, INTER_POD_AFFINITY.args), world.handle)
@@ -435,25 +442,25 @@ def test_the_arguments_say_what_existing_pods_wishes_are_worth(heart, a):
 # -- images --------------------------------------------------------------------------------------------
 
 
-def test_an_image_that_left_every_node_may_come_back_in_another_size(heart, a):
+def test_an_image_that_left_every_node_may_come_back_in_another_size(cluster, a):
     def node(*images):
         plain = a.node("a")
         return replace(plain, status=replace(plain.status, images=images))
 
-    world = heart().nodes(node(ContainerImage(names=("big:1",), size_bytes=2**20)), a.node("b"))
+    world = cluster().nodes(node(ContainerImage(names=("big:1",), size_bytes=2**20)), a.node("b"))
     world.nodes(node()).nodes(node(ContainerImage(names=("big:1",), size_bytes=1000 * 2**20)))
 
     pod = a.pod(containers=(Container(name="c", image="big:1"),))
     assert _scores(world, pod, "ImageLocality") == {"a": 48, "b": 0}
 
 
-def test_images_attract_by_size_and_by_how_many_nodes_have_them(heart, a):
+def test_images_attract_by_size_and_by_how_many_nodes_have_them(cluster, a):
     def node(name, *images):
         plain = a.node(name)
         return replace(plain, status=replace(plain.status, images=images))
 
     big = ContainerImage(names=("big:latest",), size_bytes=1000 * 2**20)
-    world = heart().nodes(node("a", big), node("b", big), node("c"), node("d"))
+    world = cluster().nodes(node("a", big), node("b", big), node("c"), node("d"))
     pod = a.pod(containers=(Container(name="c", image="big"),))
     # Half of 1000 MiB, less 23, of 977.
     assert _scores(world, pod, "ImageLocality") == {"a": 48, "b": 48, "c": 0, "d": 0}
@@ -472,11 +479,11 @@ def _is_woken(world, event, old, new, now=100.0):
 
 
 @pytest.fixture
-def rejected(heart, a):
+def rejected(cluster, a):
     """A world in which the pod has just been refused."""
 
     def build(pod, *there, plugin, nodes=()):
-        world = heart().nodes(a.node("a", labels={ZONE: "a"}), *nodes).pods(*there, pod)
+        world = cluster().nodes(a.node("a", labels={ZONE: "a"}), *nodes).pods(*there, pod)
         queued = world.queue.pop(0.0)
         world.queue.add_unschedulable(queued, 0.0, rejectors={plugin})
         return world
@@ -514,7 +521,7 @@ def test_a_spread_pod_waits_for_labels_of_others_and_tolerations_of_its_own(reje
 
 
 def test_a_pod_waits_for_friends_to_come_and_for_enemies_to_go(rejected, a):
-    friend, stranger = a.pod("x", labels=APP, node="a"), a.pod("x", node="a")
+    friend, unrelated = a.pod("x", labels=APP, node="a"), a.pod("x", node="a")
 
     def seeker():
         return rejected(a.pod(affinity=_near(_term())), plugin="InterPodAffinity")
@@ -523,9 +530,9 @@ def test_a_pod_waits_for_friends_to_come_and_for_enemies_to_go(rejected, a):
         return rejected(a.pod(affinity=_far(_term()), **spec), plugin="InterPodAffinity")
 
     assert _is_woken(seeker(), ASSIGNED_POD_ADD, None, friend)
-    assert not _is_woken(seeker(), ASSIGNED_POD_ADD, None, stranger)
+    assert not _is_woken(seeker(), ASSIGNED_POD_ADD, None, unrelated)
     assert _is_woken(loner(), ASSIGNED_POD_DELETE, friend, None)
-    assert not _is_woken(loner(), ASSIGNED_POD_DELETE, stranger, None)
+    assert not _is_woken(loner(), ASSIGNED_POD_DELETE, unrelated, None)
     shy = a.pod("x", node="a", affinity=_far(_term()))
     assert _is_woken(rejected(a.pod(labels=APP), plugin="InterPodAffinity"), ASSIGNED_POD_DELETE, shy, None)
 
@@ -548,8 +555,8 @@ def test_a_shrunken_pod_wakes_only_who_asks_for_what_it_gave_up(rejected, a):
     assert not woken_by({"cpu": "2", "memory": "1Gi"})
 
 
-def test_a_spread_plugin_skips_the_filter_of_pods_with_soft_constraints_only(heart, a):
-    world = heart().nodes(a.node("a"))
+def test_a_spread_plugin_skips_the_filter_of_pods_with_soft_constraints_only(cluster, a):
+    world = cluster().nodes(a.node("a"))
     plugin = PodTopologySpread(world.cache, world.world)
 
     pod = PodInfo(a.pod(topology_spread_constraints=(_spread(soft=True),)))

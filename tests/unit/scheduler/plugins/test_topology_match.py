@@ -21,13 +21,21 @@ GPU = "example.com/gpu"
 
 def report(*free, scope="container", policy="single-numa-node", counted="", gpus=None, memory=None):
     zones = [
-        {"name": f"node-{i}", "resources": [{"name": "cpu", "available": str(cpus)},
-                                            *([{"name": GPU, "available": str(gpus[i])}] if gpus else []),
-                                            *([{"name": "memory", "available": memory[i]}] if memory else [])]}
+        {
+            "name": f"node-{i}",
+            "resources": [
+                {"name": "cpu", "available": str(cpus)},
+                *([{"name": GPU, "available": str(gpus[i])}] if gpus else []),
+                *([{"name": "memory", "available": memory[i]}] if memory else []),
+            ],
+        }
         for i, cpus in enumerate(free)
-    ]  # fmt: skip
-    attributes = [{"name": "topologyManagerPolicy", "value": policy}, {"name": "topologyManagerScope", "value": scope},
-                  {"name": "keplabCountedPods", "value": counted}]  # fmt: skip
+    ]
+    attributes = [
+        {"name": "topologyManagerPolicy", "value": policy},
+        {"name": "topologyManagerScope", "value": scope},
+        {"name": "keplabCountedPods", "value": counted},
+    ]
     return msgspec.convert({"metadata": {"name": "n1"}, "attributes": attributes, "zones": zones}, NodeResourceTopology)
 
 
@@ -59,9 +67,12 @@ def test_unbinding_22_each_container_or_the_pod_needs_one_numa_node(cpus, scope,
 
 def test_unbinding_22_other_policies_and_unreported_nodes_are_not_judged():
     assert verdict(guaranteed("p", "6"), report(4, 4, policy="restricted")) is SUCCESS
-    assert NodeResourceTopologyMatch(FixedWorld(), knowledge="oracle").filter(
-        CycleState(), guaranteed("p", "6"), NodeInfo("n1")
-    ) is SUCCESS  # fmt: skip
+    assert (
+        NodeResourceTopologyMatch(FixedWorld(), knowledge="oracle").filter(
+            CycleState(), guaranteed("p", "6"), NodeInfo("n1")
+        )
+        is SUCCESS
+    )
 
 
 def test_unbinding_22_devices_must_come_from_the_zone_of_the_cpus():
@@ -139,16 +150,23 @@ def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, mem
     containers may end on several. No scheduler should send a pod there for that.
     """
     random = Random(seed)
-    definition = NodeDefinition.parse({
-        "name": "n1", "numa": [{"cpus": 8, "devices": {GPU: 2}}, {"cpus": 6}, {"cpus": 8, "devices": {GPU: 1}}],
-        "memory": "48Gi", "topologyPolicy": "single-numa-node", "topologyScope": scope, "memoryPolicy": memory,
-        "reservedCpus": 1, "reservedMemory": [{"numaNode": 1, "limits": {"memory": "2Gi"}}],
-    })  # fmt: skip
+    definition = NodeDefinition.parse(
+        {
+            "name": "n1",
+            "numa": [{"cpus": 8, "devices": {GPU: 2}}, {"cpus": 6}, {"cpus": 8, "devices": {GPU: 1}}],
+            "memory": "48Gi",
+            "topologyPolicy": "single-numa-node",
+            "topologyScope": scope,
+            "memoryPolicy": memory,
+            "reservedCpus": 1,
+            "reservedMemory": [{"numaNode": 1, "limits": {"memory": "2Gi"}}],
+        }
+    )
     managers = ResourceManagers(definition)
     running: dict[str, tuple[Pod, Allocation]] = {}
     since: list[Pod] = []
     found = topology_document(definition, managers, ())
-    verdicts = []
+    results = []
     for number in range(60):
         if random.random() < 0.2:
             found, since = topology_document(definition, managers, running), []
@@ -161,7 +179,7 @@ def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, mem
         if not (is_scattered and scope == "pod"):
             assert (said is SUCCESS) == isinstance(outcome, Allocation), (number, pod.spec, outcome)
 
-        verdicts.append(said is SUCCESS)
+        results.append(said is SUCCESS)
         if isinstance(outcome, Allocation):
             running[pod.metadata.uid] = pod, outcome
             since.append(pod)
@@ -171,4 +189,4 @@ def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, mem
             gone = random.choice(sorted(running))
             managers.release(running.pop(gone)[1])
             found, since = topology_document(definition, managers, running), []
-    assert set(verdicts) == {True, False}
+    assert set(results) == {True, False}

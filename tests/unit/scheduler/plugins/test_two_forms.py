@@ -119,8 +119,18 @@ def nodes(draw):
 def pods(draw, node="", uid="p"):
     container = Container(resources=ResourceRequirements(requests=draw(QUANTITIES)), ports=draw(PORTS))
     sidecar = Container(restart_policy="Always", resources=ResourceRequirements(requests=draw(QUANTITIES)))
-    history = draw(st.lists(st.builds(UnbindRecord, node_name=NAMES, reason=st.just("R"), request_id=NAMES,
-                                      exclude_seconds=st.sampled_from([0, 60])), max_size=2))  # fmt: skip
+    history = draw(
+        st.lists(
+            st.builds(
+                UnbindRecord,
+                node_name=NAMES,
+                reason=st.just("R"),
+                request_id=NAMES,
+                exclude_seconds=st.sampled_from([0, 60]),
+            ),
+            max_size=2,
+        )
+    )
     return Pod(
         metadata=ObjectMeta(name="p", namespace="d", uid=uid),
         spec=PodSpec(

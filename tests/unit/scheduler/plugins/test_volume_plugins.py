@@ -64,46 +64,83 @@ def in_zone(*zones: str, key: str = ZONE_KEY) -> VolumeNodeAffinity:
     )
 
 
-def volume(name: str, size: str = GIB, *, claim: str = "", zone: str = "", storage_class: str = "late",
-           driver: str = "disk.example.com", rv: int = 1, **fields: Any) -> PersistentVolume:  # fmt: skip
+def volume(
+    name: str,
+    size: str = GIB,
+    *,
+    claim: str = "",
+    zone: str = "",
+    storage_class: str = "late",
+    driver: str = "disk.example.com",
+    rv: int = 1,
+    **fields: Any,
+) -> PersistentVolume:
     labels = fields.pop("labels", {})
     reference = ObjectReference(namespace="default", name=claim, uid=f"uid-{claim}") if claim else None
     spec = {"access_modes": ("ReadWriteOnce",), **fields}
     return PersistentVolume(
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", resource_version=str(rv), labels=labels),
         spec=PersistentVolumeSpec(
-            capacity={"storage": size}, claim_ref=reference, storage_class_name=storage_class,
+            capacity={"storage": size},
+            claim_ref=reference,
+            storage_class_name=storage_class,
             node_affinity=in_zone(zone) if zone else None,
-            csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name) if driver else None, **spec,
+            csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name) if driver else None,
+            **spec,
         ),
         status=PersistentVolumeStatus(phase="Bound" if claim else "Available"),
-    )  # fmt: skip
+    )
 
 
-def claim(name: str = "data", size: str = GIB, *, bound: str = "", storage_class: str | None = "late",
-          node: str = "", owner: str = "", phase: str = "", rv: int = 1, **fields: Any) -> PersistentVolumeClaim:  # fmt: skip
+def claim(
+    name: str = "data",
+    size: str = GIB,
+    *,
+    bound: str = "",
+    storage_class: str | None = "late",
+    node: str = "",
+    owner: str = "",
+    phase: str = "",
+    rv: int = 1,
+    **fields: Any,
+) -> PersistentVolumeClaim:
     annotations = {**({BIND_COMPLETED: "yes"} if bound else {}), **({SELECTED_NODE: node} if node else {})}
     owners = (OwnerReference(kind="Pod", name="p", uid=owner, controller=True),) if owner else ()
     return PersistentVolumeClaim(
-        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", annotations=annotations,
-                            owner_references=owners, resource_version=str(rv)),
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            annotations=annotations,
+            owner_references=owners,
+            resource_version=str(rv),
+        ),
         spec=PersistentVolumeClaimSpec(
-            volume_name=bound, storage_class_name=storage_class, access_modes=fields.pop("modes", ("ReadWriteOnce",)),
-            resources=VolumeResources(requests={"storage": size}), **fields,
+            volume_name=bound,
+            storage_class_name=storage_class,
+            access_modes=fields.pop("modes", ("ReadWriteOnce",)),
+            resources=VolumeResources(requests={"storage": size}),
+            **fields,
         ),
         status=PersistentVolumeClaimStatus(phase=phase or ("Bound" if bound else "Pending")),
-    )  # fmt: skip
+    )
 
 
-def late(name: str = "late", provisioner: str = "disk.example.com", *, zones: tuple[str, ...] = (),
-         mode: str = "WaitForFirstConsumer") -> StorageClass:  # fmt: skip
+def late(
+    name: str = "late",
+    provisioner: str = "disk.example.com",
+    *,
+    zones: tuple[str, ...] = (),
+    mode: str = "WaitForFirstConsumer",
+) -> StorageClass:
     terms = (
-        (TopologySelectorTerm(
-            match_label_expressions=(TopologySelectorLabelRequirement(key=ZONE_KEY, values=zones),)),)
-        if zones else ()
-    )  # fmt: skip
-    return StorageClass(metadata=ObjectMeta(name=name), provisioner=provisioner, volume_binding_mode=mode,
-                        allowed_topologies=terms)  # fmt: skip
+        (TopologySelectorTerm(match_label_expressions=(TopologySelectorLabelRequirement(key=ZONE_KEY, values=zones),)),)
+        if zones
+        else ()
+    )
+    return StorageClass(
+        metadata=ObjectMeta(name=name), provisioner=provisioner, volume_binding_mode=mode, allowed_topologies=terms
+    )
 
 
 def mount(*names: str) -> tuple[Volume, ...]:
@@ -221,7 +258,7 @@ def test_a_waiting_claim_gets_the_smallest_volume_that_the_node_reaches(a):
     assert case.fits(a.pod("p", volumes=mount("data"))) == {"n1": "", "n2": "", "n3": NO_VOLUME}
     assert case.plugin.reserve(case.state, case.pod, "n1").is_success
     notes = case.state.data["VolumeBinding"]
-    assert [promised.metadata.name for _, promised, _ in notes.reserved.bindings] == ["small-a"]
+    assert [bound.metadata.name for _, bound, _ in notes.reserved.bindings] == ["small-a"]
 
 
 @pytest.mark.parametrize(
@@ -241,15 +278,24 @@ def test_a_volume_that_does_not_suit_the_claim_is_not_offered(a, change):
 
 def test_a_selector_chooses_among_volumes(a):
     wanted = claim(selector=LabelSelector(match_labels={"tier": "gold"}))
-    objects = (late(provisioner="kubernetes.io/no-provisioner"), volume("tin", labels={"tier": "tin"}),
-               volume("gold", zone="b", labels={"tier": "gold"}))  # fmt: skip
+    objects = (
+        late(provisioner="kubernetes.io/no-provisioner"),
+        volume("tin", labels={"tier": "tin"}),
+        volume("gold", zone="b", labels={"tier": "gold"}),
+    )
     found = Case(a, BINDING, wanted, *objects).fits(a.pod("p", volumes=mount("data")))
     assert [name for name, reason in found.items() if not reason] == ["n2"]
 
 
 def test_two_claims_of_a_pod_need_two_volumes_and_the_smaller_one_takes_the_smaller(a):
-    objects = (claim("one", "1Gi"), claim("two", "3Gi"), late(provisioner="kubernetes.io/no-provisioner"),
-               volume("x", "1Gi", zone="a"), volume("y", "3Gi", zone="a"), volume("z", "4Gi", zone="b"))  # fmt: skip
+    objects = (
+        claim("one", "1Gi"),
+        claim("two", "3Gi"),
+        late(provisioner="kubernetes.io/no-provisioner"),
+        volume("x", "1Gi", zone="a"),
+        volume("y", "3Gi", zone="a"),
+        volume("z", "4Gi", zone="b"),
+    )
     case = Case(a, BINDING, *objects)
     assert case.fits(a.pod("p", volumes=mount("two", "one"))) == {"n1": "", "n2": NO_VOLUME, "n3": NO_VOLUME}
 
@@ -270,11 +316,16 @@ def test_a_claim_whose_node_was_chosen_before_fits_nowhere_else(a):
     assert case.fits(a.pod("p", volumes=mount("data"))) == {"n1": NO_VOLUME, "n2": "", "n3": NO_VOLUME}
 
 
-def test_a_driver_that_publishes_its_room_is_believed(a):
+def test_a_driver_that_publishes_its_capacity_is_believed(a):
     def room(name: str, size: str | None, zone: str, largest: str | None = None) -> CSIStorageCapacity:
         topology = LabelSelector(match_labels={ZONE_KEY: zone})
-        return CSIStorageCapacity(metadata=ObjectMeta(name=name, namespace="default"), storage_class_name="late",
-                                  node_topology=topology, capacity=size, maximum_volume_size=largest)  # fmt: skip
+        return CSIStorageCapacity(
+            metadata=ObjectMeta(name=name, namespace="default"),
+            storage_class_name="late",
+            node_topology=topology,
+            capacity=size,
+            maximum_volume_size=largest,
+        )
 
     driver = CSIDriver(metadata=ObjectMeta(name="disk.example.com"), spec=CSIDriverSpec(storage_capacity=True))
     pod, full = a.pod("p", volumes=mount("data")), "node(s) did not have enough free storage"
@@ -331,8 +382,12 @@ def scores(case: Case, pod: Any) -> list[int] | None:
 
 
 def test_storage_counts_in_scoring_only_with_its_gate(a):
-    objects = (claim(size="2Gi"), late(provisioner="kubernetes.io/no-provisioner"),
-               volume("a", "4Gi", zone="a"), volume("b", "10Gi", zone="b"))  # fmt: skip
+    objects = (
+        claim(size="2Gi"),
+        late(provisioner="kubernetes.io/no-provisioner"),
+        volume("a", "4Gi", zone="a"),
+        volume("b", "10Gi", zone="b"),
+    )
     pod = a.pod("p", volumes=mount("data"))
     assert scores(Case(a, BINDING, *objects), pod) is None
     on = {"StorageCapacityScoring": True}
@@ -342,10 +397,14 @@ def test_storage_counts_in_scoring_only_with_its_gate(a):
     assert scores(Case(a, BINDING, **on), a.pod("p")) is None, "a pod without volumes is not scored (12.9)"
 
 
-def test_room_for_volumes_yet_to_be_made_is_scored_once_for_all_claims_of_a_class(a):
+def test_capacity_for_volumes_yet_to_be_made_is_scored_once_for_all_claims_of_a_class(a):
     def room(zone: str, size: str) -> CSIStorageCapacity:
-        return CSIStorageCapacity(metadata=ObjectMeta(name=zone, namespace="default"), storage_class_name="late",
-                                  node_topology=LabelSelector(match_labels={ZONE_KEY: zone}), capacity=size)  # fmt: skip
+        return CSIStorageCapacity(
+            metadata=ObjectMeta(name=zone, namespace="default"),
+            storage_class_name="late",
+            node_topology=LabelSelector(match_labels={ZONE_KEY: zone}),
+            capacity=size,
+        )
 
     driver = CSIDriver(metadata=ObjectMeta(name="disk.example.com"), spec=CSIDriverSpec(storage_capacity=True))
     objects = (claim("one", "2Gi"), claim("two", "2Gi"), late(), driver, room("a", "8Gi"), room("b", "40Gi"))
@@ -450,7 +509,8 @@ def test_a_claim_for_one_pod_alone_keeps_others_off_every_node_until_that_pod_go
     assert case.begin(pod) is Code.SKIP
     case.cache.add_pod(PodInfo(holder), "n1")
     assert set(case.fits(pod).values()) == {
-        "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"}  # fmt: skip
+        "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+    }
     assert case.code is Code.UNSCHEDULABLE, "preemption may help"
     without = case.state.clone()
     case.plugin.remove_pod(without, case.pod, PodInfo(holder), case.cache.nodes["n1"])
@@ -477,8 +537,14 @@ TOO_MANY = "node(s) exceed max volume count"
 
 
 def test_a_driver_attaches_no_more_than_its_node_says_and_each_volume_once(a):
-    objects = (claim("one", bound="v1"), claim("two", bound="v2"), volume("v1", claim="one"), volume("v2", claim="two"),
-               csi_node("n1", 1), csi_node("n2", None))  # fmt: skip
+    objects = (
+        claim("one", bound="v1"),
+        claim("two", bound="v2"),
+        volume("v1", claim="one"),
+        volume("v2", claim="two"),
+        csi_node("n1", 1),
+        csi_node("n2", None),
+    )
     case = Case(a, LIMITS, *objects)
     case.cache.add_pod(PodInfo(a.pod("holder", node="n1", volumes=mount("one"))), "n1")
     assert case.fits(a.pod("p", volumes=mount("two"))) == {"n1": TOO_MANY, "n2": "", "n3": ""}
@@ -511,7 +577,7 @@ def test_a_pod_whose_claim_is_missing_attaches_nothing_anywhere(a):
     assert case.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-def test_hints_of_volume_limits_want_room_or_the_claim(a):
+def test_hints_of_volume_limits_want_a_free_slot_or_the_claim(a):
     case, pod = Case(a, LIMITS), a.pod("p", volumes=mount("data"))
     assert case.hint("CSINode", pod, csi_node("n1", 1), csi_node("n1", 2)) is Hint.QUEUE
     assert case.hint("CSINode", pod, csi_node("n1", 2), csi_node("n1", 1)) is Hint.SKIP

@@ -72,15 +72,20 @@ def volumes(draw: Any) -> list[PersistentVolume]:
     for i in range(draw(st.integers(2, 5))):
         owner = draw(st.sampled_from(["", "", "", "", "c0"]))
         reference = ObjectReference(namespace="default", name=owner, uid=draw(st.sampled_from(["", owner])))
-        made.append(PersistentVolume(
-            metadata=ObjectMeta(name=f"v{i}", labels=draw(LABELS)),
-            spec=PersistentVolumeSpec(
-                capacity={"storage": draw(GIBS)}, storage_class_name="late", access_modes=("ReadWriteOnce",),
-                claim_ref=reference if owner else None, node_affinity=draw(st.none() | AFFINITY),
-                csi=CSIPersistentVolumeSource(driver=DRIVER, volume_handle=f"h{i}"),
-            ),
-            status=PersistentVolumeStatus(phase="Available"),
-        ))  # fmt: skip
+        made.append(
+            PersistentVolume(
+                metadata=ObjectMeta(name=f"v{i}", labels=draw(LABELS)),
+                spec=PersistentVolumeSpec(
+                    capacity={"storage": draw(GIBS)},
+                    storage_class_name="late",
+                    access_modes=("ReadWriteOnce",),
+                    claim_ref=reference if owner else None,
+                    node_affinity=draw(st.none() | AFFINITY),
+                    csi=CSIPersistentVolumeSource(driver=DRIVER, volume_handle=f"h{i}"),
+                ),
+                status=PersistentVolumeStatus(phase="Available"),
+            )
+        )
     return made
 
 
@@ -92,39 +97,63 @@ def claims(draw: Any) -> list[PersistentVolumeClaim]:
         node = draw(st.sampled_from(["", "", "", "n1"]))
         annotations = {BIND_COMPLETED: "yes"} if bound else ({SELECTED_NODE: node} if node else {})
         modes = (draw(st.sampled_from(["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"])),)
-        made.append(PersistentVolumeClaim(
-            metadata=ObjectMeta(name=name, namespace="default", uid=name, annotations=annotations),
-            spec=PersistentVolumeClaimSpec(
-                volume_name=bound, storage_class_name="late", access_modes=modes,
-                resources=VolumeResources(requests={"storage": draw(GIBS)}),
-            ),
-        ))  # fmt: skip
+        made.append(
+            PersistentVolumeClaim(
+                metadata=ObjectMeta(name=name, namespace="default", uid=name, annotations=annotations),
+                spec=PersistentVolumeClaimSpec(
+                    volume_name=bound,
+                    storage_class_name="late",
+                    access_modes=modes,
+                    resources=VolumeResources(requests={"storage": draw(GIBS)}),
+                ),
+            )
+        )
     return made
 
 
 @st.composite
 def storage(draw: Any) -> list[Any]:
     terms = tuple(
-        TopologySelectorTerm(match_label_expressions=(
-            TopologySelectorLabelRequirement(key=draw(st.sampled_from([ZONE, "rack"])), values=(draw(ZONES),)),))
+        TopologySelectorTerm(
+            match_label_expressions=(
+                TopologySelectorLabelRequirement(key=draw(st.sampled_from([ZONE, "rack"])), values=(draw(ZONES),)),
+            )
+        )
         for _ in range(draw(st.integers(0, 2)))
-    )  # fmt: skip
+    )
     provisioner = draw(st.sampled_from([DRIVER, "kubernetes.io/no-provisioner"]))
     found: list[Any] = [
-        StorageClass(metadata=ObjectMeta(name="late"), provisioner=provisioner, allowed_topologies=terms,
-                     volume_binding_mode="WaitForFirstConsumer"),
+        StorageClass(
+            metadata=ObjectMeta(name="late"),
+            provisioner=provisioner,
+            allowed_topologies=terms,
+            volume_binding_mode="WaitForFirstConsumer",
+        ),
         CSIDriver(metadata=ObjectMeta(name=DRIVER), spec=CSIDriverSpec(storage_capacity=draw(st.booleans()))),
-    ]  # fmt: skip
+    ]
     for i in range(draw(st.integers(0, 3))):
-        found.append(CSIStorageCapacity(metadata=ObjectMeta(name=f"r{i}", namespace="default"), capacity=draw(GIBS),
-                                        storage_class_name="late", node_topology=draw(TOPOLOGY)))  # fmt: skip
+        found.append(
+            CSIStorageCapacity(
+                metadata=ObjectMeta(name=f"r{i}", namespace="default"),
+                capacity=draw(GIBS),
+                storage_class_name="late",
+                node_topology=draw(TOPOLOGY),
+            )
+        )
     for name in draw(st.lists(st.sampled_from(NODES), unique=True, max_size=3)):
         room = VolumeNodeResources(count=draw(st.integers(0, 3)))
         migrated = draw(st.sampled_from(["", "kubernetes.io/gce-pd"]))
-        found.append(CSINode(
-            metadata=ObjectMeta(name=name, annotations={"storage.alpha.kubernetes.io/migrated-plugins": migrated}),
-            spec=CSINodeSpec(drivers=(CSINodeDriver(name=DRIVER, allocatable=room),
-                                      CSINodeDriver(name="pd.csi.storage.gke.io", allocatable=room)))))  # fmt: skip
+        found.append(
+            CSINode(
+                metadata=ObjectMeta(name=name, annotations={"storage.alpha.kubernetes.io/migrated-plugins": migrated}),
+                spec=CSINodeSpec(
+                    drivers=(
+                        CSINodeDriver(name=DRIVER, allocatable=room),
+                        CSINodeDriver(name="pd.csi.storage.gke.io", allocatable=room),
+                    )
+                ),
+            )
+        )
     return found
 
 

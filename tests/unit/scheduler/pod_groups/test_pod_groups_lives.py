@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.pod_groups.entity import GroupInfo
-from tests.unit.scheduler.pod_groups.test_pod_groups import Room, a, group, member
+from tests.unit.scheduler.pod_groups.test_pod_groups import Scene, a, group, member
 
 
 class Life:
@@ -18,9 +18,11 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = random.Random(seed)
-        self.groups = {f"g{i}": group(f"g{i}", count=chance.choice([None, 1, 2, 3]), priority=chance.choice([0, 10, 50]))
-                       for i in range(3)}  # fmt: skip
-        self.room = Room(
+        self.groups = {
+            f"g{i}": group(f"g{i}", count=chance.choice([None, 1, 2, 3]), priority=chance.choice([0, 10, 50]))
+            for i in range(3)
+        }
+        self.scene = Scene(
             *self.groups.values(),
             gang__generation=chance.choice(["W1", "W2", "W3"]),
             gang__group_preemption=chance.choice(["off", "cluster"]),
@@ -35,9 +37,9 @@ class Life:
         if luck < 0.35:
             self._come()
         elif luck < 0.5 and self.pods:
-            self.room.gone(self.pods.pop(self.chance.choice(sorted(self.pods))), now=self.now)
+            self.scene.gone(self.pods.pop(self.chance.choice(sorted(self.pods))), now=self.now)
         else:
-            queued = self.room.pop(self.now)
+            queued = self.scene.pop(self.now)
             if queued is not None:
                 (self._try_group if isinstance(queued.info, GroupInfo) else self._try_pod)(queued)
 
@@ -49,44 +51,44 @@ class Life:
             self.pods[name] = a.pod(name, cpu=cpu, priority=self.chance.choice([0, 5, 60]))
         else:
             self.pods[name] = member(name, of=of.metadata.name, cpu=cpu, priority=of.spec.priority)
-        self.room.see(self.pods[name], now=self.now)
+        self.scene.see(self.pods[name], now=self.now)
 
     def _try_pod(self, queued: Any) -> None:
-        result = self.room.hearts.profiles.of(queued.info).cycle.schedule(queued.info, self.now)
+        result = self.scene.core.profiles.of(queued.info).cycle.schedule(queued.info, self.now)
         if isinstance(result, ScheduleResult):
-            self.room.cache.assume(queued.info, result.node_name, result.state)
+            self.scene.cache.assume(queued.info, result.node_name, result.state)
             self._bound(queued, result.node_name)
         else:
-            self.room.queue.add_unschedulable(queued, self.now, rejectors=("NodeResourcesFit",))
+            self.scene.queue.add_unschedulable(queued, self.now, rejectors=("NodeResourcesFit",))
 
     def _try_group(self, entity: Any) -> None:
-        room, placed_before = self.room, len(self.room.cache.pods)
-        assert room.hearts.group_cycle is not None
-        result = room.hearts.group_cycle.run(entity.info, self.now)
-        placed = {uid for uid in room.handle.groups.uids(entity.info.group) if uid in room.cache.pods}
-        assert len(room.cache.pods) - placed_before == len(result.placed), "something was left of a failed placement"
+        scene, placed_before = self.scene, len(self.scene.cache.pods)
+        assert scene.core.group_cycle is not None
+        result = scene.core.group_cycle.run(entity.info, self.now)
+        placed = {uid for uid in scene.handle.groups.uids(entity.info.group) if uid in scene.cache.pods}
+        assert len(scene.cache.pods) - placed_before == len(result.placed), "something was left of a failed placement"
         assert not result.placed or len(placed) >= self.groups[entity.info.group.name].spec.min_count
-        room.settle(entity, result, self.now)
+        scene.settle(entity, result, self.now)
         for each in result.placed:
             if self.chance.random() < 0.2:
-                room.cache.forget(each.member.uid)
-                room.queue.add_unschedulable(each.member, self.now)
+                scene.cache.forget(each.member.uid)
+                scene.queue.add_unschedulable(each.member, self.now)
             else:
                 self._bound(each.member, each.node_name)
 
     def _bound(self, queued: Any, node: str) -> None:
         old = queued.info.pod
         self.pods[queued.key.name] = new = replace(old, spec=replace(old.spec, node_name=node))
-        self.room.hearts.handlers.on_pod(old, new, self.now)
-        self.room.queue.bound(queued)
+        self.scene.core.handlers.on_pod(old, new, self.now)
+        self.scene.queue.bound(queued)
 
     def check(self) -> None:
-        queue, seen = self.room.queue, set()
+        queue, seen = self.scene.queue, set()
         for entity in queue.entities():
             assert entity.info.members, f"{entity.key} is queued without members"
             for uid, each in entity.info.members.items():
                 assert uid not in seen
-                assert uid not in self.room.cache.pods, f"{uid} waits and has a node"
+                assert uid not in self.scene.cache.pods, f"{uid} waits and has a node"
                 assert queue.get(each.key) is each
                 seen.add(uid)
         inside = [entry for entry in (*queue.entities(), *(q for q in queue.all() if q.uid not in seen)) if entry.pool]

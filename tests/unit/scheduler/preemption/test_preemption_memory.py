@@ -42,8 +42,13 @@ class Churn:
         cpu = chance.choice((500, 1000, 1500))
         if node.allocatable["cpu"] - node.requested.get("cpu", 0) < cpu:
             return
-        pod = self.a.pod(f"v{self.made}", cpu=f"{cpu}m", node=node.name, priority=chance.choice((0, 5, 50)),
-                         labels=chance.choice(({}, {"app": "x"})))  # fmt: skip
+        pod = self.a.pod(
+            f"v{self.made}",
+            cpu=f"{cpu}m",
+            node=node.name,
+            priority=chance.choice((0, 5, 50)),
+            labels=chance.choice(({}, {"app": "x"})),
+        )
         self.world.pods(pod)
         self.pods.append(pod)
 
@@ -90,8 +95,8 @@ def answer(plugin, runner, columns, pod):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_remembered_verdicts_are_those_a_fresh_look_gives(heart, a, seed):
-    world = heart()
+def test_remembered_results_are_those_a_fresh_look_gives(cluster, a, seed):
+    world = cluster()
     churn = Churn(a, world, seed)
     known = world.runner.plugins_by_name["DefaultPreemption"]
     preemptors = [PodInfo(a.pod(f"p{cpu}", cpu=cpu, priority=priority)) for cpu, priority in (("2", 60), ("3", 20))]

@@ -10,6 +10,7 @@ from scheduler.framework.status import Code
 from scheduler.plugins.default_preemption import DefaultPreemptionArgs
 from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick
+from scheduler.preemption.eligibility import GUARDED, refusal
 from scheduler.preemption.extender_consent import ExtenderError, ask_extenders
 from scheduler.preemption.progress import Preempting
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
@@ -56,8 +57,8 @@ def victims_of(a, *priorities, start=None):
     return Victims(tuple(by_importance([pod_unit(PodInfo(pod)) for pod in pods])))
 
 
-def test_preemption_02_equal_priority_is_safe(heart, a):
-    world = heart().nodes(a.node("n1")).pods(a.pod("v", cpu="4", node="n1", priority=1000))
+def test_preemption_02_equal_priority_is_safe(cluster, a):
+    world = cluster().nodes(a.node("n1")).pods(a.pod("v", cpu="4", node="n1", priority=1000))
 
     attempt = Attempt(world, a.pod("p", cpu="2", priority=1000))
 
@@ -67,9 +68,9 @@ def test_preemption_02_equal_priority_is_safe(heart, a):
     assert (attempt.node, attempt.victims) == ("", [])
 
 
-def test_preemption_03_greedy_reprieve_keeps_a_and_c(heart, a):
+def test_preemption_03_greedy_reprieve_keeps_a_and_c(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"))
         .pods(
             a.pod("a", cpu="1", node="n1", priority=100),
@@ -81,9 +82,9 @@ def test_preemption_03_greedy_reprieve_keeps_a_and_c(heart, a):
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).victims == ["b"]
 
 
-def test_preemption_04_the_lowest_goes_first_when_it_is_enough(heart, a):
+def test_preemption_04_the_lowest_goes_first_when_it_is_enough(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"))
         .pods(
             a.pod("b", cpu="1500m", node="n1", priority=200),
@@ -95,9 +96,9 @@ def test_preemption_04_the_lowest_goes_first_when_it_is_enough(heart, a):
     assert Attempt(world, a.pod("p", cpu="1", priority=1000)).victims == ["c"]
 
 
-def test_preemption_05_a_budget_beats_priority(heart, a):
+def test_preemption_05_a_budget_beats_priority(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"))
         .pods(
             a.pod("a", cpu="2", node="n1", priority=50, labels={"app": "x"}),
@@ -110,10 +111,10 @@ def test_preemption_05_a_budget_beats_priority(heart, a):
 
 
 @pytest.mark.parametrize(("cpu", "victims"), [("2", ["b"]), ("4", ["b", "a"])])
-def test_preemption_06_the_important_one_consumes_the_budget(heart, a, cpu, victims):
+def test_preemption_06_the_important_one_consumes_the_budget(cluster, a, cpu, victims):
     x = {"app": "x"}
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"))
         .pods(
             a.pod("a", cpu="2", node="n1", priority=50, labels=x),
@@ -125,10 +126,10 @@ def test_preemption_06_the_important_one_consumes_the_budget(heart, a, cpu, vict
     assert Attempt(world, a.pod("p", cpu=cpu, priority=1000)).victims == victims
 
 
-def test_preemption_06_a_pod_the_budget_has_counted_already_costs_nothing(heart, a):
+def test_preemption_06_a_pod_the_budget_has_counted_already_costs_nothing(cluster, a):
     x = {"app": "x"}
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"), a.node("n2"))
         .pods(a.pod("a", cpu="4", node="n1", priority=50, labels=x), a.pod("b", cpu="4", node="n2", priority=50))
     )
@@ -137,9 +138,9 @@ def test_preemption_06_a_pod_the_budget_has_counted_already_costs_nothing(heart,
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).victims == ["a"]
 
 
-def test_preemption_06_strict_mode_never_overdraws_a_budget(heart, a):
+def test_preemption_06_strict_mode_never_overdraws_a_budget(cluster, a):
     world = (
-        heart(preemption__pdb_mode="strict")
+        cluster(preemption__pdb_mode="strict")
         .nodes(a.node("n1"))
         .pods(a.pod("a", cpu="4", node="n1", priority=50, labels={"app": "x"}))
     )
@@ -161,9 +162,9 @@ def test_preemption_07_one_victim_below_zero_is_a_smaller_loss_than_two(a):
     assert pick([four, three]).node == "n3"
 
 
-def test_preemption_08_of_equal_losses_the_one_that_ran_shorter(heart, a):
+def test_preemption_08_of_equal_losses_the_one_that_ran_shorter(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"), a.node("n2"))
         .pods(
             started(a.pod("v1", cpu="4", node="n1", priority=5), 0),
@@ -176,9 +177,9 @@ def test_preemption_08_of_equal_losses_the_one_that_ran_shorter(heart, a):
     assert (attempt.node, attempt.victims) == ("n2", ["v2"])
 
 
-def test_preemption_09_the_message_counts_nodes_that_were_never_tried(heart, a):
+def test_preemption_09_the_message_counts_nodes_that_were_never_tried(cluster, a):
     gpu = Taint(key="dedicated", value="gpu", effect="NoSchedule")
-    world = heart().nodes(*(a.node(f"t{i}", taints=(gpu,)) for i in range(3)), a.node("f0"), a.node("f1"))
+    world = cluster().nodes(*(a.node(f"t{i}", taints=(gpu,)) for i in range(3)), a.node("f0"), a.node("f1"))
     world.pods(*(a.pod(f"v{i}", cpu="4", node=f"f{i}", priority=1000 + i) for i in range(2)))
 
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).message == (
@@ -187,9 +188,9 @@ def test_preemption_09_the_message_counts_nodes_that_were_never_tried(heart, a):
     )
 
 
-def test_preemption_09_a_node_that_no_eviction_frees_says_what_it_still_lacks(heart, a):
+def test_preemption_09_a_node_that_no_eviction_frees_says_what_it_still_lacks(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"))
         .pods(a.pod("high", cpu="3", node="n1", priority=2000), a.pod("low", cpu="1", node="n1"))
     )
@@ -199,8 +200,8 @@ def test_preemption_09_a_node_that_no_eviction_frees_says_what_it_still_lacks(he
     )
 
 
-def test_preemption_10_never_means_never(heart, a):
-    world = heart().nodes(a.node("n1")).pods(a.pod("v", cpu="4", node="n1"))
+def test_preemption_10_never_means_never(cluster, a):
+    world = cluster().nodes(a.node("n1")).pods(a.pod("v", cpu="4", node="n1"))
 
     attempt = Attempt(world, a.pod("p", cpu="2", priority=1000, preemption_policy="Never"))
 
@@ -209,7 +210,7 @@ def test_preemption_10_never_means_never(heart, a):
     assert world.handle.preempting.attempts == 1
 
 
-def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
+def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(cluster, a):
     def dying(**condition):
         pod = a.pod("v", cpu="4", node="n1")
         marks = (Condition(type="DisruptionTarget", status="True", **condition),)
@@ -220,10 +221,10 @@ def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
         )
 
     p = a.pod("p", cpu="2", priority=1000)
-    ours = heart().nodes(a.node("n1")).pods(dying(reason="PreemptionByScheduler"))
-    users = heart().nodes(a.node("n1")).pods(dying(reason="EvictionByEvictionAPI"))
+    ours = cluster().nodes(a.node("n1")).pods(dying(reason="PreemptionByScheduler"))
+    users = cluster().nodes(a.node("n1")).pods(dying(reason="EvictionByEvictionAPI"))
     hopeless = (
-        heart()
+        cluster()
         .nodes(a.node("n1", unschedulable=True), a.node("n2"))
         .pods(dying(reason="PreemptionByScheduler"), a.pod("w", cpu="4", node="n2"))
     )
@@ -240,8 +241,8 @@ def test_preemption_11_the_guard_wants_both_the_deletion_and_the_mark(heart, a):
 
 
 @pytest.mark.parametrize(("mode", "victims"), [("match", ["w"]), ("ignore", ["v"])])
-def test_preemption_24_an_unlabelled_pod_under_a_budget_for_all(heart, a, mode, victims):
-    world = heart(preemption__pdb_empty_selector=mode).nodes(a.node("n1"), a.node("n2"))
+def test_preemption_24_an_unlabelled_pod_under_a_budget_for_all(cluster, a, mode, victims):
+    world = cluster(preemption__pdb_empty_selector=mode).nodes(a.node("n1"), a.node("n2"))
     other = a.pod("w", cpu="4", node="n2", priority=10)
     world.pods(a.pod("v", cpu="4", node="n1"), replace(other, metadata=replace(other.metadata, namespace="elsewhere")))
     world.world.put(budget("all", 0))
@@ -278,17 +279,19 @@ def test_preemption_3_3_importance_is_priority_then_structure_then_size_then_age
     assert [unit.uid for unit in by_importance(units)] == ["top", "t1", "l1", "s1", "old", "young", "never"]
 
 
-def test_preemption_3_3_a_nominated_rival_counts_as_present_and_one_of_lower_priority_does_not(heart, a):
-    world = heart().nodes(a.node("n1")).pods(a.pod("v", cpu="2", node="n1"), a.pod("w", cpu="2", node="n1", priority=1))
+def test_preemption_3_3_a_nominated_rival_counts_as_present_and_one_of_lower_priority_does_not(cluster, a):
+    world = (
+        cluster().nodes(a.node("n1")).pods(a.pod("v", cpu="2", node="n1"), a.pod("w", cpu="2", node="n1", priority=1))
+    )
     world.handle.nominator.set(PodInfo(a.pod("rival", cpu="2", priority=1000)), "n1")
     world.handle.nominator.set(PodInfo(a.pod("lesser", cpu="4", priority=999)), "n1")
 
     assert Attempt(world, a.pod("p", cpu="2", priority=1000)).victims == ["w", "v"]
 
 
-def test_what_is_remembered_of_a_template_follows_every_change(heart, a):
+def test_what_is_remembered_of_a_template_follows_every_change(cluster, a):
     world = (
-        heart()
+        cluster()
         .nodes(a.node("n1"), a.node("n2"))
         .pods(a.pod("v", cpu="4", node="n1", priority=1), a.pod("w", cpu="4", node="n2", priority=2))
     )
@@ -308,26 +311,26 @@ def test_what_is_remembered_of_a_template_follows_every_change(heart, a):
     assert seen == [["v"], ["v"], ["w"], ["w"]]
 
 
-def test_a_tie_between_nodes_goes_by_name_or_by_chance(a, heart):
+def test_a_tie_between_nodes_goes_by_name_or_by_chance(a, cluster):
     def chosen(world):
         world.nodes(a.node("n1"), a.node("n2")).pods(a.pod("v", cpu="4", node="n1"), a.pod("w", cpu="4", node="n2"))
         return {Attempt(world, a.pod("p", cpu="4", priority=1000)).node for _ in range(20)}
 
-    assert chosen(heart()) == {"n1"}
-    assert chosen(heart(preemption__node_tie="random")) == {"n1", "n2"}
+    assert chosen(cluster()) == {"n1"}
+    assert chosen(cluster(preemption__node_tie="random")) == {"n1", "n2"}
 
 
-def test_a_tie_between_victims_goes_by_uid_or_by_chance(a, heart):
+def test_a_tie_between_victims_goes_by_uid_or_by_chance(a, cluster):
     def chosen(world):
         world.nodes(a.node("n1")).pods(a.pod("v", cpu="2", node="n1"), a.pod("w", cpu="2", node="n1"))
         return {tuple(Attempt(world, a.pod("p", cpu="2", priority=1000)).victims) for _ in range(20)}
 
-    assert chosen(heart()) == {("w",)}
-    assert chosen(heart(preemption__victim_tie="random")) == {("v",), ("w",)}
+    assert chosen(cluster()) == {("w",)}
+    assert chosen(cluster(preemption__victim_tie="random")) == {("v",), ("w",)}
 
 
-def test_a_nomination_outlives_updates_that_know_nothing_of_it_and_ends_when_the_status_says_so(a, heart):
-    nominator = heart().handle.nominator
+def test_a_nomination_outlives_updates_that_know_nothing_of_it_and_ends_when_the_status_says_so(a, cluster):
+    nominator = cluster().handle.nominator
     silent, nominated = PodInfo(a.pod("p", rv=1)), PodInfo(a.pod("p", rv=2, nominated="n1"))
     nominator.set(silent, "n1")
     seen = []
@@ -365,10 +368,10 @@ def test_preemption_3_4_extenders_thin_out_the_candidates(a):
     assert ask_extenders([Extender(None, is_ignorable=True)], pod, found) == found
 
 
-def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_room_there_is(a, heart):
+def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_capacity_is_free(a, cluster):
     x = LabelSelector(match_labels={"app": "x"})
     apart = Affinity(pod_anti_affinity=PodAffinity(required=(PodAffinityTerm(label_selector=x, topology_key="zone"),)))
-    world = heart().nodes(a.node("n1", labels={"zone": "z1"}), a.node("n2", labels={"zone": "z1"}))
+    world = cluster().nodes(a.node("n1", labels={"zone": "z1"}), a.node("n2", labels={"zone": "z1"}))
     world.pods(a.pod("x1", cpu="1", node="n1", labels={"app": "x"}), a.pod("y", cpu="1", node="n1"))
 
     attempt = Attempt(world, a.pod("p", cpu="1", priority=100, affinity=apart))
@@ -390,3 +393,17 @@ def test_preemption_4_while_the_last_victim_is_evicted_its_own_state_opens_the_g
 
     assert seen == [False, True, True, False]
     assert not preempting.is_running("p")
+
+
+@pytest.mark.parametrize(("priority", "reason"), [(9, GUARDED), (10, "")])
+def test_only_a_leaving_victim_of_lower_priority_makes_a_pod_wait_on_its_nominated_node(cluster, a, priority, reason):
+    marked = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    victim = a.pod("v", node="n1", priority=priority)
+    victim = replace(
+        victim,
+        metadata=replace(victim.metadata, deletion_timestamp="2026-01-01T10:00:00Z"),
+        status=replace(victim.status, conditions=(marked,)),
+    )
+    world = cluster().nodes(a.node("n1")).pods(victim)
+
+    assert refusal(PodInfo(a.pod("p", priority=10)), world.cache.nodes["n1"], is_hopeless=False) == reason

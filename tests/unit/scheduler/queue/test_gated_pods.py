@@ -16,15 +16,17 @@ class Gates:
     def __init__(self, hint=None, *, pop_from_backoff=True):
         self.says: Status = SUCCESS
         self.asked = []
-        self.told = []
+        self.observed = []
         self.queue = SchedulingQueue(
             sort_key=lambda pod, timestamp: (timestamp,),
             pre_enqueue=self._ask,
-            registrations={"Gate": (Registration(ClusterEvent(NODE, Action.ADD), hint),), "Other": (Registration(
-                ASSIGNED_POD_DELETE),)},
+            registrations={
+                "Gate": (Registration(ClusterEvent(NODE, Action.ADD), hint),),
+                "Other": (Registration(ASSIGNED_POD_DELETE),),
+            },
             pop_from_backoff=pop_from_backoff,
-            on_gate=lambda queued, status, now: self.told.append((status.message, now)),
-        )  # fmt: skip
+            on_gate=lambda queued, status, now: self.observed.append((status.message, now)),
+        )
 
     def _ask(self, pod, first):
         self.asked.append((pod.key.name, first))
@@ -39,7 +41,7 @@ def pod(a):
     return PodInfo(a.pod("p"))
 
 
-def test_every_rejection_is_told_and_so_is_the_end_of_it(pod):
+def test_every_rejection_is_observed_and_so_is_the_end_of_it(pod):
     gates = Gates()
     gates.says = CLOSED
     gates.queue.add(pod, 0.0)
@@ -47,7 +49,7 @@ def test_every_rejection_is_told_and_so_is_the_end_of_it(pod):
     gates.says = SUCCESS
     gates.queue.move_all(NODE_ADD, None, None, 2.0)
 
-    assert gates.told == [("closed", 0.0), ("closed", 1.0), ("", 2.0)]
+    assert gates.observed == [("closed", 0.0), ("closed", 1.0), ("", 2.0)]
     assert gates.asked[1:] == [("p", "Gate"), ("p", "Gate")]
     assert gates.queue.pools[Pool.ACTIVE] == 1
 

@@ -38,12 +38,12 @@ def reporter(model=Model.IMPLICIT_DELAYED, **knobs):
     return Reporter(ReportRules(model=model, **knobs), lambda info, status: USER_TEXTS.get(status.plugin))
 
 
-def told(report):
+def words_of(report):
     """Return (text or "clear", delay), or None."""
     if report is None:
         return None
-    (wish,) = report.call.wishes
-    return (wish.message if isinstance(wish, SetCondition) else "clear", report.delay_s)
+    (change,) = report.call.desired
+    return (change.message if isinstance(change, SetCondition) else "clear", report.delay_s)
 
 
 @pytest.mark.parametrize(
@@ -57,48 +57,48 @@ def told(report):
         ("implicit_immediate", ("not found", 0.0), ("gates [x]", 0.0), ("odd", 0.0)),
     ],
 )
-def test_each_model_tells_what_section_7_says(a, model, by_claim, by_gates, by_stranger):
+def test_each_model_reports_what_section_7_says(a, model, by_claim, by_gates, by_stranger):
     def first_words(status):
-        return told(reporter(Model(model)).observe(QueuedPod(PodInfo(a.pod("p")), 0.0), status))
+        return words_of(reporter(Model(model)).observe(QueuedPod(PodInfo(a.pod("p")), 0.0), status))
 
     assert first_words(says("Dra", "not found")) == by_claim
     assert first_words(says("Gates", "gates [x]")) == by_gates
     assert first_words(says("Stranger", "odd")) == by_stranger
 
 
-def test_preenqueue_02_the_same_words_are_told_once(pod):
-    heart = reporter()
-    first = heart.observe(pod, says("Dra", "A"))
+def test_preenqueue_02_the_same_words_are_reported_once(pod):
+    observer = reporter()
+    first = observer.observe(pod, says("Dra", "A"))
 
-    assert told(first) == ("A", 5.0)
+    assert words_of(first) == ("A", 5.0)
     assert first.call.event == (NOT_READY, "A")
-    assert heart.observe(pod, says("Dra", "A")) is None
+    assert observer.observe(pod, says("Dra", "A")) is None
 
 
-def test_preenqueue_04_new_words_are_told_again(pod):
-    heart = reporter()
-    heart.observe(pod, says("Dra", "A"))
+def test_preenqueue_04_new_words_are_reported_again(pod):
+    observer = reporter()
+    observer.observe(pod, says("Dra", "A"))
 
-    assert told(heart.observe(pod, says("Dra", "B"))) == ("B", 5.0)
+    assert words_of(observer.observe(pod, says("Dra", "B"))) == ("B", 5.0)
 
 
-def test_preenqueue_05_passing_clears_what_was_told_once(pod):
-    heart = reporter(clear_delay_s=2.0)
-    heart.observe(pod, says("Dra", "A"))
+def test_preenqueue_05_passing_clears_what_was_reported_once(pod):
+    observer = reporter(clear_delay_s=2.0)
+    observer.observe(pod, says("Dra", "A"))
 
-    report = heart.observe(pod, SUCCESS)
+    report = observer.observe(pod, SUCCESS)
 
-    assert told(report) == ("clear", 2.0)
-    assert report.call.wishes == (ClearCondition(),)
+    assert words_of(report) == ("clear", 2.0)
+    assert report.call.desired == (ClearCondition(),)
     assert report.call.event is None
-    assert heart.observe(pod, SUCCESS) is None
+    assert observer.observe(pod, SUCCESS) is None
 
 
 def test_preenqueue_09_the_api_servers_own_words_about_gates_are_not_repeated(pod):
-    heart = reporter()
+    observer = reporter()
     showing(pod, SCHEDULING_GATED, "Scheduling is blocked due to non-empty scheduling gates")
 
-    assert heart.observe(pod, says("Gates", "Scheduling is blocked due to non-empty scheduling gates")) is None
+    assert observer.observe(pod, says("Gates", "Scheduling is blocked due to non-empty scheduling gates")) is None
 
 
 def test_preenqueue_13_the_gate_needs_the_gate_of_asynchronous_calls():
@@ -109,7 +109,7 @@ def test_preenqueue_13_the_gate_needs_the_gate_of_asynchronous_calls():
         assert gate in missing_gate(Switches({"SchedulerPreEnqueuePodStatus": True}))
 
 
-def test_preenqueue_14_after_a_restart_what_stands_there_is_not_told_again(pod):
+def test_preenqueue_14_after_a_restart_what_stands_there_is_not_reported_again(pod):
     showing(pod, NOT_READY, "A")
 
     assert reporter().observe(pod, says("Dra", "A")) is None
@@ -117,27 +117,27 @@ def test_preenqueue_14_after_a_restart_what_stands_there_is_not_told_again(pod):
 
 @pytest.mark.parametrize(("naive", "on_passing"), [(False, None), (True, ("clear", 5.0))], ids=["own", "naive"])
 def test_a_naive_seed_takes_an_unschedulable_message_for_its_own(pod, naive, on_passing):
-    heart = reporter(seeds_naively=naive)
+    observer = reporter(seeds_naively=naive)
     showing(pod, UNSCHEDULABLE, "A")
 
-    first = told(heart.observe(pod, says("Dra", "A")))
+    first = words_of(observer.observe(pod, says("Dra", "A")))
     if not naive:
         pod.reported = ""
 
     assert first == (None if naive else ("A", 5.0))
-    assert told(heart.observe(pod, SUCCESS)) == on_passing
+    assert words_of(observer.observe(pod, SUCCESS)) == on_passing
 
 
 @pytest.mark.parametrize(("forgets", "again"), [(False, None), (True, ("A", 5.0))], ids=["keep", "reset_cache"])
 def test_preenqueue_15_whether_a_failed_report_is_repeated_is_a_switch(pod, forgets, again):
-    heart = reporter(forgets_on_failure=forgets)
-    heart.observe(pod, says("Dra", "A"))
-    heart.failed(pod)
+    observer = reporter(forgets_on_failure=forgets)
+    observer.observe(pod, says("Dra", "A"))
+    observer.failed(pod)
 
-    assert told(heart.observe(pod, says("Dra", "A"))) == again
+    assert words_of(observer.observe(pod, says("Dra", "A"))) == again
 
 
-def test_preenqueue_17_without_reasons_nothing_is_told_in_the_opt_out_model(pod):
+def test_preenqueue_17_without_reasons_nothing_is_reported_in_the_opt_out_model(pod):
     assert reporter(Model.IMPLICIT_DELAYED_OPTOUT).observe(pod, says("Stranger")) is None
 
 
@@ -149,14 +149,14 @@ def test_preenqueue_17_without_reasons_nothing_is_told_in_the_opt_out_model(pod)
         ("generic", ("blocked on PreEnqueue by plugin: Gates", 0.0)),
     ],
 )
-def test_preenqueue_18_a_silent_plugin_after_one_that_told(pod, knob, then):
-    heart = reporter(Model.EXPLICIT_IMMEDIATE, on_other_plugin_rejects=knob)
-    heart.observe(pod, says("Dra", "not found"))
+def test_preenqueue_18_a_silent_plugin_after_one_that_reported(pod, knob, then):
+    observer = reporter(Model.EXPLICIT_IMMEDIATE, on_other_plugin_rejects=knob)
+    observer.observe(pod, says("Dra", "not found"))
 
-    assert told(heart.observe(pod, says("Gates", "gates [x]"))) == then
+    assert words_of(observer.observe(pod, says("Gates", "gates [x]"))) == then
 
 
 def test_a_silent_plugin_may_be_named_by_default(pod):
-    heart = reporter(Model.EXPLICIT_DELAYED, names_silent_plugins=True)
+    observer = reporter(Model.EXPLICIT_DELAYED, names_silent_plugins=True)
 
-    assert told(heart.observe(pod, says("Gates", "x"))) == ("blocked on PreEnqueue by plugin: Gates", 5.0)
+    assert words_of(observer.observe(pod, says("Gates", "x"))) == ("blocked on PreEnqueue by plugin: Gates", 5.0)

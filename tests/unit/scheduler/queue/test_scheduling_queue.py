@@ -15,9 +15,9 @@ from services.api.kinds.pod import (
 )
 
 
-def _attempts_while_pods_leave(heart, a, *, until_s, **switches):
+def _attempts_while_pods_leave(cluster, a, *, until_s, **switches):
     """A pod needs 3000m of 4000m, 2000m are held; every 0.5 s a small pod leaves the node."""
-    world = heart(**switches).nodes(a.node("n1", cpu="4"))
+    world = cluster(**switches).nodes(a.node("n1", cpu="4"))
     world.pods(a.pod("big", cpu="2", node="n1", priority=100), a.pod("waits", cpu="3"))
     found = []
     for half in range(int(until_s * 2) + 1):
@@ -31,20 +31,20 @@ def _attempts_while_pods_leave(heart, a, *, until_s, **switches):
     return found
 
 
-def test_scheduler_queue_and_cycles_01_back_off_series_is_0_1_3_7_15_25_35(heart, a):
-    found = _attempts_while_pods_leave(heart, a, until_s=36, SchedulerPopFromBackoffQ=False)
+def test_scheduler_queue_and_cycles_01_back_off_series_is_0_1_3_7_15_25_35(cluster, a):
+    found = _attempts_while_pods_leave(cluster, a, until_s=36, SchedulerPopFromBackoffQ=False)
 
     assert [0, 1, 3, 7, 15, 25, 35] == [round(t) for t in found]
 
 
-def test_scheduler_queue_and_cycles_02_an_idle_scheduler_takes_the_pod_from_back_off_after_each_event(heart, a):
-    found = _attempts_while_pods_leave(heart, a, until_s=3)
+def test_scheduler_queue_and_cycles_02_an_idle_scheduler_takes_the_pod_from_back_off_after_each_event(cluster, a):
+    found = _attempts_while_pods_leave(cluster, a, until_s=3)
 
     assert [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0] == found
 
 
-def test_scheduler_queue_and_cycles_02_a_busy_scheduler_leaves_pods_in_back_off(heart, a):
-    world = heart().nodes(a.node("n1", cpu="4")).pods(a.pod("big", cpu="2", node="n1"), a.pod("waits", cpu="3"))
+def test_scheduler_queue_and_cycles_02_a_busy_scheduler_leaves_pods_in_back_off(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="4")).pods(a.pod("big", cpu="2", node="n1"), a.pod("waits", cpu="3"))
     assert world.attempt(0.0) == "waits!"
     small = a.pod("small", cpu="10m", node="n1")
     world.handlers.on_pod(None, small, 0.1)
@@ -55,8 +55,8 @@ def test_scheduler_queue_and_cycles_02_a_busy_scheduler_leaves_pods_in_back_off(
     assert world.queue.pools[Pool.BACKOFF] == 1
 
 
-def test_scheduler_queue_and_cycles_03_an_error_waits_out_its_back_off_even_when_idle(heart, a):
-    world = heart().nodes(a.node("n1")).pods(a.pod("p"))
+def test_scheduler_queue_and_cycles_03_an_error_waits_out_its_back_off_even_when_idle(cluster, a):
+    world = cluster().nodes(a.node("n1")).pods(a.pod("p"))
     queued = world.queue.pop(0.0)
     world.queue.add_unschedulable(queued, 0.0)
 
@@ -70,10 +70,10 @@ def _prefers(key, value):
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
 
 
-def test_scheduler_queue_and_cycles_04_only_an_event_its_rejector_cares_for_wakes_a_pod(heart, a):
+def test_scheduler_queue_and_cycles_04_only_an_event_its_rejector_cares_for_wakes_a_pod(cluster, a):
     node = a.node("n1")
     other = a.pod("other", node="n1")
-    world = heart().nodes(node).pods(other, a.pod("picky", affinity=_prefers("disk", "ssd")))
+    world = cluster().nodes(node).pods(other, a.pod("picky", affinity=_prefers("disk", "ssd")))
     assert world.attempt(0.0) == "picky!"
 
     world.handlers.on_pod(other, None, 1.0)
@@ -85,8 +85,8 @@ def test_scheduler_queue_and_cycles_04_only_an_event_its_rejector_cares_for_wake
     assert world.attempt(3.0) == "picky->n1"
 
 
-def test_scheduler_queue_and_cycles_05_a_node_added_while_the_pod_is_tried_is_not_missed(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_scheduler_queue_and_cycles_05_a_node_added_while_the_pod_is_tried_is_not_missed(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     queued = world.queue.pop(0.0)
     error = world.refuse(queued.info.pod)
     world.nodes(a.node("n2", cpu="4"), now=0.1)
@@ -97,8 +97,8 @@ def test_scheduler_queue_and_cycles_05_a_node_added_while_the_pod_is_tried_is_no
     assert world.queue.in_flight_event_count == 0
 
 
-def test_scheduler_queue_and_cycles_06_without_events_a_pod_is_tried_again_between_5_and_5_5_minutes(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_scheduler_queue_and_cycles_06_without_events_a_pod_is_tried_again_between_5_and_5_5_minutes(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     assert world.attempt(0.0) == "p!"
 
     second = next(t for t in range(1, 400) if world.attempt(float(t)))
@@ -106,16 +106,16 @@ def test_scheduler_queue_and_cycles_06_without_events_a_pod_is_tried_again_betwe
     assert 300 < second <= 330
 
 
-def test_scheduler_queue_and_cycles_06_a_pod_saved_only_by_the_flush_is_marked_for_i29(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_scheduler_queue_and_cycles_06_a_pod_saved_only_by_the_flush_is_marked_for_i29(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     world.attempt(0.0)
     world.queue.flush(329.0)
 
     assert world.queue.pop(329.0).is_rescued
 
 
-def test_scheduler_queue_and_cycles_07_a_gated_pod_is_not_asked_again_by_100_node_events(heart, a):
-    world = heart()
+def test_scheduler_queue_and_cycles_07_a_gated_pod_is_not_asked_again_by_100_node_events(cluster, a):
+    world = cluster()
     asked = []
     real = world.queue._pre_enqueue
     world.queue._pre_enqueue = lambda pod, first: (asked.append(pod.key), real(pod, first))[1]
@@ -132,8 +132,8 @@ def test_scheduler_queue_and_cycles_07_a_gated_pod_is_not_asked_again_by_100_nod
     assert world.attempt(1.0).startswith("p->")
 
 
-def test_higher_priority_goes_first_then_who_waited_longer(heart, a):
-    world = heart().nodes(a.node("n1"))
+def test_higher_priority_goes_first_then_who_waited_longer(cluster, a):
+    world = cluster().nodes(a.node("n1"))
     for i, (name, priority) in enumerate([("late-high", 10), ("early", 0), ("late", 0), ("top", 99)]):
         world.handlers.on_pod(None, a.pod(name, priority=priority), float(i))
 
@@ -142,16 +142,16 @@ def test_higher_priority_goes_first_then_who_waited_longer(heart, a):
     assert ["top", "late-high", "early", "late"] == order
 
 
-def test_activate_moves_a_rejected_pod_without_back_off(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_activate_moves_a_rejected_pod_without_back_off(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     world.attempt(0.0)
     world.queue.activate([a.pod("p").metadata.key], 0.1)
 
     assert world.queue.pools[Pool.ACTIVE] == 1
 
 
-def test_a_pod_deleted_in_flight_does_not_come_back(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_a_pod_deleted_in_flight_does_not_come_back(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     queued = world.queue.pop(0.0)
     world.handlers.on_pod(a.pod("p"), None, 0.1)
     world.queue.add_unschedulable(queued, 0.2, rejectors={"NodeResourcesFit"})
@@ -160,8 +160,8 @@ def test_a_pod_deleted_in_flight_does_not_come_back(heart, a):
     assert sum(world.queue.pools.values()) == 0
 
 
-def test_events_nobody_registered_for_are_not_kept(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+def test_events_no_plugin_registered_for_are_not_kept(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
     world.queue.pop(0.0)
     world.queue.move_all(ASSIGNED_POD_DELETE, a.pod("x", node="n1"), None, 0.1)
     annotated = ClusterEvent(NODE, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange")
@@ -171,8 +171,8 @@ def test_events_nobody_registered_for_are_not_kept(heart, a):
     assert world.queue.in_flight_event_count == 2
 
 
-def test_a_pod_created_again_under_its_name_starts_afresh(heart, a):
-    world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2", uid="one"))
+def test_a_pod_created_again_under_its_name_starts_afresh(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2", uid="one"))
     world.attempt(0.0)
     world.handlers.on_pod(a.pod("p", cpu="2", uid="one"), a.pod("p", cpu="500m", uid="two", rv=5), 1.0)
 
@@ -180,9 +180,9 @@ def test_a_pod_created_again_under_its_name_starts_afresh(heart, a):
     assert PodInfo(a.pod("p", uid="one")).uid not in world.cache.pods
 
 
-def test_a_pod_whose_window_is_the_current_second_still_counts_as_backing_off(heart, a):
+def test_a_pod_whose_window_is_the_current_second_still_counts_as_backing_off(cluster, a):
     def pool_after_an_event_at(now):
-        world = heart().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+        world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
         assert world.attempt(0.5) == "p!"  # expires at 1.5, in the window of second 1
         world.nodes(a.node("n2"), now=now)
         return world.queue.get(a.pod("p").metadata.key).pool
@@ -191,8 +191,8 @@ def test_a_pod_whose_window_is_the_current_second_still_counts_as_backing_off(he
     assert pool_after_an_event_at(2.0) is Pool.ACTIVE
 
 
-def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_nobody_pops(heart, a):
-    world = heart().nodes(a.node("n1"))
+def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_of_a_standby(cluster, a):
+    world = cluster().nodes(a.node("n1"))
     first = a.pod("first", priority=9)
     world.pods(first)
     for i in range(500):
@@ -204,8 +204,8 @@ def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_nobody_pops(heart
     assert [world.queue.pop(2.0).key.name for _ in range(2)] == ["first", "last"]
 
 
-def test_a_pod_bound_elsewhere_than_nominated_leaves_its_room_to_lesser_ones(heart, a):
-    world = heart().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="1")).pods(a.pod("x", cpu="1", node="n2"))
+def test_a_pod_bound_elsewhere_than_nominated_leaves_its_capacity_to_lesser_ones(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="1")).pods(a.pod("x", cpu="1", node="n2"))
     high = a.pod("high", cpu="2", priority=10, nominated="n1", scheduler_name="another")
     world.queue.nominator.set(PodInfo(high), "n1")
     world.pods(a.pod("low", cpu="1"))
@@ -216,3 +216,19 @@ def test_a_pod_bound_elsewhere_than_nominated_leaves_its_room_to_lesser_ones(hea
     world.handlers.on_pod(high, elsewhere, 30.0)
 
     assert world.attempt(60.0) == "low->n1"
+
+
+def test_every_pod_that_comes_in_is_counted_once_by_queue_and_event(cluster, a):
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p1", cpu="2"), a.pod("p2", cpu="2"))
+    assert world.queue.incoming == {("active", "UnscheduledPodAdd"): 2}
+
+    world.attempt(0.0)
+    world.attempt(0.0)
+    world.handlers.on_node(None, a.node("n2", cpu="4"), 0.5)
+
+    incoming = dict(world.queue.incoming)
+    assert incoming == {
+        ("active", "UnscheduledPodAdd"): 2,
+        ("unschedulable", "ScheduleAttemptFailure"): 2,
+        ("backoff", "NodeAdd"): 2,
+    }

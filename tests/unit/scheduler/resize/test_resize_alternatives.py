@@ -28,7 +28,7 @@ def scene(a):
 def schedule(s, name):
     """Run the cycle of a new pod; return its result."""
     info = s.queue.get(Key("default", name)).info
-    return s.hearts.profiles.of(info).cycle.schedule(info, s.now)
+    return s.core.profiles.of(info).cycle.schedule(info, s.now)
 
 
 # -- what counts for how much --------------------------------------------------------------------------------
@@ -36,8 +36,9 @@ def schedule(s, name):
 
 def two_containers(a, reason=""):
     """a: 100m desired, 300m allocated; b: 300m desired, 100m allocated."""
-    pod = a.pod("p", node="n1", containers=(Container(name="a", resources=asks(100)),
-                                            Container(name="b", resources=asks(300))))  # fmt: skip
+    pod = a.pod(
+        "p", node="n1", containers=(Container(name="a", resources=asks(100)), Container(name="b", resources=asks(300)))
+    )
     statuses = tuple(
         ContainerStatus(name=name, allocated_resources={"cpu": f"{has}m"}, resources=asks(has))
         for name, has in (("a", 300), ("b", 100))
@@ -47,7 +48,7 @@ def two_containers(a, reason=""):
 
 
 @pytest.mark.parametrize(("granularity", "counts"), [("per_container", 600), ("aggregated", 400)])
-def test_kep_5836_4_1_a_resize_that_shifts_room_between_containers_counts_by_container_or_by_pod(
+def test_kep_5836_4_1_a_resize_that_shifts_capacity_between_containers_counts_by_container_or_by_pod(
     a, granularity, counts
 ):
     accounting = accounting_of(Switches({"resize.accounting": granularity}))
@@ -61,8 +62,12 @@ def test_kep_5836_4_1_a_resize_that_shifts_room_between_containers_counts_by_con
 
 def test_a_whole_pod_that_its_node_calls_infeasible_counts_what_it_has(a):
     pod = two_containers(a, "Infeasible")
-    pod = replace(pod, spec=replace(pod.spec, containers=(Container(name="a", resources=asks(900)),
-                                                          Container(name="b", resources=asks(900)))))  # fmt: skip
+    pod = replace(
+        pod,
+        spec=replace(
+            pod.spec, containers=(Container(name="a", resources=asks(900)), Container(name="b", resources=asks(900)))
+        ),
+    )
     info, again = PodInfo(pod), PodInfo(pod)
     accounting = accounting_of(Switches({"resize.accounting": "aggregated"}))
 
@@ -73,7 +78,7 @@ def test_a_whole_pod_that_its_node_calls_infeasible_counts_what_it_has(a):
     assert again.requests is info.requests
 
 
-def test_kep_5836_14_a_newcomer_takes_what_is_only_wished_for_if_that_is_asked(scene):
+def test_kep_5836_14_a_new_pod_takes_what_is_not_actuated_if_so_configured(scene):
     s = scene(resize__reserved_space="ignore_unactuated").node(1000).pod("x", 300, priority=HIGH)
     s.deferred("r", 800, 300, MID)
     s.attempt()
@@ -88,16 +93,16 @@ def test_kep_5836_14_a_newcomer_takes_what_is_only_wished_for_if_that_is_asked(s
     assert s.pool("r") is Pool.UNSCHEDULABLE
 
 
-def test_room_that_was_given_meanwhile_is_not_taken_for_a_wish(scene):
+def test_capacity_that_was_actuated_meanwhile_is_not_free(scene):
     s = scene(resize__reserved_space="ignore_unactuated").node(1000).deferred("r", 800, 300, MID)
     s.attempt()
     s.pod("n", 400, priority=HIGH, node="")
-    wished = schedule(s, "n")
+    unactuated = schedule(s, "n")
 
     s.pod("r", 800, 800, MID)  # costs what it cost, but nothing of it is a wish any more
     given = schedule(s, "n")
 
-    assert wished.node_name == "n1"
+    assert unactuated.node_name == "n1"
     assert [pod.key.name for eviction in given.post_filter.actions for pod in eviction.victims] == ["r"]
 
 
@@ -121,61 +126,67 @@ def extended(a, s, name, wish, has, priority=LOW, pending=""):
     def size(count):
         return {"cpu": "100m", "example.com/gpu": str(count)}
 
-    made = a.pod(name, node="n1", priority=priority, phase="Running",
-                 containers=(Container(name="c", resources=ResourceRequirements(requests=size(wish))),))  # fmt: skip
+    made = a.pod(
+        name,
+        node="n1",
+        priority=priority,
+        phase="Running",
+        containers=(Container(name="c", resources=ResourceRequirements(requests=size(wish))),),
+    )
     said = (Condition(type="PodResizePending", status="True", reason=pending),) if pending else ()
-    status = ContainerStatus(name="c", allocated_resources=size(has),
-                             resources=ResourceRequirements(requests=size(has)))  # fmt: skip
+    status = ContainerStatus(
+        name="c", allocated_resources=size(has), resources=ResourceRequirements(requests=size(has))
+    )
     made = replace(made, status=replace(made.status, conditions=said, container_statuses=(status,)))
-    s.hearts.handlers.on_pod(None, made, s.now)
+    s.core.handlers.on_pod(None, made, s.now)
 
 
-def test_extended_resources_count_when_room_is_sought(scene, a):
+def test_extended_resources_count_when_capacity_is_sought(scene, a):
     s = scene()
-    s.hearts.handlers.on_node(None, a.node("n1", cpu="4", **{"example.com__gpu": "4"}), 0.0)
+    s.core.handlers.on_node(None, a.node("n1", cpu="4", **{"example.com__gpu": "4"}), 0.0)
     extended(a, s, "v", 3, 3)
     extended(a, s, "h", 3, 1, HIGH, "Deferred")
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert verdict.reasons == ("Insufficient example.com/gpu",)
-    assert [pod.key.name for pod in verdict.eviction.victims] == ["v"]
+    assert outcome.reasons == ("Insufficient example.com/gpu",)
+    assert [pod.key.name for pod in outcome.eviction.victims] == ["v"]
 
 
 def test_of_an_extended_resource_only_what_is_asked_for_beyond_must_be_there_at_all(scene, a):
     s = scene()
-    s.hearts.handlers.on_node(None, a.node("n1", cpu="4", **{"example.com__gpu": "2"}), 0.0)
+    s.core.handlers.on_node(None, a.node("n1", cpu="4", **{"example.com__gpu": "2"}), 0.0)
     extended(a, s, "v", 1, 1)
     extended(a, s, "h", 3, 3, HIGH, "Deferred")  # the node has shrunk since
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
     # Unlike 3 CPUs on a node of 2, that is not called hopeless: victims are sought, and there are none that help.
-    assert (verdict.has_tried, verdict.eviction) == (True, None)
+    assert (outcome.has_tried, outcome.eviction) == (True, None)
 
 
 @pytest.mark.parametrize(("switches", "reasons"), [({}, ()), ({"resize__remove_self": "off"}, ("Too many pods",))])
 def test_the_first_generation_takes_the_pod_off_its_node_while_it_looks(scene, switches, reasons):
     s = scene(resize__generation="G0", **switches).node(1000, pods="1").deferred("h", 300, 100)
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.reasons, s.cycle.attempts) == (reasons, 1)
+    assert (outcome.reasons, s.cycle.attempts) == (reasons, 1)
 
 
-def test_a_generation_may_be_told_to_look_first_or_not_to(scene):
+def test_a_generation_may_be_configured_to_look_first_or_not_to(scene):
     zero = scene(resize__generation="G0", resize__shortcut_fiterror="off").node(400).deferred("h", 300, 100)
     three = scene(resize__shortcut_fiterror="on").node(400).pod("v", 100).deferred("h", 300, 100)
 
     zero.attempt()
-    verdict = three.attempt()
+    outcome = three.attempt()
 
     assert zero.cycle.attempts == 0
-    assert (three.cycle.attempts, verdict.eviction) == (1, None)
+    assert (three.cycle.attempts, outcome.eviction) == (1, None)
 
 
 @pytest.mark.parametrize("generation", ["G3", "G4"])
-def test_counted_as_the_kubelet_counts_whoever_fitted_is_looked_at_again_when_another_is_given_the_room(
+def test_counted_as_the_kubelet_counts_a_pod_that_fitted_is_tried_again_when_another_gets_the_capacity(
     scene, generation
 ):
     s = scene(resize__reprieve_uses_allocated=True, resize__generation=generation).node(2000)
@@ -198,7 +209,7 @@ def test_with_periodic_retry_the_clock_alone_wakes_a_deferred_pod(scene):
     s = scene(resize__retry_scope="periodic", resize__retry_period_s=20.0).node(200).pod("other", 200, priority=HIGH)
     s.deferred("d", 100, 50, LOW)
     s.attempt()
-    waking = s.hearts.resizes.waking
+    waking = s.core.resizes.waking
 
     s.now = 15.0
     s.gone("other")
@@ -217,7 +228,7 @@ def test_who_waits_no_more_is_not_woken_by_the_clock(scene):
 
     s.gone("d")
 
-    assert s.hearts.resizes.waking.next_deadline() is None
+    assert s.core.resizes.waking.next_deadline() is None
 
 
 # -- preempting twice ---------------------------------------------------------------------------------------------
@@ -228,13 +239,19 @@ def test_kep_5836_15_a_nomination_in_the_pods_status_survives_a_restart(scene, n
     s = scene(resize__double_preemption="nnn").node(500)
     s.pod("v", 200, start="2026-01-01T00:00:02Z", deleting=True, conditions=LEAVING)
     s.pod("w2", 200, start="2026-01-01T00:00:03Z")
-    made = s.a.pod("h", node="n1", priority=HIGH, phase="Running", nominated=nominated,
-                   containers=(Container(name="c", resources=asks(300)),))  # fmt: skip
+    made = s.a.pod(
+        "h",
+        node="n1",
+        priority=HIGH,
+        phase="Running",
+        nominated=nominated,
+        containers=(Container(name="c", resources=asks(300)),),
+    )
     status = ContainerStatus(name="c", allocated_resources={"cpu": "100m"}, resources=asks(100))
     pending = (Condition(type="PodResizePending", status="True", reason="Deferred"),)
     made = replace(made, status=replace(made.status, conditions=pending, container_statuses=(status,)))
 
-    s.hearts.handlers.on_pod(None, made, 0.0)
+    s.core.handlers.on_pod(None, made, 0.0)
     found = s.attempt()
 
     pending_victims = [pod.key.name for pod in found.eviction.pending] if found.eviction is not None else []
@@ -247,9 +264,17 @@ def test_kep_5836_15_a_nomination_in_the_pods_status_survives_a_restart(scene, n
 
 
 def gang(min_count, priority, mode="single"):
-    return msgspec.convert({"metadata": {"name": "g", "namespace": "default"},
-                            "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, "disruptionMode": {mode: {}},
-                                     "priority": priority}}, PodGroup)  # fmt: skip
+    return msgspec.convert(
+        {
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": min_count}},
+                "disruptionMode": {mode: {}},
+                "priority": priority,
+            },
+        },
+        PodGroup,
+    )
 
 
 def test_a_member_that_acts_for_its_group_preempts_with_the_groups_priority(scene):
@@ -291,22 +316,22 @@ def test_between_two_updates_an_attempt_works_with_the_larger_of_both_forms(scen
     s.pod("h", 100, priority=HIGH)
 
     s.deferred("h", 300, 100)
-    verdict = s.attempt()  # in the gap
-    s.hearts.handlers.catch_up()
+    outcome = s.attempt()  # in the gap
+    s.core.handlers.catch_up()
 
-    found = None if verdict is None else [pod.key.name for pod in verdict.eviction.victims]
+    found = None if outcome is None else [pod.key.name for pod in outcome.eviction.victims]
     assert found == victims
     if found is None:
         assert s.victims() == ["v"]
 
 
-def test_kep_5836_13_4_a_beta_attempt_in_the_gap_loses_a_pod_that_the_queue_heard_of_first(scene):
+def test_kep_5836_13_4_a_beta_attempt_in_the_gap_loses_a_pod_that_the_queue_followed_first(scene):
     s = scene(resize__generation="G4", resize__update_order="queue_first").node(300).pod("v", 200)
     s.pod("h", 100, priority=HIGH)
 
     s.deferred("h", 300, 100)
     lost = s.attempt()  # the cache still has it as one that does not wait
-    s.hearts.handlers.catch_up()
+    s.core.handlers.catch_up()
 
     assert (lost, s.pool("h"), s.later(400).attempt()) == (None, Pool.NONE, None)
 
@@ -316,10 +341,10 @@ def test_the_next_change_finds_queue_and_cache_agreed(scene, order):
     s = scene(resize__update_order=order).node(300).pod("v", 200).pod("h", 100, priority=HIGH)
 
     s.deferred("h", 300, 100)
-    behind = s.hearts.handlers.is_behind
+    behind = s.core.handlers.is_behind
     s.gone("v")
 
-    assert (behind, s.hearts.handlers.is_behind) == (True, False)
+    assert (behind, s.core.handlers.is_behind) == (True, False)
     assert s.attempt().fits
 
 
@@ -332,7 +357,7 @@ def test_a_failed_attempt_knows_how_much_is_missing(scene):
     assert s.attempt().missing == (("cpu", 200),)
 
 
-def test_kep_5836_12_the_betas_metrics_tell_resizes_from_new_pods():
+def test_kep_5836_12_the_betas_metrics_have_resizes_apart_from_new_pods():
     samples = {
         'scheduler_pending_pods{queue="unschedulable"}': 5,
         'scheduler_pending_pods{queue="backoff"}': 2,

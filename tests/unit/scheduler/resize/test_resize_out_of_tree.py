@@ -14,15 +14,15 @@ from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unre
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.outcome import Waits
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.meta import Key
 from tests.unit.scheduler.resize.test_resize_preemption import HIGH, LOW, Scene
 
 
-class Stranger:
-    """What every stranger is; tests add points. `asked`: which points were called, in order."""
+class OutOfTree:
+    """What every plugin is; tests add points. `asked`: which points were called, in order."""
 
-    def __init__(self, name="Stranger"):
+    def __init__(self, name="OutOfTree"):
         self.name = name
         self.asked = []
 
@@ -31,12 +31,12 @@ class Stranger:
         return answer
 
 
-class Refuser(Stranger):
+class Refuser(OutOfTree):
     """A Filter that says no to everybody while it is on; node labels may change its mind."""
 
     def __init__(self, no=None, name="Refuser"):
         super().__init__(name)
-        self.no = no if no is not None else unresolvable("node(s) were refused by a stranger")
+        self.no = no if no is not None else unresolvable("node(s) were refused by a plugin")
 
     def filter(self, state, pod, node):
         return self.say("filter", self.no)
@@ -52,7 +52,7 @@ class Relevant(Refuser):
         return self.say("relevance", SUCCESS if pod.spec.node_name else SKIP)
 
 
-class Sparing(Stranger):
+class Sparing(OutOfTree):
     """A Filter that lets a pod grow only while another runs beside it."""
 
     def __init__(self, wanted):
@@ -67,7 +67,7 @@ class Sparing(Stranger):
         return SUCCESS if self.wanted in names else unschedulable("node(s) lost a neighbour")
 
 
-class Evictor(Stranger):
+class Evictor(OutOfTree):
     """A PostFilter that evicts the pod of that name."""
 
     def __init__(self, handle, victim, name="Evictor"):
@@ -93,7 +93,7 @@ class OptingIn(Evictor):
         return self.say("opt in", node_name == "n1")
 
 
-class Reserving(Stranger):
+class Reserving(OutOfTree):
     """Reserve, Permit and PostBind; `no` is said at Permit."""
 
     no = SUCCESS
@@ -116,14 +116,14 @@ class Reserving(Stranger):
 
 @pytest.fixture
 def scene(a):
-    def make(generation, *strangers, first=False, **switches):
-        """A scene whose profile has strangers besides the default plugins: before DefaultPreemption if `first`."""
+    def make(generation, *plugins, first=False, **switches):
+        """A scene whose profile has plugins besides the default plugins: before DefaultPreemption if `first`."""
         s = Scene(a, resize__generation=generation, **switches)
-        made = [each(s.handle) if callable(each) else each for each in strangers]
+        made = [each(s.handle) if callable(each) else each for each in plugins]
         own = default_profile(s.handle)
         order = [*map(Enabled, made), *own] if first else [*own, *map(Enabled, made)]
-        s.hearts = hearts_of(s.handle, made=[MadeProfile(s.handle.profile, None, tuple(order), None)])
-        s.queue, s.cycle, s.strangers = s.hearts.queue, s.hearts.resizes.cycle, made
+        s.core = core_of(s.handle, made=[MadeProfile(s.handle.profile, None, tuple(order), None)])
+        s.queue, s.cycle, s.plugins = s.core.queue, s.core.resizes.cycle, made
         return s
 
     return make
@@ -143,33 +143,35 @@ def place(s, name="new", cpu=50):
     s.pod(name, cpu, node="")
     while (queued := s.queue.pop(s.now)).key.name != name:
         pass
-    return s.hearts.profiles.of(queued.info).cycle.schedule(queued.info, s.now)
+    return s.core.profiles.of(queued.info).cycle.schedule(queued.info, s.now)
 
 
 # -- who is asked ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("generation", "stranger", "waits_for"),
+    ("generation", "plugin", "waits_for"),
     [
-        ("G0", Refuser, Waits.ROOM),  # whether it fits is not asked at all
+        ("G0", Refuser, Waits.CAPACITY),  # whether it fits is not asked at all
         ("G1", Refuser, Waits.KUBELET),  # the fit parks it before others are asked
         ("G3", Refuser, Waits.PLUGIN),
         ("G4", Refuser, Waits.NOTHING),  # who does not say so is not relevant
         ("G4", Relevant, Waits.PLUGIN),
     ],
 )
-def test_a_strangers_filter_keeps_a_pod_from_growing_where_its_generation_asks_it(
-    scene, generation, stranger, waits_for
+def test_an_out_of_tree_filter_keeps_a_pod_from_growing_where_its_generation_asks_it(
+    scene, generation, plugin, waits_for
 ):
-    s = fitting(scene(generation, stranger()))
+    s = fitting(scene(generation, plugin()))
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert verdict.waits_for is waits_for
+    assert outcome.waits_for is waits_for
     if waits_for is Waits.PLUGIN:
-        assert (verdict.plugin, verdict.message) == (
-            "Refuser", "0/1 nodes are available: 1 node(s) were refused by a stranger.")  # fmt: skip
+        assert (outcome.plugin, outcome.message) == (
+            "Refuser",
+            "0/1 nodes are available: 1 node(s) were refused by a plugin.",
+        )
 
 
 def test_who_bows_out_at_prefilter_is_not_asked_about_a_deferred_pod(scene):
@@ -180,7 +182,7 @@ def test_who_bows_out_at_prefilter_is_not_asked_about_a_deferred_pod(scene):
     s = fitting(scene("G3", Advised()))
 
     assert s.attempt().waits_for is Waits.KUBELET
-    assert s.strangers[0].asked == []
+    assert s.plugins[0].asked == []
 
 
 @pytest.mark.parametrize(
@@ -188,16 +190,16 @@ def test_who_bows_out_at_prefilter_is_not_asked_about_a_deferred_pod(scene):
     [(unresolvable("not this pod"), "not this pod"),
      (PreFilterResult(node_names=("n2",)), "node(s) didn't satisfy plugin(s) [Chooser]")],
 )  # fmt: skip
-def test_a_strangers_prefilter_may_refuse_the_pod_or_its_node(scene, answer, reason):
-    class Chooser(Stranger):
+def test_an_out_of_tree_prefilter_may_refuse_the_pod_or_its_node(scene, answer, reason):
+    class Chooser(OutOfTree):
         def pre_filter(self, state, pod, columns):
             return answer
 
     s = two(scene("G3", Chooser("Chooser")))
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.plugin, verdict.reasons, verdict.has_tried) == ("Chooser", (reason,), False)
+    assert (outcome.plugin, outcome.reasons, outcome.has_tried) == ("Chooser", (reason,), False)
 
 
 def test_a_new_pod_meets_only_those_to_whom_it_is_relevant(scene):
@@ -205,8 +207,8 @@ def test_a_new_pod_meets_only_those_to_whom_it_is_relevant(scene):
 
     placed, refused = place(beta.node(1000)), place(before.node(1000))
 
-    assert (isinstance(placed, ScheduleResult), beta.strangers[0].asked) == (True, ["relevance"])
-    assert "1 node(s) were refused by a stranger" in refused.error.message
+    assert (isinstance(placed, ScheduleResult), beta.plugins[0].asked) == (True, ["relevance"])
+    assert "1 node(s) were refused by a plugin" in refused.error.message
 
 
 @pytest.mark.parametrize(("generation", "asked"), [
@@ -223,17 +225,17 @@ def test_a_plugin_that_a_new_pod_does_not_concern_is_silent_at_every_point(scene
     s = scene(generation, ForOldPods("ForOldPods")).node(1000)
     placed = place(s)
     info = s.queue.get(Key("default", "new")).info
-    runner = s.hearts.profiles.of(info).runner
+    runner = s.core.profiles.of(info).runner
 
     runner.reserve(placed.state, info, "n1")
     runner.permit(placed.state, info, "n1")
     runner.post_bind(placed.state, info, "n1")
     runner.unreserve(placed.state, info, "n1")
 
-    assert s.strangers[0].asked == asked
+    assert s.plugins[0].asked == asked
 
 
-def test_a_postfilter_that_a_new_pod_does_not_concern_evicts_nobody_for_it(scene):
+def test_a_postfilter_that_a_new_pod_does_not_concern_evicts_no_pod_for_it(scene):
     class ForOldPods(Evictor):
         def is_relevant_for_pod(self, state, pod):
             return SUCCESS if pod.spec.node_name else SKIP
@@ -243,14 +245,14 @@ def test_a_postfilter_that_a_new_pod_does_not_concern_evicts_nobody_for_it(scene
 
     s.pod("new", 100, node="", priority=HIGH)
     queued = s.queue.pop(s.now)
-    refused = s.hearts.profiles.of(queued.info).cycle.schedule(queued.info, s.now)
+    refused = s.core.profiles.of(queued.info).cycle.schedule(queued.info, s.now)
 
     assert [victim.key.name for victim in refused.post_filter.actions[0].victims] == ["v"]
-    assert s.strangers[0].asked == []
+    assert s.plugins[0].asked == []
 
 
 def test_an_error_of_a_relevance_check_is_not_taken_for_a_no(scene):
-    class Broken(Stranger):
+    class Broken(OutOfTree):
         def is_relevant_for_pod(self, state, pod):
             return failed("no answer from the licence server")
 
@@ -259,38 +261,38 @@ def test_an_error_of_a_relevance_check_is_not_taken_for_a_no(scene):
 
     s = fitting(scene("G4", Broken("Broken")))
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.is_error, verdict.message) == (True, 'running plugin "Broken": no answer from the licence server')
+    assert (outcome.is_error, outcome.message) == (True, 'running plugin "Broken": no answer from the licence server')
     assert s.pool("h") is Pool.ERROR_BACKOFF
 
 
 # -- what wakes it ---------------------------------------------------------------------------------------
 
 
-def test_who_was_refused_by_a_stranger_waits_for_the_events_that_the_stranger_named(scene, a):
+def test_who_was_refused_by_an_out_of_tree_plugin_waits_for_the_events_that_it_named(scene, a):
     s = fitting(scene("G4", Relevant()))
     s.attempt()
 
     s.later(10.0).pod("x", 50).gone("x")
     asleep = s.pool("h")
-    s.hearts.handlers.on_node(s.nodes["n1"], a.node("n1", cpu="300m", labels={"a": "b"}), s.now)
+    s.core.handlers.on_node(s.nodes["n1"], a.node("n1", cpu="300m", labels={"a": "b"}), s.now)
 
     assert (asleep, s.pool("h")) == (Pool.UNSCHEDULABLE, Pool.ACTIVE)
 
 
-def test_a_stranger_that_waits_for_somebody_outside_spares_the_pod_the_back_off(scene, a):
+def test_an_out_of_tree_plugin_that_waits_for_an_external_actor_spares_the_pod_the_back_off(scene, a):
     s = fitting(scene("G4", Relevant(Status(Code.PENDING, ("somebody is asked",)))))
     s.attempt()
 
-    s.hearts.handlers.on_node(s.nodes["n1"], a.node("n1", cpu="300m", labels={"a": "b"}), s.now)
+    s.core.handlers.on_node(s.nodes["n1"], a.node("n1", cpu="300m", labels={"a": "b"}), s.now)
 
     assert s.pool("h") is Pool.ACTIVE
 
 
 @pytest.mark.parametrize("generation", ["G0", "G4"])
-def test_a_strangers_gate_holds_in_every_generation(scene, generation):
-    class Gate(Stranger):
+def test_an_out_of_tree_gate_holds_in_every_generation(scene, generation):
+    class Gate(OutOfTree):
         is_open = False
 
         def pre_enqueue(self, pod):
@@ -301,7 +303,7 @@ def test_a_strangers_gate_holds_in_every_generation(scene, generation):
 
     s = two(scene(generation, Gate("Gate")))
     gated = s.pool("h")
-    s.strangers[0].is_open = True
+    s.plugins[0].is_open = True
     s.pod("x", 1).gone("x")
 
     assert (gated, s.pool("h")) == (Pool.GATED, Pool.ACTIVE)
@@ -310,7 +312,7 @@ def test_a_strangers_gate_holds_in_every_generation(scene, generation):
 # -- preemption ------------------------------------------------------------------------------------------
 
 
-def test_a_strangers_filter_is_asked_about_the_node_without_the_victims(scene):
+def test_an_out_of_tree_filter_is_asked_about_the_node_without_the_victims(scene):
     class Banning(Sparing):
         def filter(self, state, pod, node):
             return (
@@ -320,28 +322,29 @@ def test_a_strangers_filter_is_asked_about_the_node_without_the_victims(scene):
     s = scene("G4", Banning("v")).node(300).pod("v", 100, start="2026-01-01T00:00:05Z")
     s.pod("w", 100, start="2026-01-01T00:00:09Z").deferred("h", 200, 100)
 
-    assert s.victims() == ["v"]  # w, the younger, would go but for the stranger
+    assert s.victims() == ["v"]  # w, the younger, would go but for the plugin
 
 
-def test_the_first_draft_asks_no_strangers_filter_whom_to_evict(scene):
+def test_the_first_draft_asks_no_out_of_tree_filter_whom_to_evict(scene):
     s = two(scene("G0", Refuser()))
 
     assert s.victims() == ["v"]
-    assert s.strangers[0].asked == []
+    assert s.plugins[0].asked == []
 
 
-def test_where_a_stranger_forbids_it_nobody_is_evicted(scene):
+def test_where_an_out_of_tree_plugin_forbids_it_no_pod_is_evicted(scene):
     s = two(scene("G4", Sparing("v")))
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.evictions, verdict.plugin) == ((), "NodeResourcesFit")
-    assert verdict.message == (
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 node(s) lost a neighbour.")  # fmt: skip
+    assert (outcome.evictions, outcome.plugin) == ((), "NodeResourcesFit")
+    assert outcome.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 node(s) lost a neighbour."
+    )
 
 
 @pytest.mark.parametrize(
-    ("generation", "stranger", "victims", "said"),
+    ("generation", "plugin", "victims", "said"),
     [
         ("G0", Evictor, ["v"], []),  # DefaultPreemption's choice
         ("G0", OptingIn, ["w"], ["opt in", "postFilter"]),
@@ -349,12 +352,12 @@ def test_where_a_stranger_forbids_it_nobody_is_evicted(scene):
         ("G4", Evictor, ["v"], []),
     ],
 )
-def test_a_strangers_postfilter_makes_room_if_its_generation_lets_it(scene, generation, stranger, victims, said):
-    s = scene(generation, lambda handle: stranger(handle, "w"), first=True).node(300)
+def test_an_out_of_tree_postfilter_evicts_if_its_generation_lets_it(scene, generation, plugin, victims, said):
+    s = scene(generation, lambda handle: plugin(handle, "w"), first=True).node(300)
     s.pod("v", 100, start="2026-01-01T00:00:09Z").pod("w", 100).deferred("h", 200, 100)
 
     assert s.victims() == victims
-    assert s.strangers[0].asked == said
+    assert s.plugins[0].asked == said
 
 
 def test_a_postfilter_that_does_not_opt_in_is_named_among_the_reasons(scene):
@@ -363,15 +366,15 @@ def test_a_postfilter_that_does_not_opt_in_is_named_among_the_reasons(scene):
     assert s.attempt().message.endswith("incoming pod., plugin does not support deferred resizes")
 
 
-def test_without_defaultpreemption_in_its_profile_nobody_is_evicted_for_a_resize(scene, a):
+def test_without_defaultpreemption_in_its_profile_no_pod_is_evicted_for_a_resize(scene, a):
     s = scene("G3")
     own = tuple(e for e in default_profile(s.handle) if e.name != "DefaultPreemption")
-    s.hearts = hearts_of(s.handle, made=[MadeProfile(s.handle.profile, None, own, None)])
-    s.queue, s.cycle = s.hearts.queue, s.hearts.resizes.cycle
+    s.core = core_of(s.handle, made=[MadeProfile(s.handle.profile, None, own, None)])
+    s.queue, s.cycle = s.core.queue, s.core.resizes.cycle
 
-    verdict = two(s).attempt()
+    outcome = two(s).attempt()
 
-    assert (verdict.evictions, verdict.message) == ((), "0/1 nodes are available: 1 Insufficient cpu.")
+    assert (outcome.evictions, outcome.message) == ((), "0/1 nodes are available: 1 Insufficient cpu.")
 
 
 # -- where it fits ---------------------------------------------------------------------------------------
@@ -386,12 +389,12 @@ def test_without_defaultpreemption_in_its_profile_nobody_is_evicted_for_a_resize
         ("G4", unschedulable("not today"), ["reserve n1", "permit", "unreserve"], Waits.PLUGIN),
     ],
 )
-def test_a_pod_that_fits_passes_strangers_reserve_and_permit(scene, generation, no, asked, waits_for):
+def test_a_pod_that_fits_passes_out_of_tree_reserve_and_permit(scene, generation, no, asked, waits_for):
     s = fitting(scene(generation, Reserving("Reserving")))
-    s.strangers[0].no = no
+    s.plugins[0].no = no
 
     assert s.attempt().waits_for is waits_for
-    assert s.strangers[0].asked == asked
+    assert s.plugins[0].asked == asked
 
 
 def test_a_mode_of_asking_can_be_chosen_apart_from_the_generation(scene):

@@ -16,7 +16,7 @@ from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.cycle import Waits
 from scheduler.resize.rules import rules_of
-from scheduler.wiring import hearts_of
+from scheduler.wiring import core_of
 from services.api.kinds.node import Node, NodePodPreemptionPolicy
 from services.api.kinds.pod import Container, ContainerStatus, Pod, PodSchedulingGroup, ResourceRequirements
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -39,13 +39,17 @@ class Scene:
         self.a = a
         self.handle = Handle(
             switches=Switches({"InPlacePodVerticalScalingSchedulerPreemption": True, **chosen}),
-            cache=Cache(), nominator=Nominator(), world=FixedWorld(*objects), exclusions=Exclusions(),
-            random=random.Random(7), wall=lambda: 1_767_225_600.0,
-        )  # fmt: skip
+            cache=Cache(),
+            nominator=Nominator(),
+            world=FixedWorld(*objects),
+            exclusions=Exclusions(),
+            random=random.Random(7),
+            wall=lambda: 1_767_225_600.0,
+        )
         if self.handle.switches.flag("GenericWorkload"):
             self.handle.groups.is_on = True
-        self.hearts = hearts_of(self.handle)
-        self.queue, self.cycle = self.hearts.queue, self.hearts.resizes.cycle
+        self.core = core_of(self.handle)
+        self.queue, self.cycle = self.core.queue, self.core.resizes.cycle
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.now = 0.0
@@ -55,34 +59,67 @@ class Scene:
         """Show the node, of so many millicores."""
         made = self.a.node(name, cpu=f"{cpu}m", pods=pods)
         policy = NodePodPreemptionPolicy(tuple(owners)) if owners else None
-        made = replace(made, spec=replace(made.spec, pod_preemption_policy=policy),
-                       metadata=replace(made.metadata, annotations=annotations or {}))  # fmt: skip
+        made = replace(
+            made,
+            spec=replace(made.spec, pod_preemption_policy=policy),
+            metadata=replace(made.metadata, annotations=annotations or {}),
+        )
         before, self.nodes[name] = self.nodes.get(name), made
-        self.hearts.handlers.on_node(before, made, self.now)
+        self.core.handlers.on_node(before, made, self.now)
         return self
 
-    def pod(self, name, wish, has=None, priority=LOW, *, actual=None, node="n1", pending="", group="", labels=None,
-            start="", deleting=False, conditions=(), **spec):  # fmt: skip
+    def pod(
+        self,
+        name,
+        wish,
+        has=None,
+        priority=LOW,
+        *,
+        actual=None,
+        node="n1",
+        pending="",
+        group="",
+        labels=None,
+        start="",
+        deleting=False,
+        conditions=(),
+        **spec,
+    ):
         """Show the pod that asks for `wish` millicores; `has`: what it was promised, and has, unless `actual` says."""
         has = wish if has is None else has
-        made = self.a.pod(name, node=node, priority=priority, labels=labels, phase="Running",
-                          containers=(Container(name="c", resources=asks(wish)),),
-                          scheduling_group=PodSchedulingGroup(pod_group_name=group) if group else None, **spec)  # fmt: skip
+        made = self.a.pod(
+            name,
+            node=node,
+            priority=priority,
+            labels=labels,
+            phase="Running",
+            containers=(Container(name="c", resources=asks(wish)),),
+            scheduling_group=PodSchedulingGroup(pod_group_name=group) if group else None,
+            **spec,
+        )
         said = (Condition(type="PodScheduled", status="True"), *conditions)
         if pending:
             said += (Condition(type="PodResizePending", status="True", reason=pending),)
         self._rv += 1
-        status = ContainerStatus(name="c", allocated_resources={"cpu": f"{has}m"},
-                                 resources=asks(has if actual is None else actual))  # fmt: skip
+        status = ContainerStatus(
+            name="c", allocated_resources={"cpu": f"{has}m"}, resources=asks(has if actual is None else actual)
+        )
         made = replace(
             made,
-            metadata=replace(made.metadata, resource_version=str(self._rv),
-                             deletion_timestamp="2026-01-01T00:00:30Z" if deleting else None),
-            status=replace(made.status, conditions=said, container_statuses=(status,) if node else (),
-                           start_time=start or "2026-01-01T00:00:00Z"),
-        )  # fmt: skip
+            metadata=replace(
+                made.metadata,
+                resource_version=str(self._rv),
+                deletion_timestamp="2026-01-01T00:00:30Z" if deleting else None,
+            ),
+            status=replace(
+                made.status,
+                conditions=said,
+                container_statuses=(status,) if node else (),
+                start_time=start or "2026-01-01T00:00:00Z",
+            ),
+        )
         before, self.pods[name] = self.pods.get(name), made
-        self.hearts.handlers.on_pod(before, made, self.now)
+        self.core.handlers.on_pod(before, made, self.now)
         return self
 
     def deferred(self, name, wish, has, priority=HIGH, **more):
@@ -93,7 +130,7 @@ class Scene:
         return int(self.pods[name].spec.containers[0].resources.requests["cpu"].removesuffix("m"))
 
     def gone(self, name):
-        self.hearts.handlers.on_pod(self.pods.pop(name), None, self.now)
+        self.core.handlers.on_pod(self.pods.pop(name), None, self.now)
         return self
 
     def attempt(self):
@@ -102,13 +139,13 @@ class Scene:
         queued = self.queue.pop(self.now)
         if queued is None:
             return None
-        verdict = self.cycle.decide(queued.info)
-        self.hearts.resizes.settle(queued, verdict, self.now)
-        return verdict
+        outcome = self.cycle.decide(queued.info)
+        self.core.resizes.settle(queued, outcome, self.now)
+        return outcome
 
     def victims(self):
-        verdict = self.attempt()
-        return [pod.key.name for pod in verdict.eviction.victims] if verdict.eviction is not None else []
+        outcome = self.attempt()
+        return [pod.key.name for pod in outcome.eviction.victims] if outcome.eviction is not None else []
 
     def pool(self, name):
         queued = self.queue.get(Key("default", name))
@@ -132,12 +169,18 @@ def scene(a):
 # -- the gate -------------------------------------------------------------------------------------------
 
 
-def test_without_the_gate_nobody_follows_deferred_resizes(heart, a):
+def test_without_the_gate_the_scheduler_ignores_deferred_resizes(cluster, a):
     assert rules_of(Switches()) is None
-    world = heart().nodes(a.node("n1"))
+    world = cluster().nodes(a.node("n1"))
 
-    world.pods(replace(a.pod("h", cpu="3", node="n1"), status=replace(a.pod("h").status, conditions=(
-        Condition(type="PodResizePending", status="True", reason="Deferred"),))))  # fmt: skip
+    world.pods(
+        replace(
+            a.pod("h", cpu="3", node="n1"),
+            status=replace(
+                a.pod("h").status, conditions=(Condition(type="PodResizePending", status="True", reason="Deferred"),)
+            ),
+        )
+    )
 
     assert world.queue.pop(0.0) is None
 
@@ -156,14 +199,14 @@ def test_a_generation_is_a_set_of_answers_and_each_can_be_turned_round():
 # -- victims --------------------------------------------------------------------------------------------
 
 
-def test_kep_5836_01_a_single_victim_makes_room_and_the_pod_keeps_its_status(scene):
+def test_kep_5836_01_a_single_victim_leaves_and_the_pod_keeps_its_status(scene):
     s = scene().node(300).pod("v", 200).deferred("h", 300, 100)
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert [pod.key.name for pod in verdict.eviction.victims] == ["v"]
-    assert verdict.message == "0/1 nodes are available: 1 Insufficient cpu."
-    assert (verdict.eviction.node, s.pool("h")) == ("n1", Pool.UNSCHEDULABLE)
+    assert [pod.key.name for pod in outcome.eviction.victims] == ["v"]
+    assert outcome.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert (outcome.eviction.node, s.pool("h")) == ("n1", Pool.UNSCHEDULABLE)
     assert s.handle.nominator.node_of("h") == ""
 
 
@@ -178,10 +221,10 @@ def test_kep_5836_02_two_victims_leave_when_both_must_and_one_when_one_does(scen
 def test_kep_5836_03_a_pod_that_never_preempts_stays_deferred_and_queued(scene):
     s = scene().node(300).pod("v", 200).deferred("h", 300, 100, preemption_policy="Never")
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert verdict.eviction is None
-    assert verdict.message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert outcome.eviction is None
+    assert outcome.message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
     assert s.pool("h") is Pool.UNSCHEDULABLE
 
 
@@ -204,13 +247,13 @@ def test_kep_5836_06_what_is_deferred_is_reserved(scene):
     assert s.handle.cache.nodes["n1"].requested["cpu"] == 2000
     s.pod("n", 100, node="")
     s.attempt()
-    result = s.hearts.profiles.of(s.queue.get(Key("default", "n")).info).cycle.schedule(
+    result = s.core.profiles.of(s.queue.get(Key("default", "n")).info).cycle.schedule(
         s.queue.get(Key("default", "n")).info, 0.0
     )
     assert "Insufficient cpu" in result.error.message
 
 
-def test_kep_5836_08_what_eviction_cannot_cure_evicts_nobody_until_less_is_asked_for(scene):
+def test_kep_5836_08_what_eviction_cannot_cure_evicts_no_pod_until_less_is_asked_for(scene):
     s = scene().node(300).pod("v", 100).pod("o", 150, priority=HIGH).deferred("h", 250, 50)
 
     assert s.victims() == []
@@ -259,9 +302,13 @@ def test_kep_5836_13_two_resizes_evict_no_more_than_both_need(scene):
 
 def test_kep_5836_16_a_group_leaves_as_one_or_member_by_member(scene):
     def story(mode):
-        group = msgspec.convert({"metadata": {"name": "g", "namespace": "default"},
-                                 "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {mode: {}},
-                                          "priority": LOW}}, PodGroup)  # fmt: skip
+        group = msgspec.convert(
+            {
+                "metadata": {"name": "g", "namespace": "default"},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {mode: {}}, "priority": LOW},
+            },
+            PodGroup,
+        )
         s = scene(group, GenericWorkload=True).node(300, "n1").node(400, "n2")
         s.pod("g1", 200, group="g").pod("g2", 200, node="n2", group="g")
         return sorted(s.deferred("h", 300, 100).victims())
@@ -285,19 +332,19 @@ def test_kep_5836_05_a_resize_that_fits_is_parked_or_leaves_the_queue(scene):
     third = scene().node(300).deferred("h", 300, 100)
     fourth = scene(resize__generation="G4").node(300).deferred("h", 300, 100)
 
-    parked, let_go = third.attempt(), fourth.attempt()
+    parked, request_release = third.attempt(), fourth.attempt()
 
     assert (parked.waits_for, parked.plugin, parked.eviction) == (Waits.KUBELET, "DeferredPodScheduling", None)
     assert third.pool("h") is Pool.UNSCHEDULABLE
-    assert (let_go.waits_for, fourth.pool("h")) == (Waits.NOTHING, Pool.NONE)
+    assert (request_release.waits_for, fourth.pool("h")) == (Waits.NOTHING, Pool.NONE)
 
 
 def test_the_first_generation_looks_for_victims_before_it_looks_whether_it_must(scene):
     s = scene(resize__generation="G0").node(400).pod("v", 100).deferred("h", 300, 100)
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.eviction, s.cycle.attempts) == (None, 1)
+    assert (outcome.eviction, s.cycle.attempts) == (None, 1)
 
 
 def test_a_node_full_of_pods_refuses_its_own_unless_the_count_is_adjusted(scene):
@@ -311,9 +358,9 @@ def test_a_node_full_of_pods_refuses_its_own_unless_the_count_is_adjusted(scene)
 def test_what_the_node_could_never_give_is_no_reason_to_evict(scene):
     s = scene().node(300).pod("v", 200).deferred("h", 400, 100)
 
-    verdict = s.attempt()
+    outcome = s.attempt()
 
-    assert (verdict.eviction, s.cycle.attempts) == (None, 0)
+    assert (outcome.eviction, s.cycle.attempts) == (None, 0)
 
 
 # -- the node's policy ----------------------------------------------------------------------------------
@@ -336,13 +383,13 @@ def test_kep_5836_11_a_node_opts_out_until_its_last_owner_takes_that_back(scene)
                                                        ("G2", "PodResizePreemptionDisabled")])  # fmt: skip
 def test_early_generations_obey_the_kubelets_condition_and_start_when_it_is_cleared(scene, generation, condition):
     s = scene(resize__generation=generation).node(300).pod("v", 200)
-    told_off = (Condition(type=condition, status="True", reason="ByPolicy"),)
+    disabled = (Condition(type=condition, status="True", reason="ByPolicy"),)
 
-    s.deferred("h", 300, 100, conditions=told_off)
+    s.deferred("h", 300, 100, conditions=disabled)
     at_start = s.pool("h")
     s.deferred("h", 300, 100)
     cleared = s.pool("h")
-    s.deferred("h", 300, 100, conditions=told_off)
+    s.deferred("h", 300, 100, conditions=disabled)
 
     assert (at_start, cleared, s.pool("h")) == (Pool.NONE, Pool.ACTIVE, Pool.NONE)
     s.deferred("h", 300, 100)
@@ -350,7 +397,7 @@ def test_early_generations_obey_the_kubelets_condition_and_start_when_it_is_clea
 
 
 @pytest.mark.parametrize(("source", "victims"), [("pod_condition", ["v"]), ("pod_condition_or_field", [])])
-def test_for_kubelets_that_do_not_tell_the_scheduler_may_read_the_field_itself(scene, source, victims):
+def test_for_kubelets_that_do_not_say_the_scheduler_may_read_the_field_itself(scene, source, victims):
     s = scene(resize__generation="G2", resize__policy_source=source).node(300, owners=["ops/x"]).pod("v", 200)
 
     assert s.deferred("h", 300, 100).victims() == victims
@@ -381,7 +428,7 @@ def test_kep_5836_07_only_events_of_its_own_node_wake_a_deferred_pod(scene):
 
 @pytest.mark.parametrize("happens", [lambda s: s.gone("other"), lambda s: s.node(900, "n1"),
                                      lambda s: s.deferred("d", 80, 50, LOW)])  # fmt: skip
-def test_room_on_its_node_or_a_smaller_wish_wakes_a_deferred_pod(scene, happens):
+def test_capacity_on_its_node_or_a_smaller_request_wakes_a_deferred_pod(scene, happens):
     s = full(scene)
 
     happens(s)
@@ -449,7 +496,7 @@ def test_kep_5836_18_a_deferred_pod_that_is_deleted_is_forgotten(scene):
     s.gone("d")
 
     assert s.pool("d") is Pool.NONE
-    assert s.hearts.resizes.pending() == {}
+    assert s.core.resizes.pending() == {}
     assert "d" not in s.handle.cache.pods
 
 
@@ -474,7 +521,7 @@ def test_a_competitor_that_was_deferred_and_left_wakes_the_others(scene):
 # -- superseded, and preempting twice -------------------------------------------------------------------
 
 
-def test_a_superseded_resize_counts_as_its_spec_says_or_with_the_larger_wish(scene):
+def test_a_superseded_resize_counts_as_its_spec_says_or_with_the_larger_request(scene):
     def story(**switches):
         s = scene(**switches).node(1000).deferred("h", 800, 100).deferred("h", 500, 100)
         held = s.handle.cache.nodes["n1"].requested["cpu"]
@@ -523,7 +570,7 @@ def test_kep_5836_14_a_newcomer_that_matters_more_evicts_the_whole_resizing_pod(
     s.pod("n", 400, priority=HIGH, node="")
     info = s.queue.get(Key("default", "n")).info
 
-    result = s.hearts.profiles.of(info).cycle.schedule(info, 0.0)
+    result = s.core.profiles.of(info).cycle.schedule(info, 0.0)
 
     (eviction,) = result.post_filter.actions
     assert [pod.key.name for pod in eviction.victims] == ["r"]
@@ -588,11 +635,11 @@ def test_kep_5836_18_during_a_long_grace_only_the_beta_spares_the_others(scene, 
         s.pod(name, s.cpu_of(name), start="2026-01-01T00:00:02Z", deleting=True, conditions=leaving)
 
     s.later().deferred("h", 350, 100)  # a reason to look again while they leave
-    verdict = s.attempt()
+    outcome = s.attempt()
 
     assert len(first) == 2
-    assert ("terminating pod" in verdict.after) is not again
-    assert verdict.is_guarded is not again
+    assert ("terminating pod" in outcome.after) is not again
+    assert outcome.is_guarded is not again
 
 
 def test_kep_5836_18_a_policy_wakes_only_where_it_ends_and_only_on_its_own_node(scene):
@@ -609,7 +656,7 @@ def test_kep_5836_18_a_policy_wakes_only_where_it_ends_and_only_on_its_own_node(
     assert (elsewhere, still, s.pool("h")) == (Pool.UNSCHEDULABLE, Pool.UNSCHEDULABLE, Pool.ACTIVE)
 
 
-def test_kep_5836_18_a_policy_that_begins_wakes_nobody(scene):
+def test_kep_5836_18_a_policy_that_begins_wakes_no_pod(scene):
     s = full(scene)
 
     s.node(200, "n1", owners=["ops/x"])
@@ -617,7 +664,7 @@ def test_kep_5836_18_a_policy_that_begins_wakes_nobody(scene):
     assert s.pool("d") is Pool.UNSCHEDULABLE
 
 
-def test_kep_5836_18_a_node_that_comes_wakes_whoever_ran_there_before_it_was_known(scene):
+def test_kep_5836_18_a_node_that_comes_wakes_pods_that_ran_there_before_it_was_known(scene):
     s = scene().pod("v", 200).deferred("h", 300, 100)
     unknown = s.attempt()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.roles import OF_EVERY_CONTROLLER, controller_identities, controller_roles, read_roles
+from services.runtime.roles import OF_EVERY_CONTROLLER, controller_identities, controller_roles, read_roles
 
 ROLE = "user: {user}\nrules:\n  - {{name: read, verbs: [get], resources: [pods]{more}}}\n"
 

@@ -1,0 +1,78 @@
+"""The switches that the scheduler reads, as typed views: one for each group of modules that ask the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.api.switches import switch
+
+
+@dataclass(frozen=True)
+class SchedulerSwitches:
+    """Of the loops and of wiring."""
+
+    has_unbinding: bool = switch("PodUnbinding")
+    unbinds_max: int = switch("unbind.max_attempts")
+    claim_release: str = switch("unbind.claim_release")
+    record: str = switch("scheduler.record")
+    exclusion_scope: str = switch("exclusion.scope")
+    pops_from_backoff: bool = switch("SchedulerPopFromBackoffQ")
+    has_batching: bool = switch("OpportunisticBatching")
+    batching_validity: str = switch("batching.validity")
+
+
+@dataclass(frozen=True)
+class PreemptionSwitches:
+    """Of everything that seeks victims: for pods, for groups, for deferred resizes."""
+
+    is_async: bool = switch("SchedulerAsyncPreemption")
+    pdb_empty_selector: str = switch("preemption.pdb_empty_selector")
+
+    @property
+    def matches_empty(self) -> bool:
+        """Whether a disruption budget with an empty selector covers every pod."""
+        return self.pdb_empty_selector == "match"
+
+
+@dataclass(frozen=True)
+class EvictionSwitches:
+    """Of the evictions and of what follows them."""
+
+    activates: str = switch("preemption.async_activate")
+    reverts_nomination: bool = switch("preemption.revert_nomination")
+    waiting_victim: str = switch("preemption.waiting_victim")
+    pre_bind_victim: str = switch("preemption.pre_bind_victim")
+
+
+@dataclass(frozen=True)
+class GangSwitches:
+    """Of pod groups (KEP-4671, KEP-5710)."""
+
+    is_on: bool = switch("GenericWorkload")
+    generation: str = switch("gang.generation")
+    group_preemption: str = switch("gang.group_preemption")
+    has_policy: bool = switch("PodGroupPreemptionPolicy")
+    retry: str = switch("gang.retry")
+    backoff_max_s: float = switch("gang.backoff_max_s")
+    permit_timeout_s: float = switch("gang.permit_timeout_s")
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether members are queued and placed one by one."""
+        return self.generation in ("W0", "off")
+
+    @property
+    def checks_priority(self) -> bool:
+        """Whether members must have their group's priority; up to 1.36 they were taken as they are."""
+        return self.generation not in ("W0", "W1")
+
+
+@dataclass(frozen=True)
+class AsyncCallSwitches:
+    """Of the API calls beside the scheduling loop (KEP-5229). `qps` 0: without a limit."""
+
+    is_on: bool = switch("SchedulerAsyncAPICalls")
+    qps: float = switch("async_api.qps")
+    burst: int = switch("async_api.burst")
+    sharing: str = switch("async_api.client")
+    parallelism: int = switch("async_api.parallelism")
