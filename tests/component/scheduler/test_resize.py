@@ -164,8 +164,8 @@ def test_early_generations_write_on_the_pod_that_preemption_failed_and_the_secon
         await asyncio.sleep(1)
         return before, await world.get("h")
 
-    pod, after = play(scenario, **GATE, resize__generation=generation)
-    condition = next(c for c in pod["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+    waiting, after = play(scenario, **GATE, resize__generation=generation)
+    condition = next(c for c in waiting["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
     assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
@@ -244,21 +244,6 @@ def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leav
         return during, (await world.get("h"))["status"].get("nominatedNodeName", "")
 
     assert play(scenario, **GATE, resize__double_preemption="nnn") == ("n1", "")
-
-
-def test_a_node_that_opts_out_is_no_failed_preemption(play):
-    async def scenario(world):
-        await full_node(world)
-        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
-        await world.admin.patch("nodes", Key("", "n1"), policy)
-        await resize(world, "h", "300m", "100m")
-        await world.until(lambda: outcomes(world))
-        await asyncio.sleep(1)
-        return conditions(await world.get("h"))
-
-    found = play(scenario, **GATE, resize__generation="G1", resize__policy_source="node_field")
-
-    assert "ResizeUnschedulable" not in found
 
 
 def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and_then_they_have_their_own(play):
