@@ -56,8 +56,9 @@ from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
 from kubelet.status.manager import WRITE_STATUSES, StatusManager
+from kubelet.status.resize_policy import form_of
 from kubelet.status.versions import StatusVersions
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
@@ -78,7 +79,7 @@ class Kubelet:
         self,
         definition: NodeDefinition,
         *,
-        settings: Settings,
+        switches: KubeletSwitches,
         latency: LatencyModel,
         policy: Policy,
         times: WallTimes,
@@ -86,7 +87,7 @@ class Kubelet:
         pod_network: str = "10.64.0",
     ) -> None:
         self.name = definition.name
-        self.definition, self.settings = definition, settings
+        self.definition, self.switches = definition, switches
         self.host_ip, self.pod_network = host_ip, pod_network
         self.pods: dict[str, KubeletPod] = {}
         """The pods of this node as the API server, or a manifest, shows them, by uid."""
@@ -97,7 +98,7 @@ class Kubelet:
         self.out = Outbox()
         self.ledger = Ledger(definition.allocatable())
         self.managers = ResourceManagers(definition)
-        versions = StatusVersions(is_immediate=settings.writes_at_once)
+        versions = StatusVersions(is_immediate=switches.writes_at_once)
         self.statuses = StatusManager(self, versions, self.out)
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
@@ -113,7 +114,7 @@ class Kubelet:
             self.table,
             start=self._start,
             evict=self._preempt,
-            settings=settings,
+            switches=switches,
             ledger=self.ledger,
             managers=self.managers,
             facts=NodeFacts(definition.name, None, definition.taints),
@@ -125,14 +126,14 @@ class Kubelet:
             out=self.out,
             times=times,
         )
-        self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
+        self.resize_policy = ResizePolicy(form_of(switches), definition.name, times)
         self.resizes = ResizeManager(
             self.ledger,
             NodeRules(
                 has_static_cpus=definition.has_static_cpus,
                 has_static_memory=definition.memory_policy == "Static",
                 has_swap=definition.swap_behavior == LIMITED,
-                evicts=settings.evicts_for_resizes,
+                evicts=switches.evicts_for_resizes,
             ),
             self.table,
             self.out,
@@ -161,7 +162,7 @@ class Kubelet:
         self.claims = ClaimManager(
             self.table,
             self.pods,
-            [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers],
+            [Driver(each, definition.name, guards=switches.guards_devices) for each in definition.drivers],
             self.out,
         )
         self.plugins: DevicePlugins | None = None
@@ -172,7 +173,7 @@ class Kubelet:
                 self.table,
                 self.statuses,
                 self.out,
-                shows_health=settings.tells_device_health,
+                shows_health=switches.shows_device_health,
             )
             self.admission.devices = self.plugins.admission
         self.stages: StageManager | None = None
@@ -413,7 +414,7 @@ class Kubelet:
                 self.claims.call(key, record.claims, now)
         took_over = made.adopt if record.containers or record.is_finished else made.resume
         self.table.perform(made, took_over(record, now), now)
-        readmits = self.settings.readmits_running
+        readmits = self.switches.readmits_running
         if readmits and self.plugins is not None and (refused := self.plugins.readmitted(made)) is not None:
             self._reject_running(made, refused.reason, refused.message, now)
         elif short and readmits:
@@ -481,7 +482,7 @@ class Kubelet:
             return
         self.statuses.versions.suppress(key)
         self._unbinding[key] = rejection, now
-        if self.settings.teardown == "after" and self.settings.unbind_api != "condition":
+        if self.switches.teardown == "after" and self.switches.unbind_api != "condition":
             self.admission.ask_first(pod.pod, key, rejection, now)
         self.table.perform(pod, pod.terminate(now, REMOVED_GRACE_S, "unbound"), now)
 
