@@ -44,8 +44,9 @@ from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import ArrivalRecorder, Network, SimApi, SimTransport, Traffic
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
+from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
