@@ -1,4 +1,4 @@
-"""The picture of the room: configuration and seams in, a running API server out."""
+"""The wiring of the component: configuration and seams in, a running API server out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.telemetry.metrics import render
 
 
-class ApiServerRoom:
-    """The API server with its doors. `grpc_port` and `rest_port` say where it listens once it is ready."""
+class ApiServerComponent:
+    """The API server with its two servers. `grpc_port` and `rest_port` say where it listens once it is ready."""
 
     def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer) -> None:
         self._config, self._seams = config, seams
@@ -92,7 +92,7 @@ class _Doors:
     """What has to be closed again."""
 
     def __init__(self) -> None:
-        self.grpc: grpc_server.GrpcDoor | None = None
+        self.grpc: grpc_server.GrpcServer | None = None
         self.rest: rest_server.RestRunner | None = None
 
     async def close(self) -> None:
@@ -102,8 +102,8 @@ class _Doors:
             await self.grpc.close()
 
 
-def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
-    """Return the room. Raises: StartError for an engine that does not exist or a bad token file."""
+def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
+    """Return the component. Raises: StartError for an engine that does not exist or a bad token file."""
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
     settings = ServerSettings(
         state_hash=config.state_hash,
@@ -115,7 +115,7 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
         queue_bytes=config.watch_queue_bytes,
         tokens=tokens,
     )
-    return ApiServerRoom(config, seams, ApiServer(seams, _journal(config, seams), settings))
+    return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), settings))
 
 
 def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
@@ -125,7 +125,7 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
                 raise StartError("engine sqlite needs --data-dir", EXIT_USAGE)
             return SqliteJournal(Path(config.data_dir))
         case "memory":
-            # Without doors the room stands in a simulation, whose disks can lose power.
+            # Without servers the component runs in a simulation, whose disks can lose power.
             has_doors = config.grpc_port is not None or config.rest_port is not None
             return MemoryJournal() if has_doors else DiskJournal(seams.disk)
     raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)

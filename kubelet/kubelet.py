@@ -96,7 +96,7 @@ class Kubelet:
         """Whether the machine was booted right before this kubelet began."""
         self.out = Outbox()
         self.ledger = Ledger(definition.allocatable())
-        self.managers = ResourceManagers(definition, release_is_lazy=settings.releases_lazily)
+        self.managers = ResourceManagers(definition)
         versions = StatusVersions(is_immediate=settings.writes_at_once)
         self.statuses = StatusManager(self, versions, self.out)
         self.start_times = StartTimes(self.out, times)
@@ -133,7 +133,6 @@ class Kubelet:
                 has_static_memory=definition.memory_policy == "Static",
                 has_swap=definition.swap_behavior == LIMITED,
                 evicts=settings.evicts_for_resizes,
-                orders_as_upstream=settings.orders_resizes_as_upstream,
             ),
             self.table,
             self.out,
@@ -164,8 +163,6 @@ class Kubelet:
             self.pods,
             [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers],
             self.out,
-            reconcile_s=settings.dra_reconcile_s,
-            wipe_delay_s=settings.dra_wipe_delay_s,
         )
         self.plugins: DevicePlugins | None = None
         if definition.takes_plugins:

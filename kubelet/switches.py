@@ -28,15 +28,10 @@ class Settings(msgspec.Struct, frozen=True):
     defer_reasons: tuple[str, ...] = ("UnexpectedAdmissionError",)
     device_defer_timeout_s: float = 0.0
     tells_device_health: bool = False
-    releases_lazily: bool = False
-    managers_first: bool = True
     writes_at_once: bool = False
     evicts_for_resizes: bool = True
-    orders_resizes_as_upstream: bool = False
     resize_policy: Form | None = None
     guards_devices: bool = False
-    dra_reconcile_s: float = 60.0
-    dra_wipe_delay_s: float = 30.0
     pleg_mode: str = "evented"
     readmits_running: bool = True
 
@@ -59,15 +54,10 @@ class Settings(msgspec.Struct, frozen=True):
             defer_reasons=_patterns(switches.choice("defer.reasons")),
             device_defer_timeout_s=switches.number("device.defer_timeout_s"),
             tells_device_health=switches.flag("ResourceHealthStatus"),
-            releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
-            managers_first=switches.choice("kubelet.admit_order") == "managers-first",
             writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
             evicts_for_resizes=_evicts_for_resizes(switches),
-            orders_resizes_as_upstream=switches.choice("resize.order") == "upstream",
             resize_policy=form_of(switches),
             guards_devices=switches.choice("dra.double_allocation_guard") == "driver",
-            dra_reconcile_s=switches.number("kubelet.dra_reconcile_s"),
-            dra_wipe_delay_s=switches.number("kubelet.dra_wipe_delay_s"),
             pleg_mode=switches.choice("pleg.mode"),
             readmits_running=switches.flag("restart.readmit_running"),
         )
@@ -75,9 +65,6 @@ class Settings(msgspec.Struct, frozen=True):
 
 def _evicts_for_resizes(switches: Switches) -> bool:
     """Whether the kubelet makes room itself for a critical pod's resize: not where only the scheduler is to."""
-    chosen = switches.choice("resize.kubelet_eviction")
-    if chosen != "generation":
-        return chosen == "on"
     has_heir = switches.flag("InPlacePodVerticalScalingSchedulerPreemption")
     return not (has_heir and switches.choice("resize.generation") in ("G3", "G4"))
 

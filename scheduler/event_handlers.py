@@ -34,12 +34,14 @@ from scheduler.framework.events import (
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.accounting import Accounting
-from scheduler.resize.queueing import ResizeQueueing
+from scheduler.resize.deferred_pods import DeferredPods
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.seams import Random
 
 BACKOFF_JITTER: Final = 0.1
+UNBIND_BACKOFF_MAX_S: Final = 60.0
+"""Longest extra back-off of a pod that was unbound again and again (kubelet-unbinding 7.2)."""
 UNPREPARED: Final = "FailedPrepareDynamicResources"
 CORRUPTED: Final = (
     "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
@@ -100,9 +102,8 @@ class EventHandlers:
         random: Random,
         *,
         unbinding: bool = True,
-        unbind_backoff_max_s: float = 60.0,
         groups: PodGroups | None = None,
-        resizes: ResizeQueueing | None = None,
+        resizes: DeferredPods | None = None,
         accounting: Accounting | None = None,
     ) -> None:
         self._cache = cache
@@ -111,7 +112,6 @@ class EventHandlers:
         self._profiles = profiles
         self._random = random
         self._unbinding = unbinding
-        self._unbind_backoff_max_s = unbind_backoff_max_s
         self._groups = groups
         self._resizes = resizes
         self._accounting = accounting
@@ -198,7 +198,7 @@ class EventHandlers:
         return [ResizeEnded(after)] if after is not None and self._resizes.has_ended(before, after) else []
 
     def _in_two_steps(
-        self, resizes: ResizeQueueing, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
+        self, resizes: DeferredPods, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
     ) -> list[Effect]:
         """Notify the one now, and the other when all tasks have had a turn."""
         node = info.spec.node_name
@@ -248,7 +248,7 @@ class EventHandlers:
         if not self._is_ours(info):
             return []
         attempt = max(info.unbind_count, 1)
-        delay = min(2.0 ** min(attempt - 1, 62), self._unbind_backoff_max_s)
+        delay = min(2.0 ** min(attempt - 1, 62), UNBIND_BACKOFF_MAX_S)
         delay *= self._random.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
         self._queue.add_after(info, now, now + delay, UNBOUND, traceparent=traceparent)
         history = info.pod.status.unbind_history

@@ -1,4 +1,4 @@
-"""The door that kubectl and client-go know: HTTP/1.1 and JSON over the same server as the mesh's own door.
+"""The server that kubectl and client-go know: HTTP/1.1 and JSON over the same registry as the mesh's own server.
 
 A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes
 that were stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and
@@ -65,9 +65,9 @@ CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
 class Server(Protocol):
-    """What this door needs of the API server."""
+    """What the REST server needs of the API server."""
 
-    def door(self, identity: Identity) -> Api:
+    def api_for(self, identity: Identity) -> Api:
         """Return the API as that identity reaches it."""
         ...
 
@@ -91,7 +91,7 @@ def _no_metrics() -> str:
 
 @dataclass(frozen=True)
 class RestSettings:
-    """How the door behaves.
+    """How the REST server behaves.
 
     `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
     `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
@@ -111,7 +111,7 @@ class RestSettings:
     """How long one send of a watch may block before the stream is cut (L-WS)."""
 
 
-class RestDoor:
+class RestHandler:
     """Handles every request of one listener."""
 
     def __init__(
@@ -129,13 +129,13 @@ class RestDoor:
         self._tracer = tracer
         self._session = session
         self._settings = settings
-        self.heard: dict[object, None] = {}
+        self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
-        self.heard[request.protocol] = None
+        self.active[request.protocol] = None
         try:
             self._check_web(request)
             identity = self._identity(request)
@@ -261,7 +261,7 @@ class RestDoor:
         if review is not None:
             return await self._review(request, identity, review)
         parameters = Parameters(request.rel_url.query)
-        api = self._server.door(identity)
+        api = self._server.api_for(identity)
         namespace, name, streamed = rest_streams.asked(group, version, rest)
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
@@ -270,7 +270,7 @@ class RestDoor:
         verb = rest_paths.verb_of(request.method, route)
         if verb in ("list", "get"):
             if route.subresource == "log":
-                itself = self._server.door(self._settings.itself)
+                itself = self._server.api_for(self._settings.itself)
                 return await rest_log.stream(request, route, parameters, api, itself, self._session)
             form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
             include = tables.check_include(parameters.text("includeObject"))
@@ -396,18 +396,18 @@ def _asked(verb: str, route: Route) -> Request:
 class _SilenceSweep:
     """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
 
-    def __init__(self, server: web.Server, door: RestDoor, clock: Clock, allowed_s: float) -> None:
-        self._server, self._door, self._clock, self._allowed_s = server, door, clock, allowed_s
+    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, allowed_s: float) -> None:
+        self._server, self._handler, self._clock, self._allowed_s = server, handler, clock, allowed_s
         self._silent_since: dict[object, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
-        now, heard = self._clock.now(), self._door.heard
+        now, active = self._clock.now(), self._handler.active
         connections = self._server.connections
-        silent = [c for c in connections if c not in heard]
+        silent = [c for c in connections if c not in active]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
-        self._door.heard = {c: None for c in connections if c in heard}
+        self._handler.active = {c: None for c in connections if c in active}
         for connection in silent:
             if now - self._silent_since[connection] >= self._allowed_s:
                 connection.force_close()
@@ -420,7 +420,7 @@ class _SilenceSweep:
 
 
 class RestRunner:
-    """A listening REST door; `cleanup` ends it and everything it started."""
+    """A listening REST server; `cleanup` ends it and everything it started."""
 
     def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
         self._runner = runner
@@ -449,13 +449,13 @@ async def serve(
     """
     chosen = settings or RestSettings()
     session = aiohttp.ClientSession(auto_decompress=True)
-    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
+    handler = RestHandler(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
     listener = web.Server(
-        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None,
+        handler.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None,
         max_line_size=REQUEST_LINE_BYTES_MAX, max_field_size=REQUEST_LINE_BYTES_MAX,
     )  # fmt: skip
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
-    sweep = _SilenceSweep(listener, door, clock, chosen.first_request_max_s)
+    sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
     try:
         await runner.setup()
         site = web.TCPSite(runner, host, port, backlog=1024)

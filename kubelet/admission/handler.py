@@ -104,12 +104,11 @@ class AdmissionHandler:
     def outcome(self, pod: KubeletPod) -> Admitted | RoomNeeded | Rejection:
         """Return what the node says to this pod now."""
         evicting = self._table.leaving() if is_critical(pod) else frozenset()
-        first = self.settings.managers_first
         # Static pods are admitted without the API server: the node is then what it is defined to be.
         node = self._defined if self.node.labels is None and is_static(pod) else self.node
         if (refused := self._features.refuses_first(pod)) is not None:
             return refused
-        outcome = admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
+        outcome = admit(pod, self._ledger, self._managers, node, evicting=evicting)
         if isinstance(outcome, Admitted) and (refused := self._features.refuses_last(pod)) is not None:
             self._managers.release(outcome.allocation)
             return refused

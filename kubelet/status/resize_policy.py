@@ -28,13 +28,10 @@ def form_of(switches: Switches) -> Form | None:
     """Return how kubelets tell of the policy; None where they do not."""
     if not switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
         return None
-    generation = switches.choice("resize.generation")
-    source, told = switches.choice("resize.policy_source"), switches.choice("resize.conditions")
-    if source == "generation":
-        source = {"G1": "annotation", "G2": "pod_condition"}.get(generation, "")
-    if told == "generation":
-        told = {"G2": "preemption_disabled_g2"}.get(generation, "")
-    if source == "annotation":
-        return FORMS["annotation"]
-    is_told = told == "preemption_disabled_g2" or source.startswith("pod_condition")
-    return FORMS["pod_condition"] if is_told else None
+    match switches.choice("resize.generation"):
+        case "G1":
+            return FORMS["annotation"]
+        case "G2":
+            return FORMS["pod_condition"]
+        case _:
+            return None

@@ -18,7 +18,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
 from scheduler.dra.allocation_writer import Granter
 from scheduler.dra.allocator import AllocationError, Allocator, Refused
-from scheduler.dra.ledger import Letting, Release
+from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
 from scheduler.entry import Args, PluginEntry
@@ -64,7 +64,7 @@ class _Notes:
 
 
 class DynamicResources:
-    """Knows claims as the ledger believes them to be, and classes and slices as informers hold them.
+    """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them.
 
     `filter_timeout_s`: how long the search for one node may take; 0: as long as it takes.
     """
@@ -76,7 +76,6 @@ class DynamicResources:
         self._world = handle.world
         self._ledger = handle.claims
         self._tries_max = int(filter_timeout_s * TRIES_PER_S) or None
-        self._pick = handle.switches.choice("dra.postfilter_pick")
         self._granter = Granter(self._ledger, self._find, handle.wall)
         self._slices: Slices | None = None
         handle.world.on_change(ResourceSlice, self._slice_changed)
@@ -172,16 +171,10 @@ class DynamicResources:
             for index, claim in enumerate(notes.granted)
             if index in notes.unavailable and all(each.uid == pod.uid for each in claim.status.reserved_for)
         ]
-        for claim in self._picked(own):
-            self._release(Release.DEALLOCATE, claim, pod)
+        if own:  # which one is freed is chance, as upstream
+            chosen = own[self._handle.random.randrange(0, len(own)) if len(own) > 1 else 0]
+            self._release(Release.DEALLOCATE, chosen, pod)
         return PostFilterResult(unschedulable(DEALLOCATED if own else STILL_NOT))
-
-    def _picked(self, claims: list[ResourceClaim]) -> list[ResourceClaim]:
-        if len(claims) < 2 or self._pick == "all":
-            return claims
-        if self._pick == "oldest":
-            return [min(claims, key=lambda claim: (claim.metadata.creation_timestamp, claim.metadata.name))]
-        return [claims[self._handle.random.randrange(0, len(claims))]]
 
     # -- making it so
 
@@ -212,7 +205,7 @@ class DynamicResources:
                 self._release(Release.UNRESERVE, current, pod)
 
     def _release(self, how: Release, claim: ResourceClaim, pod: PodInfo) -> None:
-        self._ledger.request_release(Letting(how, claim.metadata.key, claim.metadata.uid, pod.uid))
+        self._ledger.request_release(PendingRelease(how, claim.metadata.key, claim.metadata.uid, pod.uid))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Skip when every claim has its devices and lists the pod already (KEP-5278)."""

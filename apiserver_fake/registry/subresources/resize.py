@@ -15,8 +15,6 @@ from apiserver_fake.validation.pod.resize import check_resize, resized_spec
 from services.api.errors import NotFound, invalid
 from services.api.meta import Document
 
-LEVEL_GATE = "InPlacePodLevelResourcesVerticalScaling"
-
 
 def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
@@ -27,7 +25,7 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
-    if causes := check_resize(stored, spec, with_level=ctx.switches.flag(LEVEL_GATE)):
+    if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
         raise invalid("Pod", name, [*causes])
     if spec == before:
         return SubresourceResult()

@@ -1,6 +1,6 @@
 """matchLabelKeys and mismatchLabelKeys: label keys whose values, as the pod has them, join a label selector.
 
-The API server writes them into the selector when a pod is created, so that nobody else needs to know of them.
+The API server writes them into the selector when a pod is created, so that no other component needs to know of them.
 Source: KEP-3633 (pod affinity), KEP-3243 (topology spread). The texts are upstream's.
 """
 

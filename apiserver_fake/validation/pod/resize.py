@@ -12,12 +12,12 @@ from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.formats import forbidden, invalid
 from apiserver_fake.validation.pod import defaults as pod_defaults
 from apiserver_fake.validation.pod import pod_level
-from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.validation.pod.container import RESIZABLE
+from apiserver_fake.validation.pod.spec import check
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.quantity import amount
 
-RESIZABLE = ("cpu", "memory")
 CONTAINERS, INIT_CONTAINERS = "containers", "initContainers"
 _OWN = ("resources", "resizePolicy")
 
@@ -57,7 +57,7 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
     `with_level`: pods with resources of their own may be resized (InPlacePodLevelResourcesVerticalScaling).
     """
     before = old.get("spec") or {}
-    causes = pod_rules.check(spec, "spec")
+    causes = check(spec, "spec")
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
         return [forbidden("", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":

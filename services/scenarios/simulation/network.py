@@ -70,7 +70,7 @@ Answer = asyncio.Future["Response | str"]
 class Server(Protocol):
     """The part of `apiserver_fake.server.ApiServer` the network needs."""
 
-    def door(self, identity: Identity) -> Api:
+    def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it."""
         ...
 
@@ -223,7 +223,7 @@ class Network:
         server, life, _ = current
         if answer is not None:
             self._answers[answer] = None
-        work = self._serve(transport, server.door(identity), request, answer)
+        work = self._serve(transport, server.api_for(identity), request, answer)
         life.adopt(asyncio.create_task(work, context=self.server_context))
 
     async def _serve(self, transport: SimTransport, api: Api, request: Request, answer: Answer | None) -> None:
@@ -353,7 +353,7 @@ class _Wire:
             raise UnknownOutcome("connection refused")
         server, life, gone = current
         pipe = _WatchPipe(self._network, self._transport, gone)
-        served = pipe.pump(server.door(self._identity).watch(request))
+        served = pipe.pump(server.api_for(self._identity).watch(request))
         pump = asyncio.create_task(served, context=self._network.server_context)
         life.adopt(pump)
         recorder, mine = self._network.recorder, self._transport.life

@@ -77,7 +77,7 @@ class World:
             task.cancel()
 
     def client(self, identity):
-        return Client(self.apiserver.server.door(identity), self.clock, self.chance)
+        return Client(self.apiserver.server.api_for(identity), self.clock, self.chance)
 
     async def start(self):
         """Start the manager's next incarnation."""

@@ -74,8 +74,8 @@ class World:
         self.tasks.append(asyncio.create_task(self.apiserver.run()))
         await self.until(lambda: self.apiserver.is_ready)
         chance = random.Random(7)
-        self.admin = Client(self.apiserver.server.door(ADMIN), self.clock, chance)
-        self.scheduler = Client(self.apiserver.server.door(SCHEDULER), self.clock, chance)
+        self.admin = Client(self.apiserver.server.api_for(ADMIN), self.clock, chance)
+        self.scheduler = Client(self.apiserver.server.api_for(SCHEDULER), self.clock, chance)
         await self.start_kubelet()
         return self
 
@@ -149,7 +149,7 @@ class World:
         return [x for x in self.events.lines if x.ev == ev and (not uid or (x.obj or {}).get("uid") == uid)]
 
     def call(self, identity, **request):
-        return self.apiserver.server.door(identity).call(Request(**request))
+        return self.apiserver.server.api_for(identity).call(Request(**request))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Deferred resizes with a scheduler, an API server and no kubelet: the stories play its part (kep-5836)."""
+"""Deferred resizes with a scheduler, an API server and no kubelet: the scenarios play its part (kep-5836)."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def test_early_generations_write_on_the_pod_that_preemption_failed_and_the_secon
         await asyncio.sleep(1)
         return before, await world.get("h")
 
-    pod, after = play(scenario, **GATE, resize__generation=generation)
-    condition = next(c for c in pod["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+    before, after = play(scenario, **GATE, resize__generation=generation)
+    condition = next(c for c in before["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
     assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
@@ -246,21 +246,6 @@ def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leav
     assert play(scenario, **GATE, resize__double_preemption="nnn") == ("n1", "")
 
 
-def test_a_node_that_opts_out_is_no_failed_preemption(play):
-    async def scenario(world):
-        await full_node(world)
-        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
-        await world.admin.patch("nodes", Key("", "n1"), policy)
-        await resize(world, "h", "300m", "100m")
-        await world.until(lambda: outcomes(world))
-        await asyncio.sleep(1)
-        return conditions(await world.get("h"))
-
-    found = play(scenario, **GATE, resize__generation="G1", resize__policy_source="node_field")
-
-    assert "ResizeUnschedulable" not in found
-
-
 def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and_then_they_have_their_own(play):
     async def scenario(world):
         await world.node("n1", cpu="300m")
@@ -288,7 +273,7 @@ def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and
     assert (counts, own) == ([1, 1, 1, 1, 1], [0, 0, 0, 1, 1])
     assert merged['scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"}'] == 3
     assert apart['scheduler_queue_incoming_pods_total{event="AssignedPodResize",queue="active"}'] == 1
-    # o and h themselves were judged when they were told of, too: one look for each change of a deferred pod.
+    # o and h themselves were tried when they were deferred, too: one look for each change of a deferred pod.
     assert apart['scheduler_event_handling_duration_seconds_count{event="AssignedPodResize"}'] >= 1
     labels = 'operation="pod_resize",preemptor="pod"'
     assert apart[f'scheduler_preemption_evaluation_duration_seconds_count{{{labels},result="failure"}}'] == 1

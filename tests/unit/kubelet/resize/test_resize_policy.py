@@ -55,9 +55,6 @@ def shown(policy, pod):
         ({"resize.generation": "G0"}, None),
         ({"resize.generation": "G1"}, FORMS["annotation"]),
         ({"resize.generation": "G2"}, FORMS["pod_condition"]),
-        ({"resize.generation": "G2", "resize.conditions": "none", "resize.policy_source": "node_field"}, None),
-        ({"resize.policy_source": "pod_condition_or_field"}, FORMS["pod_condition"]),
-        ({"resize.conditions": "preemption_disabled_g2"}, FORMS["pod_condition"]),
     ],
 )
 def test_the_design_says_whether_kubelets_show_the_policy_and_how(switches, form):

@@ -23,7 +23,7 @@ class Echo:
     def __init__(self):
         self.calls = []
 
-    def door(self, identity):
+    def api_for(self, identity):
         return self
 
     async def call(self, request):

@@ -1,4 +1,4 @@
-"""Plugins that are not kube-scheduler's own, and pods that wait on their nodes for room (kep-5836 6.1)."""
+"""Plugins that are not kube-scheduler's own, and pods that wait on their nodes for capacity (kep-5836 6.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutOfTree:
 
 
 class Refuser(OutOfTree):
-    """A Filter that says no to everybody while it is on; node labels may change its mind."""
+    """A Filter that rejects every node while it is on; events of node labels wake its pods."""
 
     def __init__(self, no=None, name="Refuser"):
         super().__init__(name)
@@ -395,10 +395,3 @@ def test_a_pod_that_fits_passes_out_of_tree_reserve_and_permit(scene, generation
 
     assert s.attempt().waits_for is waits_for
     assert s.plugins[0].asked == asked
-
-
-def test_a_mode_of_asking_can_be_chosen_apart_from_the_generation(scene):
-    s = fitting(scene("G3", Refuser(), resize__outside_plugins="relevance"))
-
-    assert s.attempt().waits_for is Waits.KUBELET
-    assert s.queue.get(Key("default", "h")).rejectors == {"DeferredPodScheduling"}

@@ -40,7 +40,7 @@ def test_a_daemon_set_is_completed_and_its_first_template_has_number_one(world):
     assert on_delete["spec"]["updateStrategy"] == {"type": "OnDelete"}
 
 
-def test_only_a_change_of_the_template_counts_and_nobody_may_say_otherwise(world):
+def test_only_a_change_of_the_template_counts_and_no_client_may_say_otherwise(world):
     made = world.create(NAME, a_daemon_set())
     causes, slower = world.try_update(NAME, made, {**made, "spec": {**made["spec"], "minReadySeconds": 5}})
     changed = {**a_daemon_set(image="i:2"), "metadata": {**made["metadata"], "annotations": {NUMBER: "77", "a": "b"}}}

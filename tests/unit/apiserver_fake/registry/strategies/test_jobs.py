@@ -146,3 +146,20 @@ def test_indexes_are_read_and_written_alike(text):
 def test_what_are_no_indexes_is_an_error(text):
     with pytest.raises(ValueError, match=r"order|index"):
         parse_indexes(text, 100)
+
+
+def test_kep_3329_a_rule_on_exit_codes_names_a_container_of_the_pod(world):
+    codes = {"containerName": "other", "operator": "In", "values": [1]}
+
+    causes, _ = world.try_create(
+        "jobs.batch", a_job(podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
+    )
+
+    assert [f"{cause.path}: {cause.message}" for cause in causes] == [
+        (
+            'spec.podFailurePolicy.rules[0].onExitCodes.containerName: Invalid value: "other": '
+            "must be one of the container or initContainer names"
+        )
+    ]
+    codes["containerName"] = "c"
+    assert made(world, podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})

@@ -306,7 +306,7 @@ def test_since_v1_37_a_resize_needs_a_linux_node_that_exists(world: Any) -> None
         resize(world, to(requests={"cpu": "900m"}))
 
 
-def test_owners_may_resize_their_pods_and_nodes_and_strangers_may_not(world: Any) -> None:
+def test_owners_may_resize_their_pods_and_nodes_and_others_may_not(world: Any) -> None:
     make(world, container(resources=BURSTABLE), spec={"nodeName": "n1"})
     world.put("namespaces", {"metadata": {"name": "default", "labels": {"emulation/owner": "alice"}}})
 
