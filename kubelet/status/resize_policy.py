@@ -1,4 +1,4 @@
-"""Which designs of KEP-5836 have kubelets tell pods of the node's policy, and in which words."""
+"""Which designs of KEP-5836 have kubelets show the node's policy on pods, and in which words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from services.api.switches import Switches
+from kubelet.switches import KubeletSwitches
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -24,11 +24,11 @@ FORMS: Final = {
 TYPES: Final = tuple(form.type for form in FORMS.values())
 
 
-def form_of(switches: Switches) -> Form | None:
-    """Return how kubelets tell of the policy; None where they do not."""
-    if not switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
+def form_of(switches: KubeletSwitches) -> Form | None:
+    """Return how kubelets show the policy; None where they do not."""
+    if not switches.has_resize_preemption:
         return None
-    match switches.choice("resize.generation"):
+    match switches.resize_generation:
         case "G1":
             return FORMS["annotation"]
         case "G2":

@@ -11,6 +11,7 @@ from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
 from kubelet.runtime.latency import LatencyModel
 from kubelet.status.resize_policy import FORMS, form_of
+from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
 from services.api.meta import ObjectMeta
@@ -58,8 +59,8 @@ def shown(policy, pod):
     ],
 )
 def test_the_design_says_whether_kubelets_show_the_policy_and_how(switches, form):
-    assert form_of(Switches({**ON, **switches})) == form
-    assert form_of(Switches(switches)) is None
+    assert form_of(Switches({**ON, **switches}).of(KubeletSwitches)) == form
+    assert form_of(Switches(switches).of(KubeletSwitches)) is None
 
 
 @pytest.mark.parametrize(
