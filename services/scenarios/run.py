@@ -52,9 +52,14 @@ class Takers:
     def measures(self, run: ScenarioRun) -> dict[str, float | None]:
         """Return the figures of a run that is over, by name."""
         return measures(
-            run.history, self._writes, self._scheduling_results, self._preemptions, self._rejections, run.started_s,
+            run.history,
+            self._writes,
+            self._scheduling_results,
+            self._preemptions,
+            self._rejections,
+            run.started_s,
             run.ended_s,
-        )  # fmt: skip
+        )
 
 
 def load_scenario(path: str | Path) -> Scenario:
