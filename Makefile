@@ -37,6 +37,7 @@ lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m protos --check
+	$(BIN)/python -m tests.architecture.structure
 
 types: $(READY) ## mypy --strict
 	$(BIN)/mypy
