@@ -31,7 +31,7 @@ class Cluster:
         self.clock = SimClock(asyncio.get_running_loop(), WALL_BASE_S)
         self.network = Network(random.Random(f"network/{seed}"))
         self.events = MemoryEvents()
-        self.platter = DiskImage()
+        self.disk = DiskImage()
         self.incarnation = 0
         self.seed = seed
 
@@ -41,7 +41,7 @@ class Cluster:
             component=component,
             clock=self.clock,
             random=chance,
-            disk=SimDisk(self.platter, random.Random(f"disk/{self.seed}"), life),
+            disk=SimDisk(self.disk, random.Random(f"disk/{self.seed}"), life),
             transport=SimTransport(self.network, life),
             events=MemoryEventLog(component, self.clock, str(life.incarnation), self.events),
             tracer=Tracer(component, clock=self.clock, random=chance, sinks=()),

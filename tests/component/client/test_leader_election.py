@@ -150,7 +150,7 @@ def test_who_makes_a_deleted_lease_anew_goes_on_counting_and_outranks_the_leader
     assert after > before
 
 
-def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
+def test_a_leader_that_ends_in_good_order_clears_the_holder():
     async def act(cluster, group):
         first, second = cluster.candidate("a"), cluster.candidate("b")
         await first.acquire()

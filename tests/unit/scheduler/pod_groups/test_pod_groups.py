@@ -227,7 +227,7 @@ def test_a_group_whose_last_waiting_member_is_deleted_is_not_queued():
 def test_the_metrics_have_pods_apart_from_groups_and_incomplete_from_pending():
     scene = Scene(group(count=3), group("h", count=1)).nodes("n1")
     scene.see(member("p1"), member("p2"), member("q", of="h"), a.pod("alone"))
-    samples = scene.queue.samples()
+    samples = scene.queue.metrics()
 
     assert samples['scheduler_queued_entities{queue="gated",type="PodGroup"}'] == 1
     assert samples['scheduler_queued_entities{queue="active",type="PodGroup"}'] == 1
