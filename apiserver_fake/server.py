@@ -142,10 +142,15 @@ class ApiServer:
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
             base = [
-                record_of(find_resource(kept.resource), msgspec.json.decode(kept.body), kept.rv, kept.body,
-                          hashing=store.hashing)
+                record_of(
+                    find_resource(kept.resource),
+                    msgspec.json.decode(kept.body),
+                    kept.rv,
+                    kept.body,
+                    hashing=store.hashing,
+                )
                 for kept in recovered.base
-            ]  # fmt: skip
+            ]
             if self._journal.is_durable:
                 restore(store, base, recovered.base_rv, recovered.entries, resources().get, now_s)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
@@ -309,9 +314,16 @@ class ApiServer:
             waits: list[Awaitable[Response]] = []
             for record in meant:
                 one = msgspec.structs.replace(
-                    request, verb="delete", name=record.name, namespace=record.namespace, uid=record.uid,
-                    label_selector="", field_selector="", request_id="", traceparent=span.traceparent,
-                )  # fmt: skip
+                    request,
+                    verb="delete",
+                    name=record.name,
+                    namespace=record.namespace,
+                    uid=record.uid,
+                    label_selector="",
+                    field_selector="",
+                    request_id="",
+                    traceparent=span.traceparent,
+                )
                 begun = self.start(identity, one)
                 if isinstance(begun, Response):
                     _check_deleted(begun)
@@ -474,7 +486,14 @@ def _check_deleted(response: Response) -> None:
 
 def _fingerprint(request: Request) -> bytes:
     parts = (
-        request.verb, request.resource, request.namespace, request.name, request.subresource, request.patch_type,
-        request.uid, request.resource_version, str(request.dry_run),
-    )  # fmt: skip
+        request.verb,
+        request.resource,
+        request.namespace,
+        request.name,
+        request.subresource,
+        request.patch_type,
+        request.uid,
+        request.resource_version,
+        str(request.dry_run),
+    )
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()

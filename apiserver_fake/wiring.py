@@ -29,30 +29,30 @@ class ApiServerComponent:
         self._is_listening = False
 
     async def run(self) -> None:
-        """Recover the store, open the doors, serve until cancelled. Raises: StartError."""
+        """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.server.run())
             await self.server.wait_until_ready()
-            doors = _Doors()
+            servers = _Servers()
             try:
-                await self._open(doors)
+                await self._open(servers)
                 self._is_listening = True
                 await asyncio.Event().wait()
             finally:
                 self._is_listening = False
-                # First the watches, so that their streams end by themselves and the doors need not wait (W18).
+                # First the watches, so that their streams end by themselves and the servers need not wait (W18).
                 self.server.hub.shut_down()
-                await doors.close()
+                await servers.close()
 
-    async def _open(self, doors: _Doors) -> None:
+    async def _open(self, servers: _Servers) -> None:
         config = self._config
         if config.grpc_port is not None:
-            doors.grpc, self.grpc_port = await grpc_server.serve(
+            servers.grpc, self.grpc_port = await grpc_server.serve(
                 self.server, config.grpc_host, config.grpc_port, clock=self._seams.clock
             )
         if config.rest_port is not None:
             try:
-                doors.rest, self.rest_port = await rest_server.serve(
+                servers.rest, self.rest_port = await rest_server.serve(
                     self.server,
                     config.rest_host,
                     config.rest_port,
@@ -75,7 +75,7 @@ class ApiServerComponent:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the store is recovered and the doors are open."""
+        """Whether the store is recovered and the servers are open."""
         return self._is_listening and self.server.is_ready
 
     def metrics(self) -> dict[str, float]:
@@ -83,12 +83,12 @@ class ApiServerComponent:
         return self.server.metrics()
 
     def ports(self) -> dict[str, int]:
-        """Return the ports of the open doors."""
+        """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
 
 
-class _Doors:
+class _Servers:
     """What has to be closed again."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.registry.creation import check_capacity, choose_name, new_uid
 from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.registry.write_context import WriteContexts, document_of
-from apiserver_fake.schema.types import check_fields, conform
+from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record
 from apiserver_fake.storage.resource_versions import parse_rv
 from apiserver_fake.storage.store import Staged
@@ -228,9 +228,15 @@ class Write:
             text = "Invalid value: 0x0: must be specified for an update"
             raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in (
-            "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-            "generation", "generateName", "selfLink",
-        ):  # fmt: skip
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "generateName",
+            "selfLink",
+        ):
             if field in before:
                 meta[field] = before[field]
             else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.paths import subresource_form
-from apiserver_fake.schema.types import component_of, components
+from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document
@@ -81,9 +81,11 @@ def _operation(action: str, r: Resource, component: str, kind: Document | None =
         types = list(content)
         if action == "patch":
             types = [
-                "application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json",
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
                 "application/strategic-merge-patch+json",
-            ]  # fmt: skip
+            ]
         operation["requestBody"] = {"content": dict.fromkeys(types, content["application/json"])}
     return operation
 

@@ -6,7 +6,7 @@ The answer says so, after what a real cluster would look at first: the pod, its 
 
 from __future__ import annotations
 
-from apiserver_fake.rest import pod_log as rest_log
+from apiserver_fake.rest import pod_log
 from apiserver_fake.rest.paths import Parameters
 from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document
@@ -33,7 +33,7 @@ def refusal(pod: Document, stream: str, parameters: Parameters) -> ApiError:
             text = f"pod {name} listens on no port: {reason}"
         case _:
             try:
-                container = rest_log.container_of(pod, parameters.text("container"))
+                container = pod_log.container_of(pod, parameters.text("container"))
             except BadRequest as error:
                 return error
             what = "no command can be run" if stream == "exec" else "there is no process to attach to"

@@ -285,10 +285,22 @@ _COLUMNS = 16
 
 def _row(entry: Entry) -> tuple[object, ...]:
     values: tuple[object, ...] = (
-        entry.rv, entry.type, entry.group_end, entry.previous_rv, entry.resource, entry.namespace, entry.name,
-        entry.uid, entry.body, entry.traceparent, entry.identity, entry.request_id, entry.fingerprint, entry.code,
+        entry.rv,
+        entry.type,
+        entry.group_end,
+        entry.previous_rv,
+        entry.resource,
+        entry.namespace,
+        entry.name,
+        entry.uid,
+        entry.body,
+        entry.traceparent,
+        entry.identity,
+        entry.request_id,
+        entry.fingerprint,
+        entry.code,
         entry.answer,
-    )  # fmt: skip
+    )
     return (*values, _sum(msgspec.msgpack.encode(entry)))
 
 

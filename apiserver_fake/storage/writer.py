@@ -286,9 +286,17 @@ class Writer:
 def _entry(change: Change) -> Entry:
     record = change.record
     return Entry(
-        change.rv, change.type, change.group_end, change.previous.rv if change.previous else 0, record.resource,
-        record.namespace, record.name, record.uid, record.body, change.traceparent,
-    )  # fmt: skip
+        change.rv,
+        change.type,
+        change.group_end,
+        change.previous.rv if change.previous else 0,
+        record.resource,
+        record.namespace,
+        record.name,
+        record.uid,
+        record.body,
+        change.traceparent,
+    )
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:

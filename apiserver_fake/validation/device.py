@@ -1,7 +1,7 @@
 """Rules that the kinds of dynamic resource allocation share: names, selectors, configuration, references.
 
-What this server cannot do yet is refused, field by field (`beyond`): a field that was stored and ignored would be a
-promise, and one that was dropped could turn a request into another one. Texts of upstream's
+What this server cannot do yet is refused, field by field (`beyond`): a field that was stored and ignored would mislead
+its reader, and one that was dropped could turn a request into another one. Texts of upstream's
 `pkg/apis/resource/validation`.
 """
 

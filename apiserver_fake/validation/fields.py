@@ -196,7 +196,7 @@ class Struct:
     def check(self, holder: Document, at: str, report: Report) -> None:
         """Add what is wrong with an object; `at` is the path of its members so far (`spec.`)."""
         get = holder.get
-        for name, detail, missing, allowed, rule in self._rules:
+        for name, detail, missing, allowed, form, rule in self._rules:
             if not name:
                 rule(holder, at, report)
                 continue
@@ -210,6 +210,8 @@ class Struct:
                 value = missing
             if allowed is not None and value not in allowed:
                 report.causes.append(unsupported(at + name, value, filter(None, allowed)))
+            if form is not None and (value or missing is not None) and (wrong := form(at + name, value)):
+                report.causes += wrong
             if rule is not None:
                 rule(value, at + name, report)
 
@@ -263,17 +265,18 @@ class Struct:
                 field.struct.unchanged(before or {}, after or {}, f"{at}{name}.", report)
 
 
-def _entry(part: Field | Check) -> tuple[str, str | None, Any, tuple[str, ...] | None, Any]:
-    """Return `(name, detail of a required value or None, what an absent value is checked as, its enum, check)`.
+def _entry(part: Field | Check) -> tuple[str, str | None, Any, tuple[str, ...] | None, Form | None, Any]:
+    """Return `(name, detail of a required value or None, what an absent value is checked as, enum, form, check)`.
 
-    An enum is checked without a call: most fields of a pod that are there have one.
+    Enum and form are checked without a call in between: most fields of a pod that are there have one of them.
     """
     if not isinstance(part, Field):
-        return "", None, None, None, part
+        return "", None, None, None, None, part
     detail = None if part.required is False else "" if part.required is True else part.required
     missing = {} if part.missing is None and part.struct is not None and part.default == {} else part.missing
     allowed = (*part.enum, "") if part.is_blank_absent else tuple(part.enum)
-    return part.name, detail, missing, allowed if part.enum else None, replace(part, enum=()).compiled()
+    rest = replace(part, enum=(), form=None).compiled()
+    return part.name, detail, missing, allowed if part.enum else None, part.form, rest
 
 
 def _completed(field: Field) -> Callable[[Any], Any] | None:

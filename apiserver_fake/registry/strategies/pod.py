@@ -21,8 +21,7 @@ from apiserver_fake.strategy import (
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, unsupported
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod import label_keys, pod_level
+from apiserver_fake.validation.pod import defaults, label_keys, pod_level
 from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.update import check_update
@@ -40,8 +39,8 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
-    spec = pod_defaults.requests_from_limits(spec)
-    spec = pod_level.with_requests(pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
+    spec = defaults.requests_from_limits(spec)
+    spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
@@ -51,7 +50,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-        spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+        spec["tolerations"] = defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
     if not ctx.switches.generic_workload:
         spec.pop("schedulingGroup", None)
     if not ctx.switches.container_restart_rules:
@@ -60,7 +59,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
-        status["qosClass"] = pod_defaults.qos_class(spec)
+        status["qosClass"] = defaults.qos_class(spec)
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -115,13 +114,13 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     new["status"] = old.get("status") or {}
     before = old.get("spec") or {}
     if new.get("spec") is not before:
-        spec = pod_defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
-        spec = pod_level.with_requests(pod_defaults.with_resize_policies(spec))
+        spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
+        spec = pod_level.with_requests(defaults.with_resize_policies(spec))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]
         if not _is_mirror(old):
-            spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+            spec["tolerations"] = defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
         new["spec"] = spec
 
 

@@ -1,9 +1,9 @@
 """`pods/resize`: change what the containers of a pod ask for while it lives (KEP-1287).
 
-It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What
-becomes of the wish is the node's affair, told in the conditions PodResizePending and PodResizeInProgress. A wish that
-its namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never
-could meet.
+It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What becomes of
+the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
+namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never could
+meet.
 """
 
 from __future__ import annotations

@@ -63,8 +63,10 @@ def check(term: Document, at: str) -> list[Cause]:
     """
     match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     selector = term.get("labelSelector")
-    causes = [*_check_keys(match, selector, f"{at}.matchLabelKeys"),
-              *_check_keys(mismatch, selector, f"{at}.mismatchLabelKeys")]  # fmt: skip
+    causes = [
+        *_check_keys(match, selector, f"{at}.matchLabelKeys"),
+        *_check_keys(mismatch, selector, f"{at}.mismatchLabelKeys"),
+    ]
     if selector is not None:
         seen = dict.fromkeys(selector.get("matchLabels") or ())
         for expression in selector.get("matchExpressions") or ():

@@ -26,8 +26,11 @@ class DeviceAttribute(View, frozen=True):
     def typed(self) -> tuple[str, int | bool | str] | None:
         """What kind of value it is, and the value; versions are compared as text."""
         for kind, value in (
-            ("int", self.int_value), ("bool", self.bool_value), ("string", self.string), ("version", self.version),
-        ):  # fmt: skip
+            ("int", self.int_value),
+            ("bool", self.bool_value),
+            ("string", self.string),
+            ("version", self.version),
+        ):
             if value is not None:
                 return kind, value
         return None

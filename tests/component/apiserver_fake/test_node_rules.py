@@ -295,7 +295,7 @@ def unbinding(pod: Any, **forged: Any) -> Any:
 
 
 def test_guarantees_as_28_no_node_gives_away_a_pod_that_is_not_its_own():
-    """500 attempts: another node's kubelet, with forged fields and absent names, and everybody who is no kubelet."""
+    """500 attempts: another node's kubelet, with forged fields and absent names, and every caller that is no kubelet."""
     others = [SCHEDULER, ADMIN, ANONYMOUS, Identity("user:default"), controller_identity("job")]
     forgeries = [
         {}, {"nodeName": "n2"}, {"bindingGeneration": 1}, {"bindingGeneration": 99}, {"kubeletSession": "s2"},

@@ -245,7 +245,7 @@ def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
     }  # fmt: skip
 
 
-def test_guarantees_8_2_who_may_not_write_is_told_so_before_the_body_is_read():
+def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_is_read():
     def refuse(identity, request):
         raise Forbidden(f"{identity.user} cannot {request.verb} {request.resource}")
 
@@ -442,10 +442,10 @@ def test_a_stream_of_a_pod_that_is_missing_or_has_no_node_is_refused_for_that():
 
 
 def test_a_log_may_be_that_of_an_ephemeral_container():
-    guest = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
+    debugged = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
 
     async def scenario():
-        async with a_rest_server(AnApi({("pods", "p"): guest, ("nodes", "n"): NODE})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): debugged, ("nodes", "n"): NODE})) as client:
             return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log?container=debugger")
 
     code, body = run(scenario())

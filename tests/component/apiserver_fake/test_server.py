@@ -1,4 +1,4 @@
-"""The whole server in one loop of virtual time: what callers are promised, over crashes too."""
+"""The whole server in one loop of virtual time: what callers may rely on, over crashes too."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ class LoopClock:
 
 
 class SlowDisk(MemoryDisk):
-    """A disk whose appends take a millisecond and can be told to fail."""
+    """A disk whose appends take a millisecond and can be made to fail."""
 
     error = None
 
@@ -125,7 +125,7 @@ def test_the_first_start_has_four_namespaces_and_two_priority_classes():
     simloop.run(scenario())
 
 
-def test_s13_what_was_acknowledged_is_read_by_everybody_and_never_before_it_is_durable():
+def test_s13_what_was_acknowledged_is_read_by_every_client_and_never_before_it_is_durable():
     async def scenario():
         machine = Machine()
         async with machine.server() as server:
@@ -400,16 +400,16 @@ def test_deleting_a_collection_deletes_what_is_selected():
 def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
     async def scenario():
         async with Machine().server() as server:
-            stranger = server.api_for(ANONYMOUS)
-            assert (await listed(stranger)).code == 403
-            assert (await create(stranger, "a")).code == 403
+            anonymous = server.api_for(ANONYMOUS)
+            assert (await listed(anonymous)).code == 403
+            assert (await create(anonymous, "a")).code == 403
             with pytest.raises(Exception, match="forbidden"):
-                await anext(aiter(stranger.watch(WatchRequest(resource="configmaps"))))
+                await anext(aiter(anonymous.watch(WatchRequest(resource="configmaps"))))
             host = server.api_for(Identity("system:node-host:h", (NODE_HOSTS_GROUP,)))
             answer = await host.call(Request(verb="create", resource="nodetokens", name="n1"))
             token = msgspec.json.decode(answer.body)["token"]
             assert server.authenticate(token).node == "n1"
-            assert (await stranger.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
+            assert (await anonymous.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
 
     simloop.run(scenario())
 

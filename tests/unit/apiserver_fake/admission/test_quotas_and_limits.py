@@ -273,7 +273,7 @@ def test_kep_1287_17_a_resize_beyond_the_quota_is_refused_and_one_up_to_it_is_ch
     assert server.used() == {"requests.cpu": "1"}
 
 
-def test_kep_1287_17_a_smaller_wish_frees_nothing_while_the_pod_has_more(server):
+def test_kep_1287_17_a_smaller_request_frees_nothing_while_the_pod_has_more(server):
     running(server, {"cpu": "800m"})
 
     server.resize("p", {"cpu": "300m"})
@@ -302,7 +302,7 @@ def test_kep_1287_17_memory_and_limits_have_quotas_of_their_own(server):
     assert server.used() == {"requests.memory": "1536Mi", "limits.memory": "1536Mi"}
 
 
-def test_kep_1287_17_an_infeasible_wish_is_not_used_any_more_and_the_next_one_is_charged_anew(server):
+def test_kep_1287_17_an_infeasible_resize_is_not_used_any_more_and_the_next_one_is_charged_anew(server):
     running(server, {"cpu": "500m"})
     server.resize("p", {"cpu": "900m"})
     pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}

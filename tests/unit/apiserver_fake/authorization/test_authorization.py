@@ -107,7 +107,7 @@ PLACES = {
     "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
     "noderesourcetopologies.topology.node.k8s.io": [("", "n1"), ("", "n9")],
     "resourceclaims.resource.k8s.io": [("default", "used"), ("default", "unused")],
-    "resourceslices.resource.k8s.io": [("", "mine"), ("", "theirs"), ("", "everybodys")],
+    "resourceslices.resource.k8s.io": [("", "mine"), ("", "theirs"), ("", "of-all-nodes")],
     "pods": [
         ("default", "mine"),
         ("default", "theirs"),
@@ -142,7 +142,7 @@ def cluster(world: Any) -> Any:
     for name, where in (
         ("mine", {"nodeName": "n1"}),
         ("theirs", {"nodeName": "n2"}),
-        ("everybodys", {"allNodes": True}),
+        ("of-all-nodes", {"allNodes": True}),
     ):
         world.put("resourceslices.resource.k8s.io", {"metadata": {"name": name}, "spec": where})
     return world

@@ -38,7 +38,7 @@ class LoopClock:
 
 
 class AJournal:
-    """Keeps batches in memory, takes 10 ms for each, and fails when told to."""
+    """Keeps batches in memory, takes 10 ms for each, and fails on request."""
 
     is_durable = True
 

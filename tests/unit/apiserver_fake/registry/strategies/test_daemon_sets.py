@@ -80,8 +80,8 @@ def test_the_selector_stays_and_counters_are_not_negative(world):
     assert [cause.path for cause in causes] == ["spec.selector"]
 
     check = strategy_for(NAME).validate_status
-    told = check({"status": {"collisionCount": 2}}, {"status": {"collisionCount": 1}}, None)
-    assert [cause.message for cause in told] == ["Invalid value: 1: cannot be decremented"]
+    causes = check({"status": {"collisionCount": 2}}, {"status": {"collisionCount": 1}}, None)
+    assert [cause.message for cause in causes] == ["Invalid value: 1: cannot be decremented"]
     assert check({}, {"status": {"numberReady": -1}}, None)[0].path == "status.numberReady"
 
 
