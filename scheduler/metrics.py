@@ -67,7 +67,7 @@ class SchedulerMetrics:
         self.binding = 0
         self._unbound_at: dict[str, tuple[float, str]] = {}
         self._evicted_for: dict[str, tuple[str, int]] = {}
-        """For whom others had to go: on which node, and how many."""
+        """Preemptors by uid: the node that victims left, and how many."""
 
     def attempted(self, result: str, algorithm_s: float, profile: str = "") -> None:
         """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error."""

@@ -86,7 +86,7 @@ class Extenders:
         return METRICS.of(self)
 
     def are_interested(self, pod: PodInfo) -> bool:
-        """Whether a cycle of this pod has to ask anybody."""
+        """Whether a cycle of this pod has to ask an extender."""
         return any(is_interested(each, pod) for each in self._extenders)
 
     async def close(self) -> None:

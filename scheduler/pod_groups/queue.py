@@ -41,7 +41,7 @@ from services.telemetry.metrics import Metrics, gauge
 
 
 @dataclass(frozen=True)
-class GroupQueueing:
+class GroupQueueRules:
     """How groups queue. `hints` False: a rejected group comes back when its back-off ends, and not before."""
 
     groups: PodGroups
@@ -56,7 +56,7 @@ class GroupedQueue(SchedulingQueue):
 
     def __init__(
         self,
-        how: GroupQueueing,
+        how: GroupQueueRules,
         *,
         sort_key: SortKey,
         pre_enqueue: PreEnqueue,

@@ -20,7 +20,7 @@ from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from scheduler.metrics import GOROUTINES, RESIZE
 from scheduler.preemption.disruption_target import disruption_patch
-from scheduler.preemption.progress import Eviction, Preempting
+from scheduler.preemption.progress import Eviction, RunningPreemptions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 from scheduler.switches import EvictionSwitches
@@ -61,7 +61,7 @@ class Evictions:
         core: Core,
         clients: Clients,
         recorder: SchedulerRecorder,
-        preempting: Preempting,
+        preempting: RunningPreemptions,
         waiting: WaitingPods,
         wake: asyncio.Event,
         waits_for_resize: Callable[[Pod], bool],
@@ -289,7 +289,7 @@ class Evictions:
         return _Fate.IN_MEMORY
 
     async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
-        """Mark the victim and delete it; gone already is as good."""
+        """Mark the victim and delete it; one that is gone already counts as deleted."""
         client, preemptor = self._clients.client, eviction.preemptor
         who = preemptor.pods[0].spec.scheduler_name
         text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"

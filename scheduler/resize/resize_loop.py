@@ -20,9 +20,9 @@ from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
+from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.metrics import by_queue
 from scheduler.resize.outcome import ResizeOutcome
-from scheduler.resize.queueing import ResizeQueueing
 from services.api.quantity import format_amount
 from services.api.seams import Seams, Span
 from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
@@ -43,7 +43,7 @@ class ResizeLoop:
         clients: Clients,
         recorder: SchedulerRecorder,
         evictions: Evictions,
-        resizes: ResizeQueueing | None,
+        resizes: DeferredPods | None,
     ) -> None:
         self._attempts = Attempts(seams, core)
         self._clients = clients
