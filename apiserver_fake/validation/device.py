@@ -15,7 +15,7 @@ from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.fields import Check, Field, Report, Struct
 from apiserver_fake.validation.formats import forbidden, invalid, required, subdomain
 from apiserver_fake.validation.pod.placement import NODE_TERM
-from services.api.device_selectors import SelectorError, compile_selector
+from services.api.cel.device_selectors import SelectorError, compile_selector
 from services.api.meta import Document
 
 LIST_MAX, CONFIG_BYTES_MAX, DRIVER_NAME_MAX, POOL_NAME_MAX = 32, 10 * 1024, 63, 253

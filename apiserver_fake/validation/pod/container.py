@@ -23,8 +23,8 @@ from apiserver_fake.validation.formats import (
     required,
     unsupported,
 )
-from services.api.hugepages import PREFIX, page_size
 from services.api.meta import Document
+from services.api.numa.huge_pages import PREFIX, page_size
 from services.api.quantity import amount
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
