@@ -189,7 +189,7 @@ class Reading(NamedTuple):
     """What the metrics are read from."""
 
     loop: ResizeLoop
-    resizes: ResizeQueueing
+    resizes: DeferredPods
 
 
 METRICS: Final[Metrics[Reading]] = Metrics(
