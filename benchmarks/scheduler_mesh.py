@@ -291,7 +291,7 @@ def bench_scheduler_mesh(workload: Workload, size: Size, *, assignments: tuple[s
                          progress: Progress = lambda what, done, total: None) -> SchedulerBench:  # fmt: skip
     """Start API server and scheduler, play the workload, and return its figures.
 
-    Where the time goes by plugin is taken from a short play of the same size to the hearts alone.
+    Where the time goes by plugin is taken from a short play of the same size to the core alone.
     Raises: TooSlow.
     """
     with surroundings() as folder:

@@ -52,12 +52,13 @@ from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
-from kubelet.stages.manager import Staging
+from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
 from kubelet.status.manager import WRITE_STATUSES, StatusManager
+from kubelet.status.resize_policy import form_of
 from kubelet.status.versions import StatusVersions
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
@@ -78,7 +79,7 @@ class Kubelet:
         self,
         definition: NodeDefinition,
         *,
-        settings: Settings,
+        switches: KubeletSwitches,
         latency: LatencyModel,
         policy: Policy,
         times: WallTimes,
@@ -86,7 +87,7 @@ class Kubelet:
         pod_network: str = "10.64.0",
     ) -> None:
         self.name = definition.name
-        self.definition, self.settings = definition, settings
+        self.definition, self.switches = definition, switches
         self.host_ip, self.pod_network = host_ip, pod_network
         self.pods: dict[str, KubeletPod] = {}
         """The pods of this node as the API server, or a manifest, shows them, by uid."""
@@ -96,8 +97,8 @@ class Kubelet:
         """Whether the machine was booted right before this kubelet began."""
         self.out = Outbox()
         self.ledger = Ledger(definition.allocatable())
-        self.managers = ResourceManagers(definition, release_is_lazy=settings.releases_lazily)
-        versions = StatusVersions(is_immediate=settings.writes_at_once)
+        self.managers = ResourceManagers(definition)
+        versions = StatusVersions(is_immediate=switches.writes_at_once)
         self.statuses = StatusManager(self, versions, self.out)
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
@@ -113,7 +114,7 @@ class Kubelet:
             self.table,
             start=self._start,
             evict=self._preempt,
-            settings=settings,
+            switches=switches,
             ledger=self.ledger,
             managers=self.managers,
             facts=NodeFacts(definition.name, None, definition.taints),
@@ -125,15 +126,14 @@ class Kubelet:
             out=self.out,
             times=times,
         )
-        self.resize_policy = ResizePolicy(settings.resize_policy, definition.name, times)
+        self.resize_policy = ResizePolicy(form_of(switches), definition.name, times)
         self.resizes = ResizeManager(
             self.ledger,
             NodeRules(
                 has_static_cpus=definition.has_static_cpus,
                 has_static_memory=definition.memory_policy == "Static",
                 has_swap=definition.swap_behavior == LIMITED,
-                evicts=settings.evicts_for_resizes,
-                orders_as_upstream=settings.orders_resizes_as_upstream,
+                evicts=switches.evicts_for_resizes,
             ),
             self.table,
             self.out,
@@ -162,10 +162,8 @@ class Kubelet:
         self.claims = ClaimManager(
             self.table,
             self.pods,
-            [Driver(each, definition.name, guards=settings.guards_devices) for each in definition.drivers],
+            [Driver(each, definition.name, guards=switches.guards_devices) for each in definition.drivers],
             self.out,
-            reconcile_s=settings.dra_reconcile_s,
-            wipe_delay_s=settings.dra_wipe_delay_s,
         )
         self.plugins: DevicePlugins | None = None
         if definition.takes_plugins:
@@ -175,10 +173,10 @@ class Kubelet:
                 self.table,
                 self.statuses,
                 self.out,
-                shows_health=settings.tells_device_health,
+                shows_health=switches.shows_device_health,
             )
             self.admission.devices = self.plugins.admission
-        self.staging: Staging | None = None
+        self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -262,8 +260,8 @@ class Kubelet:
             return
         if record is not None and not record.containers and not record.is_finished:
             record = self._without_containers(pod, key, record)
-        if record is None and self.staging is not None and self.staging.took(pod):
-            self._adopt_staged(self.staging, pod, key, now)
+        if record is None and self.stages is not None and self.stages.took(pod):
+            self._adopt_staged(self.stages, pod, key, now)
             return
         if pod.is_terminal:
             if record is not None and record.is_finished:
@@ -302,8 +300,8 @@ class Kubelet:
         key = worker_key(new)
         self.pods[new.metadata.uid] = new
         is_deleted = new.metadata.deletion_timestamp is not None
-        if self.staging is not None and key in self.staging.pods:
-            self.staging.changed(key, new, now)
+        if self.stages is not None and key in self.stages.pods:
+            self.stages.changed(key, new, now)
             if new.is_terminal and self._release(key):
                 self._offer_capacity("pod_terminated", now)
             return
@@ -343,7 +341,7 @@ class Kubelet:
         self.admission.forget(key)
         self.admission.unbinds.gone(key, old, "gone")
         self.statuses.forget(key)
-        if self.staging is not None and self.staging.forget(key) is not None:
+        if self.stages is not None and self.stages.forget(key) is not None:
             self.out.end_span(key, "removed")
             if self._release(key):
                 self._offer_capacity("pods_removed", now)
@@ -366,8 +364,8 @@ class Kubelet:
         self._log_admit(pod, key, admitted.requests, adopted=False)
         if admitted.allocation.devices:
             self.out.log("kubelet.devices", pod, key, {"shares": msgspec.to_builtins(admitted.allocation.devices)})
-        if self.staging is not None and not is_static(pod) and self.staging.chooses(pod):
-            self.staging.begin(key, pod, now)
+        if self.stages is not None and not is_static(pod) and self.stages.chooses(pod):
+            self.stages.begin(key, pod, now)
             return
         self.start_times.admitted(key, now)
         self.table.begin(self._new_pod(pod, key, admitted.allocation, now), now)
@@ -416,7 +414,7 @@ class Kubelet:
                 self.claims.call(key, record.claims, now)
         took_over = made.adopt if record.containers or record.is_finished else made.resume
         self.table.perform(made, took_over(record, now), now)
-        readmits = self.settings.readmits_running
+        readmits = self.switches.readmits_running
         if readmits and self.plugins is not None and (refused := self.plugins.readmitted(made)) is not None:
             self._reject_running(made, refused.reason, refused.message, now)
         elif short and readmits:
@@ -440,7 +438,7 @@ class Kubelet:
             self._log_admit(allocated, key, requests, adopted=True)
         return short
 
-    def _adopt_staged(self, staging: Staging, pod: KubeletPod, key: WorkerKey, now: float) -> None:
+    def _adopt_staged(self, staging: StageManager, pod: KubeletPod, key: WorkerKey, now: float) -> None:
         """Go on with a pod that stages moved before this kubelet began: it is not asked again whether it fits."""
         if not pod.is_terminal:
             outcome = self.admission.outcome(pod)
@@ -484,7 +482,7 @@ class Kubelet:
             return
         self.statuses.versions.suppress(key)
         self._unbinding[key] = rejection, now
-        if self.settings.teardown == "after" and self.settings.unbind_api != "condition":
+        if self.switches.teardown == "after" and self.switches.unbind_api != "condition":
             self.admission.ask_first(pod.pod, key, rejection, now)
         self.table.perform(pod, pod.terminate(now, REMOVED_GRACE_S, "unbound"), now)
 
@@ -556,7 +554,7 @@ class Kubelet:
     def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that a critical one fits, which lacks this resource."""
         pod = self.table.pods.get(victim)
-        staged = self.staging.pods.get(victim) if pod is None and self.staging is not None else None
+        staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
         if pod is None and staged is None:
             return
         self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
@@ -576,7 +574,7 @@ class Kubelet:
 
     def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
         """End a pod that stages move: nothing of it has to be stopped first."""
-        pod = self.staging.forget(victim) if self.staging is not None else None
+        pod = self.stages.forget(victim) if self.stages is not None else None
         if pod is None:
             return
         disruption = {
@@ -660,8 +658,8 @@ class Kubelet:
             case "worker":
                 self.table.due(key, now)
             case "stage":
-                if self.staging is not None:
-                    self.staging.due(key, now)
+                if self.stages is not None:
+                    self.stages.due(key, now)
             case "driver" | "unprepare" | "claims" | "drivers":
                 self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
@@ -740,7 +738,7 @@ class Kubelet:
     @property
     def running_pods(self) -> int:
         """Pods of which something runs."""
-        return self.table.running + (self.staging.running if self.staging is not None else 0)
+        return self.table.running + (self.stages.running if self.stages is not None else 0)
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:

@@ -1,91 +1,80 @@
-"""The switches a kubelet reads."""
+"""The switches that a kubelet reads, as one typed view."""
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
 
-from kubelet.status.resize_policy import Form, form_of
-from services.api.switches import Switches
-from services.api.unbind import nodes_may, spelling
+from services.api.switches import switch
 
-
-class Settings(msgspec.Struct, frozen=True):
-    """The switches a kubelet asks, read once."""
-
-    on_reject: str = "fail"
-    unbind_api: str = "subresource"
-    unbind_spelling: tuple[str, str] = ("create", "unbind")
-    """Verb and subresource of the call, where the kubelet makes it."""
-    has_unbinding: bool = True
-    teardown: str = "before"
-    fallback: str = "fail"
-    fence: str = "session"
-    user_bound: str = "exempt"
-    request_deadline_s: float = 120.0
-    unbind_reasons: tuple[str, ...] = ()
-    defer_period_s: float = 5.0
-    defer_timeout_s: float = 30.0
-    defer_reasons: tuple[str, ...] = ("UnexpectedAdmissionError",)
-    device_defer_timeout_s: float = 0.0
-    tells_device_health: bool = False
-    releases_lazily: bool = False
-    managers_first: bool = True
-    writes_at_once: bool = False
-    evicts_for_resizes: bool = True
-    orders_resizes_as_upstream: bool = False
-    resize_policy: Form | None = None
-    guards_devices: bool = False
-    dra_reconcile_s: float = 60.0
-    dra_wipe_delay_s: float = 30.0
-    pleg_mode: str = "evented"
-    readmits_running: bool = True
-
-    @classmethod
-    def of(cls, switches: Switches) -> Settings:
-        """Return what these switches say."""
-        return cls(
-            on_reject=switches.choice("kubelet.on_reject"),
-            unbind_api=_unbind_form(switches),
-            unbind_spelling=spelling(switches),
-            has_unbinding=switches.flag("PodUnbinding"),
-            teardown=switches.choice("kubelet.unbind_teardown"),
-            fallback=switches.choice("unbind.fallback"),
-            fence=switches.choice("unbind.fence"),
-            user_bound=switches.choice("unbind.user_bound"),
-            request_deadline_s=switches.number("unbind.request_deadline_s"),
-            unbind_reasons=_patterns(switches.choice("unbind.reasons")),
-            defer_period_s=switches.number("defer.period_s"),
-            defer_timeout_s=switches.number("defer.timeout_s"),
-            defer_reasons=_patterns(switches.choice("defer.reasons")),
-            device_defer_timeout_s=switches.number("device.defer_timeout_s"),
-            tells_device_health=switches.flag("ResourceHealthStatus"),
-            releases_lazily=switches.choice("kubelet.release_on_reject") == "lazy",
-            managers_first=switches.choice("kubelet.admit_order") == "managers-first",
-            writes_at_once=switches.choice("kubelet.status_batching") == "immediate",
-            evicts_for_resizes=_evicts_for_resizes(switches),
-            orders_resizes_as_upstream=switches.choice("resize.order") == "upstream",
-            resize_policy=form_of(switches),
-            guards_devices=switches.choice("dra.double_allocation_guard") == "driver",
-            dra_reconcile_s=switches.number("kubelet.dra_reconcile_s"),
-            dra_wipe_delay_s=switches.number("kubelet.dra_wipe_delay_s"),
-            pleg_mode=switches.choice("pleg.mode"),
-            readmits_running=switches.flag("restart.readmit_running"),
-        )
+_BY_NODES = ("subresource", "binding_delete")
 
 
-def _evicts_for_resizes(switches: Switches) -> bool:
-    """Whether the kubelet makes room itself for a critical pod's resize: not where only the scheduler is to."""
-    chosen = switches.choice("resize.kubelet_eviction")
-    if chosen != "generation":
-        return chosen == "on"
-    has_heir = switches.flag("InPlacePodVerticalScalingSchedulerPreemption")
-    return not (has_heir and switches.choice("resize.generation") in ("G3", "G4"))
+@dataclass(frozen=True)
+class KubeletSwitches:
+    """Of one process; what follows from several switches is a property."""
 
+    # admission, and pods that are not kept
+    on_reject: str = switch("kubelet.on_reject")
+    has_unbinding: bool = switch("PodUnbinding")
+    unbind_form: str = switch("unbind.api")
+    unbind_callers: str = switch("authz.unbind_callers")
+    teardown: str = switch("kubelet.unbind_teardown")
+    fallback: str = switch("unbind.fallback")
+    fence: str = switch("unbind.fence")
+    user_bound: str = switch("unbind.user_bound")
+    request_deadline_s: float = switch("unbind.request_deadline_s")
+    reasons: str = switch("unbind.reasons")
+    defer_period_s: float = switch("defer.period_s")
+    defer_timeout_s: float = switch("defer.timeout_s")
+    deferred: str = switch("defer.reasons")
+    device_defer_timeout_s: float = switch("device.defer_timeout_s")
+    # pods that run
+    status_batching: str = switch("kubelet.status_batching")
+    pleg_mode: str = switch("pleg.mode")
+    readmits_running: bool = switch("restart.readmit_running")
+    has_reduced_decay: bool = switch("ReduceDefaultCrashLoopBackOffDecay")
+    has_backoff_max: bool = switch("KubeletCrashLoopBackOffMax")
+    # devices
+    shows_device_health: bool = switch("ResourceHealthStatus")
+    double_allocation_guard: str = switch("dra.double_allocation_guard")
+    # resizes
+    has_resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
+    resize_generation: str = switch("resize.generation")
+    # the node
+    lease_duration_s: int = switch("node.lease_duration_s")
+    grace_s: float = switch("node.grace_s")
+    numa_scheduler: str = switch("numa_scheduler")
+    topology_period_s: float = switch("nrt.refresh_s")
 
-def _unbind_form(switches: Switches) -> str:
-    """Return how this kubelet may give pods back: none when it would have to call and must not."""
-    form = switches.choice("unbind.api")
-    return "none" if form in ("subresource", "binding_delete") and not nodes_may(switches) else form
+    @property
+    def unbind_api(self) -> str:
+        """How this kubelet may have pods unbound: none when it would have to call and must not."""
+        return "none" if self.unbind_form in _BY_NODES and self.unbind_callers == "controller" else self.unbind_form
+
+    @property
+    def unbind_reasons(self) -> tuple[str, ...]:
+        """Reasons for which pods are unbound; none named: all."""
+        return _patterns(self.reasons)
+
+    @property
+    def defer_reasons(self) -> tuple[str, ...]:
+        """Reasons for which admission is tried again; none named: all."""
+        return _patterns(self.deferred)
+
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether every status is a write of its own."""
+        return self.status_batching == "immediate"
+
+    @property
+    def guards_devices(self) -> bool:
+        """Whether drivers refuse a device that another claim has."""
+        return self.double_allocation_guard == "driver"
+
+    @property
+    def evicts_for_resizes(self) -> bool:
+        """Whether the kubelet evicts for a critical pod's resize: not where only the scheduler does (KEP-5836)."""
+        return not (self.has_resize_preemption and self.resize_generation in ("G3", "G4"))
 
 
 def _patterns(text: str) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class KubeletRoom:
         found |= pleg_metrics([agent.kubelet.node.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
-        if self.host.seams.switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
+        if self.host.switches.has_resize_preemption:
             found.update(by_priority(priorities))
         else:
             found.update({f'{PENDING}{{reason="{reason}"}}': count for reason, count in resizes.items()})

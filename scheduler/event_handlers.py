@@ -40,6 +40,8 @@ from services.api.kinds.pod import Pod
 from services.api.seams import Random
 
 BACKOFF_JITTER: Final = 0.1
+UNBIND_BACKOFF_MAX_S: Final = 60.0
+"""Longest extra back-off of a pod that was unbound again and again (kubelet-unbinding 7.2)."""
 UNPREPARED: Final = "FailedPrepareDynamicResources"
 CORRUPTED: Final = (
     "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
@@ -100,7 +102,6 @@ class EventHandlers:
         random: Random,
         *,
         unbinding: bool = True,
-        unbind_backoff_max_s: float = 60.0,
         groups: PodGroups | None = None,
         resizes: DeferredPods | None = None,
         accounting: Accounting | None = None,
@@ -111,7 +112,6 @@ class EventHandlers:
         self._profiles = profiles
         self._random = random
         self._unbinding = unbinding
-        self._unbind_backoff_max_s = unbind_backoff_max_s
         self._groups = groups
         self._resizes = resizes
         self._accounting = accounting
@@ -248,7 +248,7 @@ class EventHandlers:
         if not self._is_ours(info):
             return []
         attempt = max(info.unbind_count, 1)
-        delay = min(2.0 ** min(attempt - 1, 62), self._unbind_backoff_max_s)
+        delay = min(2.0 ** min(attempt - 1, 62), UNBIND_BACKOFF_MAX_S)
         delay *= self._random.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
         self._queue.add_after(info, now, now + delay, UNBOUND, traceparent=traceparent)
         history = info.pod.status.unbind_history

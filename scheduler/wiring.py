@@ -75,7 +75,7 @@ def build(
     configured = Configured.read(config.config, config.scheduler_name, switches)
     config = replace(config, **configured.election())
     own, calls = switches.of(SchedulerSwitches), switches.of(AsyncCallSwitches)
-    cache = Cache(by_zone=switches.choice("scheduler.node_order") == "zones")
+    cache = Cache()
     exclusions = Exclusions(by_kind=own.exclusion_scope == "signature")
     nominator = Nominator()
     api = seams.transport.api()
@@ -120,7 +120,7 @@ def build(
         dispatcher=Dispatcher(
             client,
             seams,
-            CallQueue(RELEVANCES, ends_running_early=switches.flag("async_api.inflight_overwrite_bug")),
+            CallQueue(RELEVANCES),
             is_asynchronous=calls.is_on,
             parallelism=calls.parallelism,
         ),
@@ -236,7 +236,6 @@ def core_of(
             profiles,
             handle.random,
             unbinding=own.has_unbinding,
-            unbind_backoff_max_s=switches.number("unbind.backoff_max_s"),
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
             accounting=accounting_of(switches),

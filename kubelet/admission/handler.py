@@ -22,7 +22,7 @@ from kubelet.managers.resource_managers import Rejection, ResourceManagers
 from kubelet.pod.context import WallTimes
 from kubelet.pod.table import PodTable
 from kubelet.status.manager import StatusManager
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.manager import UnbindManager, Verdict
@@ -50,7 +50,7 @@ class AdmissionHandler:
         *,
         start: Callable[[KubeletPod, WorkerKey, Admitted, float], None],
         evict: Callable[[WorkerKey, str, float], None],
-        settings: Settings,
+        switches: KubeletSwitches,
         ledger: Ledger,
         managers: ResourceManagers,
         sysctls: tuple[str, ...] = (),
@@ -62,14 +62,14 @@ class AdmissionHandler:
         out: Outbox,
         times: WallTimes,
     ) -> None:
-        self.settings = settings
+        self.switches = switches
         self.node, self._defined = facts, defined
         self._is_held = False
         self.refused: Rejection | None = None
         """Why nobody may come in now."""
         self.parked: dict[WorkerKey, Parked] = {}
-        self.unbinds = UnbindManager(node, settings, statuses.versions, out, times)
-        self.deferring = Deferral(settings, out)
+        self.unbinds = UnbindManager(node, switches, statuses.versions, out, times)
+        self.deferring = Deferral(switches, out)
         self._name, self._pods, self._table, self._statuses = node, pods, table, statuses
         self._start, self._evict = start, evict
         self._sysctls, self._features = sysctls, features
@@ -104,12 +104,11 @@ class AdmissionHandler:
     def outcome(self, pod: KubeletPod) -> Admitted | RoomNeeded | Rejection:
         """Return what the node says to this pod now."""
         evicting = self._table.leaving() if is_critical(pod) else frozenset()
-        first = self.settings.managers_first
         # Static pods are admitted without the API server: the node is then what it is defined to be.
         node = self._defined if self.node.labels is None and is_static(pod) else self.node
         if (refused := self._features.refuses_first(pod)) is not None:
             return refused
-        outcome = admit(pod, self._ledger, self._managers, node, managers_first=first, evicting=evicting)
+        outcome = admit(pod, self._ledger, self._managers, node, evicting=evicting)
         if isinstance(outcome, Admitted) and (refused := self._features.refuses_last(pod)) is not None:
             self._managers.release(outcome.allocation)
             return refused
@@ -253,7 +252,7 @@ class AdmissionHandler:
         if self.unbinds.may_begin(pod, rejection.reason, now):
             self.unbind(pod, key, rejection, now)
             return
-        if self.settings.on_reject == "recreate" and pod.metadata.controller is not None:
+        if self.switches.on_reject == "recreate" and pod.metadata.controller is not None:
             # The deletion is confirmed when the watch shows it.
             self._out.end_span(key, rejection.reason)
             self._statuses.recreate(key, pod)
@@ -372,7 +371,7 @@ class AdmissionHandler:
             self._out.event(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
         else:
             self._out.event(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
-        if self.settings.fallback == "fail":
+        if self.switches.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
         self._out.end_span(key, code)

@@ -129,7 +129,6 @@ def admit(
     managers: ResourceManagers,
     node: NodeFacts,
     *,
-    managers_first: bool = True,
     evicting: frozenset[WorkerKey] = frozenset(),
 ) -> Outcome:
     """Decide whether the pod may run; when it may, its allocation is taken but the ledger is the caller's.
@@ -137,17 +136,13 @@ def admit(
     `evicting`: pods that are leaving already to make room for a critical one.
     """
     requests = ledger.needs(pod)
-    refused: Rejection | RoomNeeded | None = None
-    if not managers_first and (refused := predicates(pod, requests, ledger, node, evicting)) is not None:
-        return refused
     allocation = managers.admit(pod)
     if isinstance(allocation, Rejection):
         return allocation
-    if managers_first:
-        refused = predicates(pod, requests, ledger, node, evicting)
-        if refused is not None:
-            managers.release(allocation)
-            return refused
+    refused = predicates(pod, requests, ledger, node, evicting)
+    if refused is not None:
+        managers.release(allocation)
+        return refused
     return Admitted(requests, allocation)
 
 

@@ -87,7 +87,7 @@ class Agent:
         number = (config.first + index) if config.nodes else _crc(definition.name)
         self.kubelet = Kubelet(
             definition,
-            settings=host.settings,
+            switches=host.switches,
             latency=host.latency,
             policy=host.policy_of(definition),
             times=host.times,
@@ -97,7 +97,7 @@ class Agent:
         self.kubelet.managers.stopwatch = host.clock.now
         draws = host.latency.for_pod(definition.name, "relist")
         self.kubelet.node.pleg = Pleg(
-            host.settings.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
+            host.switches.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
         )
         self.topology: TopologyReporting | None = None
         if TopologyReporting.is_wanted(host, definition):

@@ -72,14 +72,14 @@ class Heartbeats:
         self._node.spawn(self._renew(is_new=is_new))
         # Nodes that start together should not beat together for ever.
         phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
-        self._renew_at(now + phase_s * host.lease_duration_s / 4)
+        self._renew_at(now + phase_s * host.switches.lease_duration_s / 4)
         host.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self._node, "report")
 
     def fire(self, what: str, now: float) -> None:
         """A timer is due: lease, report or retry-report."""
         match what:
             case "lease":
-                self._renew_at(now + self._host.lease_duration_s / 4)
+                self._renew_at(now + self._host.switches.lease_duration_s / 4)
                 if not self._is_renewing:
                     self._node.spawn(self._renew())
             case "report":
@@ -122,11 +122,11 @@ class Heartbeats:
 
     async def _renew_once(self) -> Response | None:
         host, node = self._host, self._node
-        return await node.calls.call(renewal_request(node.name, host.clock.wall(), host.lease_duration_s))
+        return await node.calls.call(renewal_request(node.name, host.clock.wall(), host.switches.lease_duration_s))
 
     async def _create_lease(self) -> Response | None:
         host, node = self._host, self._node
-        request = lease_request(node.name, node.node_uid, host.lease_duration_s, host.clock.wall())
+        request = lease_request(node.name, node.node_uid, host.switches.lease_duration_s, host.clock.wall())
         return await node.calls.call(request)
 
     def _look_soon(self) -> None:

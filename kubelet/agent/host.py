@@ -25,7 +25,7 @@ from kubelet.pod.restarts import Policy, crashloop_bounds
 from kubelet.runtime.boots import Boot, after_boot, look
 from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import PodRecord
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
@@ -87,9 +87,7 @@ class Host:
     def __init__(self, config: KubeletConfig, seams: Seams, definitions: tuple[NodeDefinition, ...]) -> None:
         self.config, self.seams = config, seams
         self.clock, self.random = seams.clock, seams.random
-        self.settings = Settings.of(seams.switches)
-        self.lease_duration_s = seams.switches.integer("node.lease_duration_s")
-        self.grace_s = seams.switches.number("node.grace_s")
+        self.switches = seams.switches.of(KubeletSwitches)
         self.times = WallTimes(self.clock.wall() - self.clock.now())
         initial_s, max_s = self._crashloop_bounds()
         self.policy = Policy(
@@ -118,11 +116,11 @@ class Host:
         self._touched: dict[Tenant, None] = {}
 
     def policy_of(self, definition: NodeDefinition) -> Policy:
-        """Return the settings of one node's workers. Raises: StartError for a maximum that the gate forbids."""
+        """Return what the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
         node_max_s = definition.max_container_restart_period
         if not node_max_s:
             return self.policy
-        if not self.seams.switches.flag("KubeletCrashLoopBackOffMax"):
+        if not self.switches.has_backoff_max:
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
             raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
         initial_s, max_s = self._crashloop_bounds(node_max_s)
@@ -133,7 +131,7 @@ class Host:
         return crashloop_bounds(
             config.crashloop_initial_s,
             config.crashloop_max_s,
-            is_reduced=self.seams.switches.flag("ReduceDefaultCrashLoopBackOffDecay"),
+            is_reduced=self.switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
 
@@ -227,7 +225,7 @@ class Host:
 
     def notice(self, now: float) -> None:
         """See whether we were frozen: what others decided meanwhile must be read before anything is done (N6)."""
-        if now - self._last_tick_s > self.grace_s:
+        if now - self._last_tick_s > self.switches.grace_s:
             self._last_tick_s = now
             for agent in self.agents:
                 agent.was_away()

@@ -22,6 +22,7 @@ from kubelet.view import KubeletPod, WorkerKey
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
+from services.api.unbind import spelling
 from services.api.wire import Api, Request, Response
 from services.client.client import Client, delete_request
 from services.runtime.config import EXIT_LOCKED, StartError
@@ -48,6 +49,7 @@ class PodCalls:
     def __init__(self, host: Host, node: Caller) -> None:
         self._host, self._node = host, node
         self._is_writing = False
+        self._spelling = spelling(host.seams.switches)
         self._tokens, self._tokens_at_s = 2 * host.config.status_qps, 0.0
         self.status_writes = self.status_failures = 0
 
@@ -69,7 +71,7 @@ class PodCalls:
         if self._node.api is None:
             return
         kubelet = self._node.kubelet
-        if kubelet.settings.writes_at_once:
+        if kubelet.switches.writes_at_once:
             while (write := kubelet.statuses.next_write(self._now())) is not None:
                 self._node.spawn(self._write_status(write))
         elif not self._is_writing:
@@ -114,9 +116,9 @@ class PodCalls:
         """Ask for the pod to be given back."""
         node = self._node
         traceparent = node.traces.stage_traceparent(call.key)
-        settings = self._host.settings
+        switches = self._host.switches
         request = unbind_request(
-            call, node.name, node.session, traceparent, fence=settings.fence, spelling=settings.unbind_spelling
+            call, node.name, node.session, traceparent, fence=switches.fence, spelling=self._spelling
         )
         response = await self.call(request)
         code, reason = _outcome(response)

@@ -18,7 +18,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.node.status import NodeReport
 from kubelet.stages.choice import Draws
 from kubelet.stages.lifecycle import Life
-from kubelet.stages.manager import FAILED, Staging
+from kubelet.stages.manager import FAILED, StageManager
 from kubelet.stages.operations import operations
 from kubelet.stages.template_functions import Context
 from kubelet.stages.template_tree import TemplateError
@@ -84,7 +84,7 @@ class StagePlayer:
         """Let stages move the pods they choose; before the first of them is seen."""
         if self._of_pods:
             kubelet = self._node.kubelet
-            kubelet.staging = Staging(
+            kubelet.stages = StageManager(
                 self._of_pods,
                 seed=self._host.config.stages_seed,
                 times=self._host.times,
@@ -110,8 +110,8 @@ class StagePlayer:
         )
         if effect.is_immediate and outcome.body:
             node.pods.offer(outcome.body)
-        if kubelet.staging is not None:
-            kubelet.staging.played(effect.key, effect.stage, outcome.code, outcome.said, self._host.clock.now())
+        if kubelet.stages is not None:
+            kubelet.stages.played(effect.key, effect.stage, outcome.code, outcome.said, self._host.clock.now())
         node.drain()
 
     # --- the Node ---

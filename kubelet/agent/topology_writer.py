@@ -28,10 +28,10 @@ class TopologyReporting:
     """The reports of one node that has NUMA nodes and aligns pods to them."""
 
     def __init__(self, host: Host, tenant: Tenant, definition: NodeDefinition, kubelet: Kubelet) -> None:
-        switches = host.seams.switches
+        switches = host.switches
         self._host, self._tenant, self._definition, self._kubelet = host, tenant, definition, kubelet
-        self._at_once = switches.choice("numa_scheduler") == "oracle"
-        self._period_s = switches.number("nrt.refresh_s")
+        self._at_once = switches.numa_scheduler == "oracle"
+        self._period_s = switches.topology_period_s
         self._client: Client | None = None
         self._written: Document | None = None
         self._is_writing = False
@@ -39,7 +39,7 @@ class TopologyReporting:
     @staticmethod
     def is_wanted(host: Host, definition: NodeDefinition) -> bool:
         """Whether anybody reads it, and there is something to say."""
-        is_read = host.seams.switches.choice("numa_scheduler") != "none"
+        is_read = host.switches.numa_scheduler != "none"
         return is_read and bool(definition.numa) and definition.topology_policy != "none"
 
     def begin(self, client: Client, now: float) -> None:

@@ -26,6 +26,10 @@ from services.api.meta import Key
 CALL_MAX_S: Final = 45.0
 """Longer than that no driver is waited for."""
 UNPREPARE_RETRY_S: Final = 10.0
+RECONCILE_S: Final = 60.0
+"""How often prepared devices that no pod uses any more are looked for."""
+WIPE_DELAY_S: Final = 30.0
+"""How long the slices of a dead driver are kept."""
 NODE_KEY: Final = WorkerKey("", 0)
 _CALLS: Final = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
 
@@ -77,15 +81,11 @@ class ClaimManager:
         pods: Mapping[str, KubeletPod],
         drivers: Sequence[Driver],
         out: Outbox,
-        *,
-        reconcile_s: float,
-        wipe_delay_s: float,
     ) -> None:
         self.drivers = {driver.name: driver for driver in drivers}
         self.cached: dict[str, Cached] = {}
         self._table, self._pods, self._out = table, pods, out
         self._times = ClaimTimes(out)
-        self._reconcile_s, self._wipe_delay_s = reconcile_s, wipe_delay_s
         self._running: dict[WorkerKey, Job] = {}
         self._waiting: list[Job] = []
         self._busy: dict[str, WorkerKey] = {}
@@ -292,7 +292,7 @@ class ClaimManager:
             driver.began_s = now
         self._away_since = {name: now for name, driver in self.drivers.items() if not driver.is_there(now)}
         self.publish(now)
-        self._out.effects.append(SetTimer(now + self._reconcile_s, "claims", NODE_KEY))
+        self._out.effects.append(SetTimer(now + RECONCILE_S, "claims", NODE_KEY))
         self._set_turns(now)
 
     def publish(self, now: float) -> None:
@@ -310,7 +310,7 @@ class ClaimManager:
                 self.unprepare(key, now)
             case "claims":
                 self._reconcile(now)
-                self._out.effects.append(SetTimer(now + self._reconcile_s, "claims", NODE_KEY))
+                self._out.effects.append(SetTimer(now + RECONCILE_S, "claims", NODE_KEY))
             case _:
                 self._look_at_drivers(now)
 
@@ -328,16 +328,16 @@ class ClaimManager:
         for name, driver in self.drivers.items():
             if not driver.is_there(now):
                 self._away_since.setdefault(name, now)
-            elif (since := self._away_since.pop(name, None)) is not None and now - since >= self._wipe_delay_s:
+            elif (since := self._away_since.pop(name, None)) is not None and now - since >= WIPE_DELAY_S:
                 back.append(name)
-        wiped = [name for name, since in self._away_since.items() if now - since >= self._wipe_delay_s - 1e-6]
+        wiped = [name for name, since in self._away_since.items() if now - since >= WIPE_DELAY_S - 1e-6]
         if back or wiped:
             self._out.effects.append(PublishSlices(tuple(back), tuple(wiped)))
         self._set_turns(now)
 
     def _set_turns(self, now: float) -> None:
         turns = [at for driver in self.drivers.values() if (at := driver.next_turn(now)) is not None]
-        wipes = [since + self._wipe_delay_s for since in self._away_since.values()]
+        wipes = [since + WIPE_DELAY_S for since in self._away_since.values()]
         due = [at for at in (*turns, *wipes) if at > now + 1e-6]
         if due:
             self._out.effects.append(SetTimer(min(due), "drivers", NODE_KEY))

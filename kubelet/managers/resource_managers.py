@@ -109,7 +109,7 @@ class _Served:
 class ResourceManagers:
     """One node's managers. `cpus` and `memory` are None without a static policy; a node of idle ones pays for none."""
 
-    def __init__(self, node: MachineDefinition, *, release_is_lazy: bool = False) -> None:
+    def __init__(self, node: MachineDefinition) -> None:
         self._node = node
         self._numa_count = len(node.numa) or 1
         self.cpus: CpuManager | None = None
@@ -119,8 +119,6 @@ class ResourceManagers:
         if node.memory_policy == "Static":
             self.memory = MemoryManager(node.memory_by_numa().allocatable)
         self.devices = DeviceManager([n.devices for n in node.numa] or [{}], node.extended)
-        self._release_is_lazy = release_is_lazy
-        self._stale: list[Allocation] = []
         self._distances: tuple[tuple[int, ...], ...] = ()
         if node.topology_policy != "none" and node.topology_choices.prefer_closest_numa_nodes:
             self._distances = node.distances or tuple(
@@ -134,21 +132,12 @@ class ResourceManagers:
         self.counters = ManagerCounters(node)
 
     def admit(self, pod: Pod) -> Allocation | Rejection:
-        """Allocate for the pod, or say why not; after a rejection nothing of it stays taken.
-
-        With a lazy release the parts already allocated stay taken until the next admission has begun
-        and been decided (switch kubelet.release_on_reject).
-        """
+        """Allocate for the pod, or say why not; after a rejection nothing of it stays taken."""
         self.admissions += 1
         if self._is_idle and self.devices.is_empty:
             return NO_ALLOCATION
         began_s = self.stopwatch()
-        stale, self._stale = self._stale, []
-        try:
-            outcome = self._admit(pod)
-        finally:
-            for allocation in stale:
-                self.release(allocation)
+        outcome = self._admit(pod)
         self.admission_ms += 1000 * (self.stopwatch() - began_s)
         return outcome
 
@@ -189,7 +178,8 @@ class ResourceManagers:
             self.counters.admitted(pod)
             return served.allocation()
         self.counters.refused(is_topology=refused is TOPOLOGY_ERROR)
-        self._give_back(served.allocation())
+        if not (done := served.allocation()).is_empty:
+            self.release(done)
         return refused
 
     def _known(self, need: Need, is_exclusive: bool) -> Need:
@@ -247,15 +237,6 @@ class ResourceManagers:
             providers.append(self.memory.hints(need.memory, served.reusable_memory))
         hint, is_admitted = merge(providers, self._numa_count, policy=policy, distances=self._distances)
         return hint if is_admitted else None
-
-    def _give_back(self, done: Allocation) -> None:
-        if done.is_empty:
-            return
-        # A plugin that has to be asked first will be asked about this pod again: nothing of it may stay taken.
-        if self._release_is_lazy and self.devices.asked is None:
-            self._stale.append(done)
-        else:
-            self.release(done)
 
 
 def _in_order(pod: Pod) -> Sequence[tuple[Container, bool]]:

@@ -120,8 +120,8 @@ class Container:
         self.due_s: float | None = None
         self.restarts = 0
         self.created_total = 0
-        self.backoff_s = 0.0
-        """The last back-off; 0: it has not been backed off, or ran long enough since."""
+        self.backoff_s: float | None = None
+        """The back-off before its last restart: 0 of the first, which waits for nothing; None: it never crashed."""
         self.backoff_until_s: float | None = None
         """When its back-off ends, as long as it waits for a sync before that."""
         self.started_s = 0.0

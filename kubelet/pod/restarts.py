@@ -75,20 +75,22 @@ class Restarts:
     def back_off(self, container: Container, ended_s: float, t: float) -> bool:
         """Have a container that ended at `ended_s` wait; return whether there is anything to wait for.
 
-        At first it waits `crashloop_initial_s`, then twice as long each time up to `crashloop_max_s`. After an end by
-        a probe it waits from the end of the run before, so mostly not at all (upstream looks for an ended container
-        before it stops the unhealthy one).
+        After the first crash it does not wait, then `crashloop_initial_s`, then twice as long each time up to
+        `crashloop_max_s`; a run of ten minutes makes the next crash the first one. After an end by a probe it waits
+        from the end of the run before, so mostly not at all (upstream looks for an ended container before it stops the
+        unhealthy one).
         """
         since_s: float | None = container.former_end_s if container.unhealthy else ended_s
         if since_s is None:
             return False
-        if container.backoff_s == 0.0 or ended_s - container.started_s >= CRASHLOOP_RESET_S:
-            container.backoff_s = min(self._initial_s, self._max_s)
+        if container.backoff_s is None or since_s - container.started_s >= CRASHLOOP_RESET_S:
+            container.backoff_s = 0.0
         else:
-            container.backoff_s = min(container.backoff_s * 2, self._max_s)
+            container.backoff_s = min(container.backoff_s * 2 or self._initial_s, self._max_s)
         if since_s + container.backoff_s <= ended_s:
-            return False
-        container.back_off_until(max(since_s + container.backoff_s, t))
+            return self._await_sync(container, t)
+        until_s = max(since_s + container.backoff_s, t)
+        container.back_off_until(until_s)
         self._show_crash_loop(container)
         meta = self._pod.pod.metadata
         self._pod.event(
@@ -97,13 +99,21 @@ class Restarts:
             "Warning",
         )
         if container.hook_error:
-            self._show_hook_error(container, t)
+            container.backoff_until_s, container.due_s = container.due_s, min(until_s, t + SYNC_S)
+            self._show_hook_error(container)
         return True
 
-    def _show_hook_error(self, container: Container, t: float) -> None:
+    def _await_sync(self, container: Container, t: float) -> bool:
+        """There is no back-off, but a postStart hook that failed has failed the sync: wait for the next one."""
+        if not container.hook_error:
+            return False
+        container.back_off_until(t + SYNC_S)
+        self._show_hook_error(container)
+        return True
+
+    @staticmethod
+    def _show_hook_error(container: Container) -> None:
         """Say until the next sync that the postStart hook failed, not that the container is backed off."""
-        assert container.due_s is not None
-        container.backoff_until_s, container.due_s = container.due_s, min(container.due_s, t + SYNC_S)
         container.waiting_reason, container.waiting_message = "PostStartHookError", container.hook_error
         container.hook_error = ""
 
@@ -118,6 +128,7 @@ class Restarts:
 
     def _show_crash_loop(self, container: Container) -> None:
         meta = self._pod.pod.metadata
+        assert container.backoff_s is not None
         container.waiting_reason = "CrashLoopBackOff"
         container.waiting_message = (
             f"back-off {_go_duration(container.backoff_s)} restarting failed container={container.name} "

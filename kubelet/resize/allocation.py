@@ -50,8 +50,6 @@ class NodeRules(msgspec.Struct, frozen=True):
     """Whether containers may use swap within limits (LimitedSwap)."""
     evicts: bool = True
     """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
-    orders_as_upstream: bool = False
-    """Whether resizes that wait are compared as upstream does it, which is no order (kep-1287 6)."""
 
 
 def judge(

@@ -43,7 +43,7 @@ class ResizeManager:
         evict: Callable[[WorkerKey, str, float], None],
         status_changed: Callable[[WorkerKey, float], None],
     ) -> None:
-        self.queue = ResizeQueue(as_upstream=rules.orders_as_upstream)
+        self.queue = ResizeQueue()
         self.trigger = ""
         self.has_sources = False
         self.retry_at_s = float("inf")

@@ -3,8 +3,7 @@
 The order is found when one is added and not again before a pass (kep-1287 6). One that still does not fit
 never holds up those behind it. Source: kep-1287-in-place-resize 6; KEP-1287 "Priority of Resize Requests".
 Deviates: upstream's comparison lets any resize that asks for no more win against any other, even another of
-its kind; here those are ordered among themselves by the other rules, so that there is an order at all. With
-`resize.order` upstream the comparison is upstream's, and so is the sort that makes an order of it.
+its kind; here those are ordered among themselves by the other rules, so that there is an order at all.
 """
 
 from __future__ import annotations
@@ -35,23 +34,12 @@ class Rank(NamedTuple):
         """Return the rank of a resize; `since`: when it was found pending, RFC 3339, "" when never judged."""
         return cls(grows, -priority, _QOS_RANK[qos], since or _NEVER_JUDGED)
 
-    def wins(self, other: Rank) -> bool:
-        """Return upstream's answer to whether this one comes before the other; of two both may be told yes."""
-        if not self.grows or not other.grows:
-            return not self.grows
-        if self.minus_priority != other.minus_priority:
-            return self.minus_priority < other.minus_priority
-        if (self.qos == 0) != (other.qos == 0):
-            return self.qos == 0
-        return self.since < other.since
-
 
 class ResizeQueue:
-    """Who waits. Invariant: every key is in it at most once. `as_upstream`: with upstream's order, which is none."""
+    """Who waits. Invariant: every key is in it at most once."""
 
-    def __init__(self, *, as_upstream: bool = False) -> None:
+    def __init__(self) -> None:
         self._keys: list[WorkerKey] = []
-        self._as_upstream = as_upstream
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -64,10 +52,7 @@ class ResizeQueue:
         if key in self._keys:
             return
         self._keys.append(key)
-        if self._as_upstream:
-            self._keys = _inserted([(rank(each), each) for each in self._keys])
-        else:
-            self._keys.sort(key=rank)
+        self._keys.sort(key=rank)
 
     def discard(self, key: WorkerKey) -> None:
         """Wait no longer for this one."""
@@ -77,13 +62,3 @@ class ResizeQueue:
     def in_order(self) -> tuple[WorkerKey, ...]:
         """Return all, the first to be tried first."""
         return tuple(self._keys)
-
-
-def _inserted(ranked: list[tuple[Rank, WorkerKey]]) -> list[WorkerKey]:
-    """Return the keys as Go sorts up to twelve of them: each is moved forward past those that it wins against."""
-    for last in range(1, len(ranked)):
-        place = last
-        while place > 0 and ranked[place][0].wins(ranked[place - 1][0]):
-            ranked[place], ranked[place - 1] = ranked[place - 1], ranked[place]
-            place -= 1
-    return [key for _, key in ranked]

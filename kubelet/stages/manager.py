@@ -33,7 +33,7 @@ class StagedPod(msgspec.Struct):
     pod_ip: str
 
 
-class Staging:
+class StageManager:
     """The staged pods of a node.
 
     `read` gives a pod's newest whole document. `context` is what templates may ask, but for the pod's address.

@@ -1,4 +1,4 @@
-"""Which designs of KEP-5836 have kubelets tell pods of the node's policy, and in which words."""
+"""Which designs of KEP-5836 have kubelets show the node's policy on pods, and in which words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from services.api.switches import Switches
+from kubelet.switches import KubeletSwitches
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -24,17 +24,14 @@ FORMS: Final = {
 TYPES: Final = tuple(form.type for form in FORMS.values())
 
 
-def form_of(switches: Switches) -> Form | None:
-    """Return how kubelets tell of the policy; None where they do not."""
-    if not switches.flag("InPlacePodVerticalScalingSchedulerPreemption"):
+def form_of(switches: KubeletSwitches) -> Form | None:
+    """Return how kubelets show the policy; None where they do not."""
+    if not switches.has_resize_preemption:
         return None
-    generation = switches.choice("resize.generation")
-    source, told = switches.choice("resize.policy_source"), switches.choice("resize.conditions")
-    if source == "generation":
-        source = {"G1": "annotation", "G2": "pod_condition"}.get(generation, "")
-    if told == "generation":
-        told = {"G2": "preemption_disabled_g2"}.get(generation, "")
-    if source == "annotation":
-        return FORMS["annotation"]
-    is_told = told == "preemption_disabled_g2" or source.startswith("pod_condition")
-    return FORMS["pod_condition"] if is_told else None
+    match switches.resize_generation:
+        case "G1":
+            return FORMS["annotation"]
+        case "G2":
+            return FORMS["pod_condition"]
+        case _:
+            return None

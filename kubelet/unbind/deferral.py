@@ -15,7 +15,7 @@ import msgspec
 
 from kubelet.effects import Outbox, SetTimer
 from kubelet.managers.resource_managers import DeviceRejection, Rejection
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.unbind.unbinding import EXCLUDE_MAX_REASONS
 from kubelet.view import KubeletPod, WorkerKey, is_static
 
@@ -32,9 +32,9 @@ class _Deferred(msgspec.Struct):
 class Deferral:
     """Invariant: a key is in `waiting` from its first deferred rejection until it is admitted, gone or given up."""
 
-    def __init__(self, settings: Settings, out: Outbox) -> None:
+    def __init__(self, switches: KubeletSwitches, out: Outbox) -> None:
         self.waiting: dict[WorkerKey, _Deferred] = {}
-        self._settings, self._out = settings, out
+        self._switches, self._out = switches, out
 
     def takes(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> bool:
         """Whether the rejected pod waits, from now or on; its next try is a timer."""
@@ -48,7 +48,7 @@ class Deferral:
             del self.waiting[key]
             self._out.count('kubelet_pod_deferrals_total{result="timeout"}')
             return False
-        state.next_s = min(now + self._settings.defer_period_s, state.until_s)
+        state.next_s = min(now + self._switches.defer_period_s, state.until_s)
         self._out.effects.append(SetTimer(state.next_s, "defer", key))
         return True
 
@@ -78,17 +78,17 @@ class Deferral:
 
     def _timeout_s(self, rejection: Rejection) -> float:
         """Return how long a pod waits; for missing devices that may be another time (switch device.defer_timeout_s)."""
-        settings = self._settings
-        own = isinstance(rejection, DeviceRejection) and settings.device_defer_timeout_s > 0
-        return settings.device_defer_timeout_s if own else settings.defer_timeout_s
+        switches = self._switches
+        own = isinstance(rejection, DeviceRejection) and switches.device_defer_timeout_s > 0
+        return switches.device_defer_timeout_s if own else switches.defer_timeout_s
 
     def _may_pass(self, pod: KubeletPod, rejection: Rejection) -> bool:
         """Whether time may cure this: with `defer` all that is no lack of the node's, else what is marked transient."""
-        settings, reason = self._settings, rejection.reason
-        if settings.on_reject not in ("defer", "defer-then-unbind") or is_static(pod):
+        switches, reason = self._switches, rejection.reason
+        if switches.on_reject not in ("defer", "defer-then-unbind") or is_static(pod):
             return False
         if self._timeout_s(rejection) <= 0:
             return False
-        if settings.on_reject == "defer":
+        if switches.on_reject == "defer":
             return reason not in EXCLUDE_MAX_REASONS
-        return any(fnmatchcase(reason, marked) for marked in settings.defer_reasons)
+        return any(fnmatchcase(reason, marked) for marked in switches.defer_reasons)

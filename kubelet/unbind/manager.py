@@ -13,7 +13,7 @@ import msgspec
 from kubelet.effects import CallUnbind, Outbox, ReadNode, ReadPod, SetTimer
 from kubelet.pod.context import WallTimes
 from kubelet.status.versions import StatusVersions
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.unbinding import Unbinding
 from kubelet.view import KubeletPod, WorkerKey
@@ -41,11 +41,13 @@ class UnbindManager:
     Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
     """
 
-    def __init__(self, node: str, settings: Settings, statuses: StatusVersions, out: Outbox, times: WallTimes) -> None:
+    def __init__(
+        self, node: str, switches: KubeletSwitches, statuses: StatusVersions, out: Outbox, times: WallTimes
+    ) -> None:
         self._times = times
         self.going: dict[WorkerKey, Unbinding] = {}
         self.asking: dict[WorkerKey, Document] = {}
-        self._node, self._settings, self._statuses, self._out = node, settings, statuses, out
+        self._node, self._switches, self._statuses, self._out = node, switches, statuses, out
         self._lines: dict[str, dict[WorkerKey, None]] = {}
         """By namespace, who was told to come back later, in the order in which they were."""
         self._absent_until_s = float("-inf")
@@ -59,12 +61,12 @@ class UnbindManager:
 
         `torn_s`: how long its teardown took, None: that is still going on.
         """
-        is_asking = self._settings.unbind_api == "condition"
+        is_asking = self._switches.unbind_api == "condition"
         if not is_asking:
             self._statuses.suppress(key)
-        state = self.going[key] = Unbinding(pod, reason, message, now, self._settings.request_deadline_s)
+        state = self.going[key] = Unbinding(pod, reason, message, now, self._switches.request_deadline_s)
         state.torn_s = torn_s
-        if self._settings.teardown == "before" and torn_s is not None:
+        if self._switches.teardown == "before" and torn_s is not None:
             # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
             self.torn_down(pod, key, torn_s)
         self._out.event(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
@@ -131,13 +133,13 @@ class UnbindManager:
 
     def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
         """Whether a pod rejected for this reason may be given back now."""
-        settings = self._settings
+        switches = self._switches
         return (
-            settings.on_reject in ("unbind", "defer-then-unbind")
-            and settings.has_unbinding
-            and settings.unbind_api in ("subresource", "binding_delete", "condition")
+            switches.on_reject in ("unbind", "defer-then-unbind")
+            and switches.has_unbinding
+            and switches.unbind_api in ("subresource", "binding_delete", "condition")
             and now >= self._absent_until_s
-            and unbinding.may_unbind(pod, reason, user_bound=settings.user_bound, reasons=settings.unbind_reasons)
+            and unbinding.may_unbind(pod, reason, user_bound=switches.user_bound, reasons=switches.unbind_reasons)
         )
 
     def call(self, key: WorkerKey, now: float) -> Verdict | None:
@@ -219,7 +221,7 @@ class UnbindManager:
                 self._out.effects.append(SetTimer(until_s, "unbind", key))
             case unbinding.Forget(is_done=is_done):
                 if is_done:
-                    if self._settings.teardown == "after" and state.torn_s is not None:
+                    if self._switches.teardown == "after" and state.torn_s is not None:
                         self.torn_down(state.pod, key, state.torn_s)
                     self._took(state, now)
                 self._stop(key)

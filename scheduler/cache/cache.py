@@ -50,9 +50,9 @@ class PodState:
 
 
 class Cache:
-    """Nodes, their pods, and the columns made of them. `by_zone`: visit zones in turn, as upstream's node tree."""
+    """Nodes, their pods, and the columns made of them."""
 
-    def __init__(self, *, by_zone: bool = True) -> None:
+    def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self.columns = Columns()
         self.index = PodIndex(self.columns)
@@ -60,7 +60,7 @@ class Cache:
         self.assumed_count = 0
         self.claim_users: dict[Key, int] = {}
         """How many pods with a node use each volume claim."""
-        self._tree = NodeTree(by_zone=by_zone)
+        self._tree = NodeTree()
         self._order: NDArray[np.intp] = np.zeros(0, np.intp)
         self._order_version = -1
 

@@ -19,20 +19,16 @@ def zone_of(labels: Mapping[str, str]) -> Zone:
 
 
 class NodeTree:
-    """Names by zone. `version` counts changes, so that an order can be kept.
+    """Names by zone. `version` counts changes, so that an order can be kept."""
 
-    `by_zone` False puts all nodes into one zone: the order is then that of their coming.
-    """
-
-    def __init__(self, *, by_zone: bool = True) -> None:
-        self._by_zone = by_zone
+    def __init__(self) -> None:
         self.version = 0
         self._zones: dict[Zone, dict[str, None]] = {}
         self._zone_by_name: dict[str, Zone] = {}
 
     def set(self, name: str, labels: Mapping[str, str]) -> None:
         """Add the node, or move it to its new zone."""
-        zone = zone_of(labels) if self._by_zone else ("", "")
+        zone = zone_of(labels)
         if self._zone_by_name.get(name) == zone:
             return
         self.remove(name)

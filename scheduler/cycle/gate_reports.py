@@ -32,7 +32,6 @@ class GateReports:
         self._reporter = Reporter(rules, self._user_message)
         queue.on_gate = self.observe
         dispatcher.on_event = self._record_event
-        dispatcher.on_failure = self._failed
 
     def observe(self, queued: QueuedPod, status: Status, now: float) -> None:
         """Take in a rejection, or that a pod rejected before passes now."""
@@ -64,8 +63,3 @@ class GateReports:
             reason, message = call.event
             cause = call.causes[0] if call.causes else ""
             self._recorder.event(queued.info, reason, message, is_warning=True, traceparent=cause)
-
-    def _failed(self, call: StatusPatch) -> None:
-        queued = self._queue.by_uid(call.uid)
-        if queued is not None and call.event is not None:
-            self._reporter.failed(queued)

@@ -116,15 +116,10 @@ class _Record:
 
 
 class CallQueue:
-    """`relevances`: call type to weight; only types about different kinds of object may weigh the same.
+    """`relevances`: call type to weight; only types about different kinds of object may weigh the same."""
 
-    `ends_running_early`: the defect repaired in 1.35 (k/k 135180): a caller waiting for a running call learns that it
-    was overwritten as soon as a more relevant one is added, although it still runs.
-    """
-
-    def __init__(self, relevances: Mapping[str, int], *, ends_running_early: bool = False) -> None:
+    def __init__(self, relevances: Mapping[str, int]) -> None:
         self._relevances = dict(relevances)
-        self._ends_running_early = ends_running_early
         self._records: dict[str, _Record] = {}
         self._running: dict[str, Started] = {}
         self._line: deque[tuple[int, str]] = deque()
@@ -176,7 +171,7 @@ class CallQueue:
                 ended.append(Finished(old.call_id, Ending.OVERWRITTEN, MERGED))
                 if not is_old_running:
                     due = min(due, old.not_before)
-            elif not is_old_running or self._ends_running_early:
+            elif not is_old_running:
                 ended.append(Finished(old.call_id, Ending.OVERWRITTEN, OVERRULED))
         if new.is_noop and uid not in self._running:
             if old is not None:

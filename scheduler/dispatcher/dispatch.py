@@ -42,8 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Dispatcher:
     """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
 
-    `on_event`: called with a status patch that carries an event when it is really sent. `on_failure`: with one that
-    could not be written.
+    `on_event`: called with a status patch that carries an event when it is really sent.
     """
 
     def __init__(
@@ -55,11 +54,9 @@ class Dispatcher:
         is_asynchronous: bool,
         parallelism: int = 0,
         on_event: Callable[[StatusPatch], None] = lambda call: None,
-        on_failure: Callable[[StatusPatch], None] = lambda call: None,
     ) -> None:
         self.is_asynchronous = is_asynchronous
         self.on_event = on_event
-        self.on_failure = on_failure
         self._client = client
         self._seams = seams
         self._queue = queue
@@ -179,9 +176,8 @@ class Dispatcher:
         except (ApiError, UnknownOutcome) as error:
             outcome = Outcome(Ending.FAILED, error=error)
             span.end(str(error))
-            if isinstance(call, StatusPatch):
+            if isinstance(call, StatusPatch):  # repeated by the pod's next attempt, or rejection in other words
                 log.info("pod.status_dropped", pod=str(key), reason=str(error))
-                self.on_failure(call)
         self._count(call.call_type, outcome, clock.now() - began)
         return outcome
 

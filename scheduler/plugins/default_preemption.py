@@ -27,12 +27,11 @@ from scheduler.preemption.dry_run import NodeWhatIf, nowhere
 from scheduler.preemption.extender_consent import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
 from scheduler.preemption.memory import Memory
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
+from scheduler.preemption.units import Unit, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
 from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
-from services.api.switches import Switches
 
 NAME: Final = "DefaultPreemption"
 _NO_VICTIMS: Final = unresolvable(NO_VICTIMS)
@@ -64,9 +63,6 @@ class DefaultPreemption:
         self._args = args
         self._handle = handle
         self._switches = switches.of(PreemptionSwitches)
-        self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
-        self._draws_victims = switches.choice("preemption.victim_tie") == "random"
-        self._draws_node = switches.choice("preemption.node_tie") == "random"
         self._memory = Memory()
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
         # Members preempt for themselves where they are placed by themselves, or are configured to (1.36).
@@ -156,7 +152,7 @@ class DefaultPreemption:
         left = state.data[LEFT] if LEFT in state.data else ask_extenders(self.extenders, pod, found.candidates)
         if isinstance(left, Status):
             return left
-        return choice.pick(left, random=self._handle.random if self._draws_node else None)
+        return choice.pick(left)
 
     def _search(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> Search:
         """Visit the nodes that filters refused but did not call unresolvable, from a random one on."""
@@ -176,21 +172,13 @@ class DefaultPreemption:
             self._units,
             state,
             pod,
-            self._tie(),
             matches_empty=self._switches.matches_empty,
-            is_strict=self._is_strict,
         )
         return candidates.search(rows, offset, enough, judge)
 
     def _filters_in_use(self) -> Runner:
         assert self._filters is not None, "the plugin is not part of a profile yet"
         return self._filters
-
-    def _tie(self) -> TieBreak:
-        if not self._draws_victims:
-            return by_uid
-        random = self._handle.random
-        return lambda unit: random.random()
 
 
 class _Judge:
@@ -204,18 +192,15 @@ class _Judge:
         units: GroupUnits,
         state: CycleState,
         pod: PodInfo,
-        tie: TieBreak,
         *,
         matches_empty: bool,
-        is_strict: bool,
     ) -> None:
         self._units = units if handle.groups.is_on else None
         self._nominator = handle.nominator
-        self._filters, self._state, self._pod, self._tie = filters, state, pod, tie
-        self._is_strict = is_strict
+        self._filters, self._state, self._pod = filters, state, pod
         found = handle.world.all(PodDisruptionBudget)
         self._budgets = Budgets(found, matches_empty=matches_empty)
-        is_local = pod.signature is not None and tie is by_uid and filters.has_only_row_filters(state)
+        is_local = pod.signature is not None and filters.has_only_row_filters(state)
         is_local = is_local and self._units is None
         self._results = memory.of((pod.signature, pod.priority), found) if is_local else None
         self._own_node = self._nominator.node_of(pod.uid)
@@ -242,9 +227,7 @@ class _Judge:
         rivals = self._nominator.rivals(node.name, self._pod)
         whereabouts = self._units.node_of if self._units is not None else nowhere
         what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, whereabouts)
-        found = select_victims(
-            potential, what_if, self._budgets, node=node.name, tie=self._tie, is_strict=self._is_strict
-        )
+        found = select_victims(potential, what_if, self._budgets, node=node.name)
         return Candidate(node.name, found) if isinstance(found, Victims) else found
 
     def _potential(self, node: NodeInfo) -> list[Unit]:
@@ -258,11 +241,6 @@ def _skip(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.SKIP
 
 
-def _default_args(switches: Switches) -> DefaultPreemptionArgs:
-    return DefaultPreemptionArgs(
-        min_candidate_nodes_percentage=switches.integer("preemption.min_candidates_percentage"),
-        min_candidate_nodes_absolute=switches.integer("preemption.min_candidates_absolute"),
-    )
-
-
-PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs, default_args=_default_args)
+PLUGIN = PluginEntry(
+    NAME, DefaultPreemption, args=DefaultPreemptionArgs, default_args=lambda switches: DefaultPreemptionArgs()
+)

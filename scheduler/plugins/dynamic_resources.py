@@ -76,7 +76,6 @@ class DynamicResources:
         self._world = handle.world
         self._ledger = handle.claims
         self._tries_max = int(filter_timeout_s * TRIES_PER_S) or None
-        self._pick = handle.switches.choice("dra.postfilter_pick")
         self._granter = Granter(self._ledger, self._find, handle.wall)
         self._slices: Slices | None = None
         handle.world.on_change(ResourceSlice, self._slice_changed)
@@ -172,16 +171,10 @@ class DynamicResources:
             for index, claim in enumerate(notes.granted)
             if index in notes.unavailable and all(each.uid == pod.uid for each in claim.status.reserved_for)
         ]
-        for claim in self._picked(own):
-            self._release(Release.DEALLOCATE, claim, pod)
+        if own:  # which one is freed is chance, as upstream
+            chosen = own[self._handle.random.randrange(0, len(own)) if len(own) > 1 else 0]
+            self._release(Release.DEALLOCATE, chosen, pod)
         return PostFilterResult(unschedulable(DEALLOCATED if own else STILL_NOT))
-
-    def _picked(self, claims: list[ResourceClaim]) -> list[ResourceClaim]:
-        if len(claims) < 2 or self._pick == "all":
-            return claims
-        if self._pick == "oldest":
-            return [min(claims, key=lambda claim: (claim.metadata.creation_timestamp, claim.metadata.name))]
-        return [claims[self._handle.random.randrange(0, len(claims))]]
 
     # -- making it so
 

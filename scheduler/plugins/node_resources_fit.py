@@ -43,13 +43,12 @@ NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 class ScoringStrategy:
     """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio; `resources`: (name, weight).
 
-    `pod_level` True lets an incoming pod's pod-level resources count in scoring; upstream ignores them.
+    An incoming pod's pod-level resources do not count in scoring, as upstream (12.6).
     """
 
     type: str = "LeastAllocated"
     resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
     shape: tuple[ShapePoint, ...] = (ShapePoint(0, 0), ShapePoint(100, 10))
-    pod_level: bool = False
 
 
 class NodeResourcesFit:
@@ -168,9 +167,9 @@ class NodeResourcesFit:
 
     def _asked(self, pod: PodInfo, resource: str) -> int:
         if resource == "cpu":
-            return pod.requests.nonzero_cpu if self._strategy.pod_level else pod.requests.scoring_cpu
+            return pod.requests.scoring_cpu
         if resource == "memory":
-            return pod.requests.nonzero_memory if self._strategy.pod_level else pod.requests.scoring_memory
+            return pod.requests.scoring_memory
         return pod.requests.amounts.get(resource, 0)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -328,7 +327,6 @@ def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
         type=given.type,
         resources=tuple((each.name, each.weight or 1) for each in given.resources) or standard.resources,
         shape=tuple(ShapePoint(p.utilization, p.score) for p in ratio.shape) if ratio else standard.shape,
-        pod_level=handle.switches.flag("scheduler.pod_level_scoring"),
     )
     return NodeResourcesFit(
         strategy=strategy,

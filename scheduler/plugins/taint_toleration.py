@@ -24,15 +24,15 @@ from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Tai
 
 HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
 COMPARISONS: Final = ("Gt", "Lt")
+REASON: Final = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration:
-    """`detailed_reason` names the taint, as releases before 1.35 did (12.2). `comparing`: Gt and Lt tolerate, too."""
+    """`comparing`: Gt and Lt tolerate, too (KEP-5471)."""
 
     name = "TaintToleration"
 
-    def __init__(self, *, detailed_reason: bool = False, comparing: bool = False) -> None:
-        self._detailed = detailed_reason
+    def __init__(self, *, comparing: bool = False) -> None:
         self._comparing = comparing
 
     def _tolerations(self, pod: PodInfo) -> tuple[Toleration, ...]:
@@ -50,7 +50,7 @@ class TaintToleration:
         if node.node is None or not node.node.spec.taints:
             return SUCCESS
         taint = untolerated(node.node.spec.taints, self._tolerations(pod), HARD)
-        return SUCCESS if taint is None else unresolvable(self._reason(taint))
+        return SUCCESS if taint is None else unresolvable(REASON)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows whose taints are tolerated; asked once for each distinct set of taints."""
@@ -58,17 +58,8 @@ class TaintToleration:
         return columns.taint_mask(lambda taints: untolerated(taints, tolerations, HARD) is None)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
-        """One reason, or with `detailed_reason` one a taint."""
-        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        if not self._detailed:
-            return [Refusal("node(s) had untolerated taint(s)", refused, code)]
-        refusals: list[Refusal] = []
-        tolerations = self._tolerations(pod)
-        for i, taints in enumerate(columns.taint_sets):
-            taint = untolerated(taints, tolerations, HARD)
-            if taint is not None:
-                refusals.append(Refusal(self._reason(taint), refused & (columns.taint_set == i), code))
-        return refusals
+        """One reason, which does not name the taint (since 1.35.4)."""
+        return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count PreferNoSchedule taints that are not tolerated."""
@@ -92,11 +83,6 @@ class TaintToleration:
             taint.effect == PREFER_NO_SCHEDULE and not any(tolerates(t, taint) for t in soft) for taint in taints
         )
 
-    def _reason(self, taint: Taint) -> str:
-        if not self._detailed:
-            return "node(s) had untolerated taint(s)"
-        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-
     def events_to_register(self) -> Sequence[Registration]:
         """A node may appear or lose taints, or the pod learn to tolerate."""
         return (
@@ -114,7 +100,6 @@ class TaintToleration:
 
 def _make(args: Args, handle: Handle) -> TaintToleration:
     return TaintToleration(
-        detailed_reason=handle.switches.choice("scheduler.taint_reason") == "detailed",
         comparing=handle.switches.flag("TaintTolerationComparisonOperators"),
     )
 

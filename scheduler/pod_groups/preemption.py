@@ -22,7 +22,7 @@ from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import TieBreak, Unit, by_uid
+from scheduler.preemption.units import Unit
 from scheduler.preemption.victims import select_victims
 from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -61,8 +61,6 @@ class GroupPreemptor:
         self._placer = placer
         self._units = units
         self._switches = switches.of(PreemptionSwitches)
-        self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
-        self._draws = switches.choice("preemption.victim_tie") == "random"
         self._has_policy = switches.of(GangSwitches).has_policy
         self.attempts = 0
 
@@ -79,9 +77,7 @@ class GroupPreemptor:
         what_if = _ClusterWhatIf(self._handle.cache, self._handle.nominator, self._runner, self._placer, place)
         budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         try:
-            found = select_victims(
-                potential, what_if, budgets, node=CLUSTER, tie=self._tie(), is_strict=self._is_strict
-            )
+            found = select_victims(potential, what_if, budgets, node=CLUSTER)
         finally:
             what_if.restore()
         placed = tuple(what_if.placed)
@@ -111,12 +107,6 @@ class GroupPreemptor:
                 ):
                     return eligibility.GUARDED
         return ""
-
-    def _tie(self) -> TieBreak:
-        if not self._draws:
-            return by_uid
-        random = self._handle.random
-        return lambda unit: random.random()
 
 
 def _no(status: Status) -> GroupPreemption:

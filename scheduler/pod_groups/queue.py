@@ -302,6 +302,8 @@ class GroupedQueue(SchedulingQueue):
             self._wait_for(entity, member)
         super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
         if not self._how.hints:
+            # Nothing but the clock wakes it, so an idle scheduler must not either (KEP-5142).
+            entity.not_before = max(entity.not_before, self._backoff_of.expiration(entity))
             super().move(entity.key, SCHEDULE_ATTEMPT_FAILURE, now)
 
     def done(self, uid: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.preemption.candidates import Candidate
-from services.api.seams import Random
 
 Loss = Callable[[Candidate], tuple[float, ...]]
 
@@ -19,10 +18,6 @@ def loss_of(candidate: Candidate) -> tuple[float, ...]:
     return candidate.victims.loss
 
 
-def pick(candidates: Sequence[Candidate], *, random: Random | None = None, loss: Loss = loss_of) -> Candidate:
-    """Return the best; a tie goes to the first node by name, or with `random` to any of them."""
-    least = min(map(loss, candidates))
-    best = [candidate for candidate in candidates if loss(candidate) == least]
-    if len(best) > 1 and random is not None:
-        return best[random.randrange(0, len(best))]
-    return min(best, key=lambda candidate: candidate.node)
+def pick(candidates: Sequence[Candidate], *, loss: Loss = loss_of) -> Candidate:
+    """Return the best; a tie goes to the first node by name."""
+    return min(candidates, key=lambda candidate: (loss(candidate), candidate.node))

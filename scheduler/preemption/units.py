@@ -6,7 +6,6 @@ Source: preemption 3.3, 7.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -67,23 +66,16 @@ def group_unit(name: str, pods: tuple[PodInfo, ...], priority: int, kind: UnitKi
     return Unit(pods, priority, min(started(pod) for pod in pods), kind, name)
 
 
-TieBreak = Callable[[Unit], str | float]
-
-
-def by_uid(unit: Unit) -> str:
-    """Break ties by the first pod's uid, as upstream does after 1.37; before, an unstable sort decided."""
-    return unit.uid
-
-
-def by_importance(units: list[Unit], tie: TieBreak = by_uid) -> list[Unit]:
+def by_importance(units: list[Unit]) -> list[Unit]:
     """Return the units, the most important first.
 
-    Higher priority; then the larger structure; then, for groups, more members; then the earlier start.
+    Higher priority; then the larger structure; then, for groups, more members; then the earlier start;
+    then the uid, as upstream does after 1.37 (before, an unstable sort decided).
     """
     if len(units) < 2:
         return units
 
-    def rank(unit: Unit) -> tuple[int, int, int, float, str | float]:
-        return (-unit.priority, -unit.kind, -len(unit.pods) if unit.kind else 0, unit.start_s, tie(unit))
+    def rank(unit: Unit) -> tuple[int, int, int, float, str]:
+        return (-unit.priority, -unit.kind, -len(unit.pods) if unit.kind else 0, unit.start_s, unit.uid)
 
     return sorted(units, key=rank)

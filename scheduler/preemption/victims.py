@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Final, Protocol
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.status import Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import Status, failed, unresolvable
 from scheduler.preemption.budgets import Budgets
-from scheduler.preemption.units import TieBreak, Unit, by_importance, by_uid
+from scheduler.preemption.units import Unit, by_importance
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-PROTECTED: Final = "No preemption victims found that disruption budgets let go"
 PRIORITY_OFFSET: Final = 2**31
 """Added to each priority before summing, so that one pod of -10 is a smaller loss than two of -10."""
 
@@ -65,14 +64,12 @@ def select_victims(
     budgets: Budgets,
     *,
     node: str = "",
-    tie: TieBreak = by_uid,
-    is_strict: bool = False,
 ) -> Victims | Status:
     """Return the victims, or why evicting all of `potential` (all of lower priority) would not help.
 
     Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
     eviction would overdraw a budget, then the others, the most important first, are put back if the pod still
-    fits beside them. `is_strict`: never overdraw a budget; the node is refused instead.
+    fits beside them. A budget that nothing else meets is overdrawn.
     """
     if not potential:
         return unresolvable(NO_VICTIMS)
@@ -81,7 +78,7 @@ def select_victims(
     status = what_if.fits()
     if not status.is_success:
         return status
-    violating, rest = budgets.split(by_importance(list(potential), tie))
+    violating, rest = budgets.split(by_importance(list(potential)))
     victims: list[Unit] = []
     violations = 0
     for unit, overdrawn in [*violating, *((unit, 0) for unit in rest)]:
@@ -93,8 +90,6 @@ def select_victims(
         violations += overdrawn
     if not victims:
         return failed(f'expected at least one victim pod on node "{node}"')
-    if is_strict and violations:
-        return unschedulable(PROTECTED)
     if violating and rest:
-        victims = by_importance(victims, tie)
+        victims = by_importance(victims)
     return Victims(tuple(victims), violations)

@@ -55,15 +55,12 @@ class Model(StrEnum):
 
 @dataclass(frozen=True)
 class ReportRules:
-    """The model and its knobs; `seeds_naively`: any PodScheduled=False message counts as reported by us."""
+    """The model and its knobs."""
 
     model: Model = Model.IMPLICIT_DELAYED
     delay_s: float = 5.0
     clear_delay_s: float = 5.0
-    names_silent_plugins: bool = False
     on_other_plugin_rejects: str = "keep_stale"
-    seeds_naively: bool = False
-    forgets_on_failure: bool = False
 
 
 def rules_of(switches: Switches) -> ReportRules:
@@ -73,10 +70,7 @@ def rules_of(switches: Switches) -> ReportRules:
         model=Model(switches.choice("preenqueue_report.model")) if is_on else Model.OFF,
         delay_s=switches.number("preenqueue_report.delay_s"),
         clear_delay_s=switches.number("preenqueue_report.clear_delay_s"),
-        names_silent_plugins=switches.choice("preenqueue_report.default_message_for_silent") == "generic",
         on_other_plugin_rejects=switches.choice("preenqueue_report.on_other_plugin_rejects"),
-        seeds_naively=switches.choice("preenqueue_report.seed") == "naive",
-        forgets_on_failure=switches.choice("preenqueue_report.on_patch_failure") == "reset_cache",
     )
 
 
@@ -110,11 +104,8 @@ class Reporter:
         message = self.message_of(queued.info, status)
         if message:
             return self._say(queued, message)
-        generic = SILENT.format(plugin=status.plugin)
-        if self._rules.names_silent_plugins:
-            return self._say(queued, generic)
         if queued.reported and self._rules.on_other_plugin_rejects == "generic":
-            return self._say(queued, generic)
+            return self._say(queued, SILENT.format(plugin=status.plugin))
         if self._rules.on_other_plugin_rejects == "clear":
             return self._clear(queued)
         return None
@@ -128,12 +119,6 @@ class Reporter:
                 return "" if self._user_message(info, status) == "" else status.message
             case _:
                 return status.message
-
-    def failed(self, queued: QueuedPod) -> None:
-        """Learn that a report could not be written: nothing retries it but the pod's next rejection in new words,
-        or, if failures are forgotten, its next rejection."""
-        if self._rules.forgets_on_failure:
-            queued.reported = ""
 
     def _say(self, queued: QueuedPod, message: str) -> Report | None:
         pod = queued.info.pod
@@ -164,4 +149,4 @@ class Reporter:
             return ""
         # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
         is_ours = shown.reason in (NOT_READY, SCHEDULING_GATED)
-        return shown.message if is_ours or self._rules.seeds_naively else ""
+        return shown.message if is_ours else ""

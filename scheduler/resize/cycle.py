@@ -19,7 +19,7 @@ from scheduler.preemption import eligibility
 from scheduler.preemption.budgets import Budgets
 from scheduler.preemption.dry_run import NodeWhatIf, nowhere
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import TieBreak, Unit, by_uid, pod_unit
+from scheduler.preemption.units import Unit, pod_unit
 from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
 from scheduler.resize.deferral import allocated, desired, opts_out, waits
 from scheduler.resize.fit import CapacityAndFilters, Count, NodeCapacity, counted
@@ -66,8 +66,6 @@ class ResizeCycle:
         self._out_of_tree = out_of_tree
         self._units = GroupUnits(handle.groups, handle.cache, handle.world)
         self._switches = switches.of(PreemptionSwitches)
-        self._is_strict = switches.choice("preemption.pdb_mode") == "strict"
-        self._draws_victims = switches.choice("preemption.victim_tie") == "random"
         self._evicted_for: dict[str, str] = {}
         self.attempts = self.violations = 0
 
@@ -178,9 +176,7 @@ class ResizeCycle:
         if not potential:
             return replace(_refused(pod, node.name, no), after=_nowhere(NO_VICTIMS))
         budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
-        found = select_victims(
-            potential, self._what_if(attempt), budgets, node=node.name, tie=self._tie(), is_strict=self._is_strict
-        )
+        found = select_victims(potential, self._what_if(attempt), budgets, node=node.name)
         if not isinstance(found, Victims):
             if found.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
                 return self._fitting(attempt)
@@ -264,12 +260,6 @@ class ResizeCycle:
             return False
         group = self._handle.groups.group_of(pod)
         return group is not None and self._handle.groups.group_of(other) == group
-
-    def _tie(self) -> TieBreak:
-        if not self._draws_victims:
-            return by_uid
-        random = self._handle.random
-        return lambda unit: random.random()
 
 
 def _hopeless(reason: str, plugin: str = NAME) -> Status:

@@ -3,7 +3,7 @@
 Kube-scheduler's own plugins skip such pods, all but the fit, the node's policy and preemption. An out-of-tree Filter
 was written for pods that look for a node, its PostFilter may nominate one. So the first draft of the proposal asks
 PostFilter plugins only that say they can (G0); then plugins are advised to skip, and those that do not are asked as
-for any pod (G1 to G3); the beta asks those that say the pod concerns them (G4). `resize.outside_plugins` chooses.
+for any pod (G1 to G3); the beta asks those that say the pod concerns them (G4).
 Source: kep-5836 6.1.
 """
 

@@ -1,14 +1,14 @@
-"""Which design of the proposal is at work: a generation, and whatever of it a switch turns round.
+"""Which design of the proposal is at work: a generation, and two of its answers chosen apart.
 
-The proposal changed between February and September 2026. A generation is a set of answers; each answer has a
-switch of its own, whose value `generation` leaves it to the generation. Source: kep-5836 1, 9, 16.
+The proposal changed between February and September 2026. A generation is a set of answers. Those that scenarios compare
+have a switch of their own, whose value `generation` leaves them to the generation. Source: kep-5836 1, 9, 16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from services.api.switches import Switches
 
@@ -30,13 +30,13 @@ class ResizeRules:
     """
 
     generation: str
-    looks_first: bool
     on_fit: str
     parked_wakeup: str
     conditions: str
     policy_source: str
     double_preemption: str
-    outside_plugins: str
+    outside_plugins: str = "as_for_new_pods"
+    looks_first: bool = True
     removes_self: bool = False
     wakes_on_any_event: bool = False
     retry_period_s: float = 0.0
@@ -59,19 +59,17 @@ class ResizeRules:
     @property
     def heeds_kubelet(self) -> bool:
         """Whether a pod whose kubelet says that its node opts out is not queued."""
-        return self.policy_source in ("annotation", "pod_condition", "pod_condition_or_field")
+        return self.policy_source in ("annotation", "pod_condition")
 
     @property
     def reads_field(self) -> bool:
         """Whether the scheduler looks at the Node's policy itself."""
-        return self.policy_source in ("node_field", "pod_condition_or_field")
+        return self.policy_source == "node_field"
 
 
-_COMMON: Final[Mapping[str, str]] = {"shortcut_fiterror": "off", "remove_self": "off",
-                                     "outside_plugins": "as_for_new_pods"}  # fmt: skip
-_ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
-    "G0": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g0",
-           "policy_source": "none", "double_preemption": "accept", "shortcut_fiterror": "on", "remove_self": "on",
+_ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "G0": {"looks_first": False, "removes_self": True, "on_fit": "park_filter", "parked_wakeup": "none",
+           "conditions": "resize_unschedulable_g0", "policy_source": "none", "double_preemption": "accept",
            "outside_plugins": "postfilter_opt_in"},
     "G1": {"on_fit": "park_filter", "parked_wakeup": "none", "conditions": "resize_unschedulable_g1",
            "policy_source": "annotation", "double_preemption": "accept"},
@@ -82,6 +80,8 @@ _ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
     "G4": {"on_fit": "complete_bind", "parked_wakeup": "handler_add_or_activate", "conditions": "none",
            "policy_source": "node_field", "double_preemption": "spec_node_name", "outside_plugins": "relevance"},
 }  # fmt: skip
+_CHOSEN: Final = ("parked_wakeup", "double_preemption")
+"""Answers that may be chosen apart from the generation, because a scenario compares them."""
 
 
 def rules_of(switches: Switches) -> ResizeRules | None:
@@ -89,19 +89,15 @@ def rules_of(switches: Switches) -> ResizeRules | None:
     if not switches.flag(GATE):
         return None
     generation = switches.choice("resize.generation")
-    answers = {**_COMMON, **_ANSWERS[generation]}
-    for name in answers:
+    answers = dict(_ANSWERS[generation])
+    for name in _CHOSEN:
         chosen = switches.choice(f"resize.{name}")
         if chosen != BY_GENERATION:
             answers[name] = chosen
-    looks_first = answers.pop("shortcut_fiterror") == "off"
-    removes_self = answers.pop("remove_self") == "on"
     scope = switches.choice("resize.retry_scope")
     return ResizeRules(
         generation=generation,
-        looks_first=looks_first,
         **answers,
-        removes_self=removes_self,
         wakes_on_any_event=scope == "any_event",
         retry_period_s=switches.number("resize.retry_period_s") if scope == "periodic" else 0.0,
         update_order=switches.choice("resize.update_order"),

@@ -27,10 +27,9 @@ class Need(NamedTuple):
 
 NEEDS: Final = (
     Need(
-        ("resize.generation", "resize.on_fit", "resize.parked_wakeup", "resize.conditions", "resize.policy_source",
-         "resize.double_preemption", "resize.shortcut_fiterror", "resize.remove_self", "resize.retry_scope",
+        ("resize.generation", "resize.parked_wakeup", "resize.double_preemption", "resize.retry_scope",
          "resize.retry_period_s", "resize.update_order", "resize.group_member", "resize.supersede",
-         "resize.reprieve_uses_allocated", "resize.adjust_pod_count", "resize.outside_plugins"),
+         "resize.reprieve_uses_allocated", "resize.adjust_pod_count"),
         GATE, ("true",),
     ),
     Need(("resize.retry_period_s",), "resize.retry_scope", ("periodic",)),
@@ -38,7 +37,7 @@ NEEDS: Final = (
     Need(("resize.group_member",), "GenericWorkload", ("true",)),
     Need(
         ("unbind.api", "unbind.reasons", "unbind.max_attempts", "unbind.attempt_decay", "unbind.fallback",
-         "unbind.fence", "unbind.request_deadline_s", "unbind.backoff_max_s", "unbind.storm_taint", "unbind.gang",
+         "unbind.fence", "unbind.request_deadline_s", "unbind.storm_taint", "unbind.gang",
          "unbind.claim_release", "unbind.user_bound", "unbind.rate_node_per_min", "unbind.rate_node_burst",
          "unbind.rate_namespace_per_min", "unbind.rate_cluster_per_min", "unbind.require_scheduler_capability",
          "authz.unbind_callers", "kubelet.unbind_teardown", "exclusion.base_s", "exclusion.max_s", "exclusion.scope",

@@ -198,7 +198,7 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
 
 
 def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
-    """Return the pods that no node has; the scenarios of chaos leave room for all."""
+    """Return the pods that no node has; scenarios for chaos have capacity for all."""
     waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
     return [
         (f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}", "is still unscheduled at rest")

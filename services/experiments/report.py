@@ -71,8 +71,8 @@ def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     table = []
     runs_of_all = [run for _, runs in comparison.arms for run in runs]
     some = (*OF_PREEMPTION, *OF_JOBS)
-    told = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
-    for key, label, form in (*MEASURES, *told):
+    measured = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
+    for key, label, form in (*MEASURES, *measured):
         table.append((label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms]))
     return table
 

@@ -205,7 +205,7 @@ def simulate(
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced)
-    logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
+    logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, takers = Auditor(plan.switches), Takers()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
@@ -280,7 +280,7 @@ def run_as_processes(
 
 
 def _not_judged(scenario: Scenario, auditor: Auditor) -> dict[str, str]:
-    """Return which invariants nobody judged, and why; a scenario that settles judges those of a mesh at rest."""
+    """Return which invariants were not judged, and why; a scenario that settles judges those of a mesh at rest."""
     settles = any(step.verb == "settle" for step in scenario.steps)
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 

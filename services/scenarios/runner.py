@@ -40,7 +40,7 @@ class Judgement:
 
 @dataclass
 class ScenarioRun:
-    """What was told: judgements in order, the pods' history, and what went wrong with the context itself."""
+    """One run: judgements in order, the pods' history, and what went wrong with the scenario itself."""
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)

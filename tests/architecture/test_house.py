@@ -66,7 +66,7 @@ SHELLS = {
         "rpc",
         "watch_stream",
     },
-    "services.explore": {"search", "workers"},
+    "services.explore": {"search"},
     "services.runtime": {
         "child",
         "controller_loop",
@@ -80,10 +80,10 @@ SHELLS = {
         "supervisor",
         "unix_sockets",
     },
-    "services.scenarios": {"observer", "run", "runner"},
+    "services.scenarios": {"observer", "run", "runner", "workers"},
     "services.scenarios.processes": {"machine_faults", "orphaned_requests", "process_mesh"},
     "services.scenarios.script": {"context", "fault_verbs", "verbs"},
-    "services.scenarios.simulation": {"network", "simulated_mesh", "sockets"},
+    "services.scenarios.simulation": {"disk", "lifetime", "network", "simulated_mesh", "sockets"},
     "services.telemetry": {"logs", "otlp"},
 }
 """Modules that may wait, log or reach the world; every other module is a heart, words or settings."""

@@ -1,4 +1,4 @@
-"""`keplab device-plugin`: be a node's emulated device plugin, or tell the one that runs what to do next."""
+"""`keplab device-plugin`: be a node's emulated device plugin, or have the one that runs do something."""
 
 from __future__ import annotations
 

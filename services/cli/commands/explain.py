@@ -86,8 +86,8 @@ def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
     found: list[dict[str, Any] | None] = []
 
     def ask(mesh: SimMesh) -> None:
-        rooms: list[Any] = [mesh.room(name) for name in mesh.components() if name.startswith("scheduler")]
-        explainers = [room.explainer for room in rooms if room is not None]
+        components: list[Any] = [mesh.instance(name) for name in mesh.components() if name.startswith("scheduler")]
+        explainers = [found.explainer for found in components if found is not None]
         if path == "/explain/queue":
             found.extend(explainer.queue() for explainer in explainers)
         else:

@@ -122,12 +122,12 @@ def _show(fall: Waterfall, *, is_simulated: bool) -> None:
     names = _names(fall, "  ")
     name_width, bar_width = max(map(len, names)), PIPED_BAR_WIDTH
     if console.is_terminal:
-        room = max(40, console.width - TIMES_WIDTH - 2)
-        most = max(20, room * 2 // 3)
+        columns = max(40, console.width - TIMES_WIDTH - 2)
+        most = max(20, columns * 2 // 3)
         if name_width > most:
             names = _names(fall, " ")
         name_width = min(max(map(len, names)), most)
-        bar_width = max(10, room - name_width)
+        bar_width = max(10, columns - name_width)
     for row, name in zip(fall.rows, names, strict=True):
         cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)

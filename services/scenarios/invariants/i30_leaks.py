@@ -5,6 +5,8 @@ from __future__ import annotations
 from services.scenarios.invariants.check import NOTHING_PREPARED, Check, Context, Report
 from services.telemetry.eventlog import Line
 
+RECONCILE_S = 60.0
+"""How often a kubelet looks for prepared devices that no pod uses any more."""
 DRIVER_S = 45.0
 """The longest that a driver is waited for."""
 
@@ -19,7 +21,6 @@ class NoDeviceLeaks(Check):
         super().__init__(context)
         self.why_not = NOTHING_PREPARED
         self._prepared: dict[tuple[str, str], tuple[str, float]] = {}
-        self._grace_s = self.switches.number("kubelet.dra_reconcile_s") + DRIVER_S
 
     def take(self, line: Line, report: Report) -> None:
         """Know what is prepared, and where."""
@@ -49,7 +50,7 @@ class NoDeviceLeaks(Check):
         """Look for what nobody has a right to."""
         now_s = line.mono_ns / 1e9
         for (node, uid), name, since_s in self._look(now_s):
-            if self.context.calm.lasted_s(since_s, now_s) > self._grace_s:
+            if self.context.calm.lasted_s(since_s, now_s) > RECONCILE_S + DRIVER_S:
                 report(
                     line, f"claim {name} ({uid}) is prepared on {node} and reserved for nobody since {since_s:.1f} s"
                 )
@@ -59,7 +60,7 @@ class NoDeviceLeaks(Check):
         """Return the first claim that is prepared and reserved for nobody."""
         for (node, _), name, since_s in self._look(now_s):
             what = f"claim {name} is prepared on {node} and reserved for nobody"
-            return self.within_grace(what, since_s, now_s, self._grace_s)
+            return self.within_grace(what, since_s, now_s, RECONCILE_S + DRIVER_S)
         return ""
 
 

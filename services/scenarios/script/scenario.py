@@ -2,7 +2,7 @@
 
     # A comment. The first comment block is the scenario's title and explanation.
     set kubelet.on_reject=unbind          a switch's value; arms and --set override it
-    set scheduler: PodUnbinding=false     what one process, or all of a room, has it set to, whatever the others have
+    set scheduler: PodUnbinding=false     what one process, or all of a kind, has it set to, whatever the others have
     limit 120s                            no scenario outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
@@ -78,7 +78,7 @@ class Scenario:
     hosts: int = 0
     """Kubelet processes that the nodes are dealt out to; 0: at most three."""
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """By process or room, what is set there otherwise than everywhere."""
+    """By process or component, what is set there otherwise than everywhere."""
     window_s: float | None = None
     """Seconds for which the API server keeps changes; None: as ever."""
 

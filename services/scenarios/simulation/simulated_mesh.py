@@ -42,18 +42,9 @@ from services.runtime.roles import controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
-from services.scenarios.simulation.network import (
-    ArrivalRecorder,
-    DiskImage,
-    Lifetime,
-    LivingLog,
-    Network,
-    SimApi,
-    SimClock,
-    SimDisk,
-    SimTransport,
-    Traffic,
-)
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.network import ArrivalRecorder, Network, SimApi, SimTransport, Traffic
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
@@ -78,7 +69,7 @@ class _Process:
         self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
-        self.room: Component | None = None
+        self.component: Component | None = None
         self.task: asyncio.Task[None] | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.down_until = 0.0
@@ -162,7 +153,7 @@ class SimMesh:
                 self._add_plugins(node)
 
     def _stray(self, node: str, request: Request, late_s: float) -> None:
-        self._network.stray(node_identity(node), request, late_s)
+        self._network.deliver_late(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -185,13 +176,13 @@ class SimMesh:
         """Return the names of all nodes, in the order of their hosts."""
         return list(self._host_of)
 
-    def room(self, component: str) -> Component | None:
+    def instance(self, component: str) -> Component | None:
         """Return the component's living incarnation, to look at; None when it is down."""
-        return self._process(component).room
+        return self._process(component).component
 
     def _process(self, component: str) -> _Process:
-        room, _, name = component.partition("/")
-        if room == "kubelet" and name in self._host_of:
+        kind, _, name = component.partition("/")
+        if kind == "kubelet" and name in self._host_of:
             component = f"kubelet/{self._host_of[name]}"
         if component not in self._processes:
             raise ValueError(f"no component {component!r}; there are: {', '.join(self.components())}")
@@ -208,12 +199,12 @@ class SimMesh:
         limit = self.clock.now() + READY_LIMIT_S
         while not self._all_ready():
             if self.clock.now() > limit:
-                waiting = [p.name for p in self._processes.values() if p.room is None or not p.room.is_ready]
+                waiting = [p.name for p in self._processes.values() if p.component is None or not p.component.is_ready]
                 raise RuntimeError(f"not ready after {READY_LIMIT_S:g} s: {', '.join(waiting)}; {self.failures[-3:]}")
             await asyncio.sleep(READY_POLL_S)
 
     def _all_ready(self) -> bool:
-        return all(p.room is not None and p.room.is_ready for p in self._processes.values())
+        return all(p.component is not None and p.component.is_ready for p in self._processes.values())
 
     async def _keep(self, process: _Process) -> None:
         """Start the component, and start it again whenever it ended."""
@@ -264,10 +255,10 @@ class SimMesh:
         events.write("proc.start", data={"switches": list(self.plan.switches_of(process.name).assignments)})
         context = contextvars.copy_context()
         context.run(OWNER.set, process.name)
-        process.room = context.run(process.build, seams)
+        process.component = context.run(process.build, seams)
         if process.name == "apiserver" and not life.is_over:
-            self._network.open(process.room.server, life, context)  # type: ignore[attr-defined]
-        process.task = asyncio.create_task(process.room.run(), context=context)
+            self._network.open(process.component.server, life, context)  # type: ignore[attr-defined]
+        process.task = asyncio.create_task(process.component.run(), context=context)
         life.adopt(process.task)
 
     def _bury(self, process: _Process) -> None:
@@ -282,7 +273,7 @@ class SimMesh:
                 self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
             process.exit_codes.append(_exit_code(error))
         process.life.end()
-        process.room = None
+        process.component = None
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return the exit codes that ends by itself would have had, oldest first."""
@@ -347,17 +338,17 @@ class SimMesh:
                 reached.set_result(None)
                 strike()
 
-        def heard(line: Line) -> None:
+        def on_line(line: Line) -> None:
             if line.comp == process.name:
                 passed(line.ev)
 
-        self._handlers.append(heard)
+        self._handlers.append(on_line)
         process.sites.append(passed)
         process.listen()
         try:
             await reached
         finally:
-            self._handlers.remove(heard)
+            self._handlers.remove(on_line)
             process.sites.remove(passed)
             process.listen()
 

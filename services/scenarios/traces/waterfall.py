@@ -101,7 +101,7 @@ class Waterfall:
 
 
 def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") -> list[PodId]:
-    """Return the pods whose name matches the glob, in the order in which they are first heard of."""
+    """Return the pods whose name matches the glob, in the order of their first spans."""
     first: dict[PodId, int] = {}
     for span in spans:
         attributes = span.attributes

@@ -17,7 +17,9 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

@@ -288,7 +288,7 @@ def test_guarantees_fm_k6_while_the_disk_is_full_nothing_starts_and_the_node_say
 def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterwards(simulate):
     async def story(w):
         await w.create("p", run="crash after 1s")
-        await w.until_pod("p", running)
+        await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
         w.network.profile("kubelet/h0").requests_cut = True
         await asyncio.sleep(120)
         w.network.profile("kubelet/h0").requests_cut = False
@@ -336,7 +336,7 @@ def test_one_seed_gives_one_event_log(simulate):
 def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(simulate):
     async def story(w):
         await w.create("p", run="crash after 1s")
-        await w.until_pod("p", running)
+        await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
         w.network.profile("kubelet/h0").watch_delay_s = 25.0
         await w.delete("p", 0)
         w.room.host._last_tick_s -= 70.0  # as if no timer had fired for that long
@@ -348,7 +348,7 @@ def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(s
 
     restarts, stops, workers = simulate(story)
 
-    assert restarts == [0]
+    assert restarts == [1]
     assert len(stops) == 1
     assert not workers
 

@@ -41,7 +41,7 @@ def test_kubelet_11_crash_loops_are_bounded_by_the_settings_of_the_kubelet(simul
     now, pod = simulate(story)
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 4
-    assert 2 + 3 + 3 + 3 <= now < 13
+    assert 0 + 2 + 3 + 3 <= now < 10
 
 
 def test_a_critical_pod_s_preemption_is_counted_by_what_there_was_not_enough_of(simulate):

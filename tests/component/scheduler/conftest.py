@@ -21,7 +21,9 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimApi, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

@@ -305,8 +305,7 @@ def test_preenqueue_14_a_restarted_scheduler_does_not_repeat_what_stands_there(p
     assert found == (READY, MISSING)
 
 
-@pytest.mark.parametrize(("knob", "patches"), [("keep", [5.0]), ("reset_cache", [5.0, 25.0])])
-def test_preenqueue_15_a_report_that_failed_is_repeated_only_if_it_is_forgotten(play, knob, patches):
+def test_preenqueue_15_a_report_that_failed_is_not_repeated_in_the_same_words(play):
     async def scenario(world):
         seen = Seen(world)
         seen.fails = 1
@@ -317,7 +316,7 @@ def test_preenqueue_15_a_report_that_failed_is_repeated_only_if_it_is_forgotten(
         await seen.until(60)
         return [round(at) for at in seen.patches]
 
-    assert play(scenario, preenqueue_report__on_patch_failure=knob, **GATES) == patches
+    assert play(scenario, **GATES) == [5.0]
 
 
 @pytest.mark.parametrize(("client", "least_s", "most_s"), [("shared", 5.0, 8.0), ("separate_per_type", 0.0, 1.0)])

@@ -246,21 +246,6 @@ def test_kep_5836_13_5_a_nomination_of_a_bound_pod_stands_while_its_victims_leav
     assert play(scenario, **GATE, resize__double_preemption="nnn") == ("n1", "")
 
 
-def test_a_node_that_opts_out_is_no_failed_preemption(play):
-    async def scenario(world):
-        await full_node(world)
-        policy = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["ops/x"]}}}
-        await world.admin.patch("nodes", Key("", "n1"), policy)
-        await resize(world, "h", "300m", "100m")
-        await world.until(lambda: outcomes(world))
-        await asyncio.sleep(1)
-        return conditions(await world.get("h"))
-
-    found = play(scenario, **GATE, resize__generation="G1", resize__policy_source="node_field")
-
-    assert "ResizeUnschedulable" not in found
-
-
 def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and_then_they_have_their_own(play):
     async def scenario(world):
         await world.node("n1", cpu="300m")

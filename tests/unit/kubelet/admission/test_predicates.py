@@ -142,12 +142,27 @@ def test_a_critical_pod_is_rejected_when_evicting_everything_would_not_help(node
     assert node.admit(a_pod("critical", cpu="9", spec={"priority": 2_000_000_000})).reason == "OutOfcpu"
 
 
-def test_the_order_of_managers_and_predicates_decides_which_reason_is_reported(node_of, guaranteed):
+def test_a_critical_pod_evicts_no_critical_pod_of_its_own_priority(node_of, a_pod):
+    node = node_of()
+    node.run(a_pod("a", cpu="3", spec={"priority": 2_000_000_000}))
+
+    assert node.admit(a_pod("b", cpu="3", spec={"priority": 2_000_000_000})).reason == "OutOfcpu"
+    assert isinstance(node.admit(a_pod("c", cpu="3", spec={"priority": 2_000_001_000})), RoomNeeded)
+
+
+def test_a_request_of_nothing_fits_on_a_node_that_has_less_than_nothing_left(node_of, a_pod):
+    node = node_of()
+    node.run(a_pod("a", cpu="4"))
+    node.ledger.allocatable["cpu"] = 2000
+
+    assert isinstance(node.admit(a_pod("b", cpu="0")), Admitted)
+
+
+def test_resource_managers_are_asked_before_the_predicates(node_of, guaranteed):
     node = node_of(cpu="", numa="2x2", topologyPolicy="single-numa-node", labels={})
     pod = guaranteed("p", "3", spec={"nodeSelector": {"disk": "ssd"}})
 
     assert node.admit(pod).reason == "TopologyAffinityError"
-    assert node.admit(pod, managers_first=False).reason == "NodeAffinity"
 
 
 def test_a_predicate_that_refuses_leaves_no_cpu_allocated(node_of, guaranteed):

@@ -49,15 +49,14 @@ def test_kubelet_12_three_cpus_on_two_thread_cores_are_an_smt_alignment_error(a_
     assert outcome == Rejection("SMTAlignmentError", message)
 
 
-@pytest.mark.parametrize(("lazy", "second_fits"), [(False, True), (True, False)])
-def test_what_a_rejected_pod_had_taken_is_free_at_once_or_one_admission_later(a_node, guaranteed, lazy, second_fits):
+def test_what_a_rejected_pod_had_taken_is_free_at_once(a_node, guaranteed):
     node = a_node(**TWO_BY_EIGHT, topologyPolicy="single-numa-node")
-    managers = ResourceManagers(node, release_is_lazy=lazy)
+    managers = ResourceManagers(node)
     managers.take(Allocation(cpus=(8, 9, 10, 11)))
 
     assert isinstance(managers.admit(guaranteed("p", "5", "5")), Rejection)
 
-    assert isinstance(managers.admit(guaranteed("q", "5")), Allocation) is second_fits
+    assert isinstance(managers.admit(guaranteed("q", "5")), Allocation)
     assert isinstance(managers.admit(guaranteed("r", "3")), Allocation)
 
 

@@ -46,14 +46,14 @@ def test_a_jump_crosses_when_it_happens():
 
 
 def test_a_container_is_killed_when_it_uses_more_than_its_limit(a_pod):
-    life = Life(limited(a_pod, "600Mi")).run(55)
+    life = Life(limited(a_pod, "600Mi")).run(105)
 
     assert life.container()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
-    life.run(61)
+    life.run(111)
     assert (ended(life)["exitCode"], ended(life)["reason"]) == (137, "OOMKilled")
-    assert life.told("Started") == [0, 60]
+    assert life.told("Started") == [0, 50, 110]
     life.run(200)
-    assert life.told("Started") == [0, 60, 130]
+    assert life.told("Started") == [0, 50, 110, 180]
 
 
 def test_a_container_that_may_use_enough_lives_on(a_pod):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 
 from kubelet.effects import PodEnded, PodStarted, PodStopped, RecordEvent, Save, StatusChanged
@@ -9,8 +10,9 @@ from kubelet.managers.resource_managers import NO_ALLOCATION
 from kubelet.pod.context import WallTimes
 from kubelet.pod.pod import Pod
 from kubelet.pod.restarts import Policy
-from kubelet.pod.states import ContainerState
+from kubelet.pod.states import ContainerState, IllegalTransition, PodState
 from kubelet.runtime.latency import LatencyModel
+from kubelet.runtime.records import ContainerRecord
 from kubelet.view import worker_key
 
 
@@ -79,13 +81,15 @@ def test_kubelet_4_conditions_become_true_and_events_come_in_the_order_of_the_st
 
 
 @pytest.mark.parametrize(
-    ("max_s", "waits"), [(300.0, [10, 20, 40, 80]), (30.0, [10, 20, 30, 30])]
+    ("max_s", "waits"), [(300.0, [0, 10, 20, 40, 80]), (30.0, [0, 10, 20, 30, 30])]
 )  # fmt: skip
-def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_seconds(a_pod, max_s, waits):
+def test_kubelet_5_a_container_that_exits_1_at_once_restarts_at_once_and_then_after_10_20_40_80_seconds(
+    a_pod, max_s, waits
+):
     life = Life(a_pod(run="crash"), policy=Policy(crashloop_max_s=max_s)).run(200)
 
     starts = life.told("Started")
-    assert [b - a for a, b in itertools.pairwise(starts)][:4] == waits
+    assert [b - a for a, b in itertools.pairwise(starts)][:5] == waits
     waiting = life.container()["state"]["waiting"]
     assert waiting["reason"] == "CrashLoopBackOff"
     assert "restarting failed container=main pod=p_default(uid-p)" in waiting["message"]
@@ -94,7 +98,7 @@ def test_kubelet_5_a_container_that_exits_1_at_once_restarts_after_10_20_40_80_s
 
 
 def test_a_pod_whose_only_container_is_being_started_again_is_still_running(a_pod):
-    life = Life(a_pod(run="crash"), latency=("all=constant:0", "image=constant:1")).run(11.5)
+    life = Life(a_pod(run="crash"), latency=("all=constant:0", "image=constant:1")).run(1.5)
 
     assert life.worker.containers[0].state == ContainerState.IMAGE
     assert life.status["phase"] == "Running"
@@ -104,7 +108,7 @@ def test_ten_minutes_of_running_forgive_earlier_crashes(a_pod):
     life = Life(a_pod(run="crash after 10m")).run(2000)
 
     starts = life.told("Started")
-    assert [b - a for a, b in itertools.pairwise(starts)][:2] == [610, 610]
+    assert [b - a for a, b in itertools.pairwise(starts)][:2] == [600, 600]
 
 
 def test_kubelet_7_a_container_that_exits_3_s_after_sigterm_ends_the_pod_then(a_pod):
@@ -286,3 +290,24 @@ def test_a_readiness_gate_that_nobody_met_keeps_the_pod_unready(a_pod):
     life.take(life.worker.update(a_pod(spec=gates, status=met), 1))
 
     assert life.worker.conditions["Ready"].status == "True"
+
+
+def test_a_container_that_completed_beside_a_running_one_does_not_run_again_after_the_kubelet_was_killed(a_pod):
+    pod = a_pod(containers=[{"name": "once"}, {"name": "main"}], spec={"restartPolicy": "OnFailure"})
+    running = [ContainerRecord("once", 0.0, exit_code=0, finished_s=3.0), ContainerRecord("main", 0.0)]
+    record = msgspec.structs.replace(Life(pod).run(5).record, containers=running)
+
+    after = Life(pod, adopt=record, now=20.0).run(60)
+
+    assert after.container("once")["state"]["terminated"]["exitCode"] == 0
+    assert "running" in after.container("main")["state"]
+    assert after.told("Started") == []
+
+
+def test_a_state_that_does_not_follow_is_an_error_where_it_is_tried(a_pod):
+    life = Life(a_pod(run="forever")).run(1)
+
+    with pytest.raises(IllegalTransition, match="RUNNING -> STARTING"):
+        life.worker.become(PodState.STARTING)
+    with pytest.raises(IllegalTransition, match="main: RUNNING -> CREATE"):
+        life.worker.containers[0].create_at(2.0)

@@ -76,9 +76,9 @@ def test_an_unhealthy_container_is_restarted_at_once_until_its_back_off_outlasts
     pod = probed(a_pod, "fail liveness after 5s", liveness={"periodSeconds": 5, "failureThreshold": 1})
     life = Life(pod, policy=Policy(crashloop_initial_s=10, crashloop_max_s=300)).run(200)
 
-    # Back-off counts from the end of the run before (5, 10, 20): nothing, then 10, 20 and 40 s after that.
-    assert life.told("Started")[:5] == [0, 5, 15, 30, 60]
-    assert life.told("BackOff")[0] == 10
+    # Back-off counts from the end of the run before (nothing, 5, 10, 20): nothing, nothing, then 10 and 20 s after that.
+    assert life.told("Started")[:5] == [0, 5, 10, 20, 35]
+    assert life.told("BackOff")[0] == 15
 
 
 def test_a_condemned_container_gets_the_probes_own_grace_period(a_pod):

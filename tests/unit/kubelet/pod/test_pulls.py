@@ -28,7 +28,7 @@ def test_a_restarted_container_does_not_pull_again(a_pod):
     life = Life(a_pod(run="pull 7s; crash after 1s")).run(30)
 
     assert life.told("Pulling") == [0]
-    assert life.told("Started") == [7, 18]
+    assert life.told("Started") == [7, 8, 19]
 
 
 def test_a_restarted_kubelet_knows_that_the_image_was_pulled(a_pod):
@@ -38,7 +38,7 @@ def test_a_restarted_kubelet_knows_that_the_image_was_pulled(a_pod):
     after = Life(pod, adopt=before.record, now=20).run(100)
 
     assert after.told("Pulling") == []
-    assert after.told("Started") == [77]
+    assert after.told("Started") == [67]
 
 
 def test_a_failed_pull_is_tried_again_after_10_20_40_seconds_up_to_five_minutes(a_pod):

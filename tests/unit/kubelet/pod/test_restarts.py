@@ -21,11 +21,11 @@ def test_a_host_may_set_both_bounds_for_all_its_nodes():
     assert crashloop_bounds(2.0, 20.0, is_reduced=False, node_max_s=5) == (2, 5)
 
 
-def test_reduced_back_off_restarts_after_1_2_4_8_seconds(a_pod):
+def test_reduced_back_off_restarts_at_once_and_then_after_1_2_4_8_seconds(a_pod):
     initial_s, max_s = crashloop_bounds(0.0, 0.0, is_reduced=True)
     life = Life(a_pod(run="crash"), policy=Policy(crashloop_initial_s=initial_s, crashloop_max_s=max_s)).run(16)
 
-    assert life.told("Started") == [0, 1, 3, 7, 15]
+    assert life.told("Started") == [0, 0, 1, 3, 7, 15]
 
 
 def test_a_nodes_own_maximum_is_from_1_to_300_seconds():
@@ -49,7 +49,7 @@ def rule(operator, *values):
      ("exit 1", {"restartPolicy": "OnFailure"}, True), ("exit 0", {"restartPolicy": "OnFailure"}, False)],
 )  # fmt: skip
 def test_a_containers_own_rules_and_policy_come_before_its_pods(a_pod, run, own, restarts):
-    life = Life(one(a_pod, run, **({"restartPolicy": "Never"} | own))).run(15)
+    life = Life(one(a_pod, run, **({"restartPolicy": "Never"} | own))).run(5)
 
     assert (life.container()["restartCount"] == 1) is restarts
 

@@ -182,8 +182,8 @@ def key(name):
     return WorkerKey(name, 1)
 
 
-def ordered(ranks, **options):
-    queue = ResizeQueue(**options)
+def ordered(ranks):
+    queue = ResizeQueue()
     for name in ranks:
         queue.push(key(name), lambda k: ranks[k.uid])
     return [k.uid for k in queue.in_order()]
@@ -210,23 +210,10 @@ def test_between_equals_qos_decides_then_who_waited_longest_and_the_unjudged_com
     assert ordered(ranks) == ["best", "early", "late", "new"]
 
 
-def test_kep_1287_6_by_upstreams_comparison_who_asks_for_no_more_wins_even_against_his_kind():
+def test_kep_1287_6_those_that_ask_for_no_more_are_ordered_among_themselves_by_the_other_rules():
     ranks = {"d1": rank(grows=False, priority=200), "d2": rank(grows=False, priority=100), "d3": rank(grows=False)}
 
     assert ordered(ranks) == ["d1", "d2", "d3"]
-    assert ordered(ranks, as_upstream=True) == ["d3", "d1", "d2"]  # each that comes turns those before it round
-
-
-def test_kep_1287_6_among_those_that_ask_for_more_upstreams_order_is_the_same():
-    ranks = {
-        "new": rank(since=""),
-        "late": rank(since="2026-01-01T00:00:09Z"),
-        "early": rank(since="2026-01-01T00:00:01Z"),
-        "best": rank(qos="Guaranteed", since="2026-01-01T00:00:09Z"),
-        "high": rank(priority=100, since=""),
-    }
-
-    assert ordered(ranks, as_upstream=True) == ordered(ranks) == ["high", "best", "early", "late", "new"]
 
 
 def test_a_resize_that_waits_keeps_its_place_and_leaves_when_told():

@@ -11,6 +11,7 @@ from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
 from kubelet.runtime.latency import LatencyModel
 from kubelet.status.resize_policy import FORMS, form_of
+from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
 from services.api.meta import ObjectMeta
@@ -55,14 +56,11 @@ def shown(policy, pod):
         ({"resize.generation": "G0"}, None),
         ({"resize.generation": "G1"}, FORMS["annotation"]),
         ({"resize.generation": "G2"}, FORMS["pod_condition"]),
-        ({"resize.generation": "G2", "resize.conditions": "none", "resize.policy_source": "node_field"}, None),
-        ({"resize.policy_source": "pod_condition_or_field"}, FORMS["pod_condition"]),
-        ({"resize.conditions": "preemption_disabled_g2"}, FORMS["pod_condition"]),
     ],
 )
 def test_the_design_says_whether_kubelets_show_the_policy_and_how(switches, form):
-    assert form_of(Switches({**ON, **switches})) == form
-    assert form_of(Switches(switches)) is None
+    assert form_of(Switches({**ON, **switches}).of(KubeletSwitches)) == form
+    assert form_of(Switches(switches).of(KubeletSwitches)) is None
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def test_what_cannot_be_read_is_told_with_its_line(text, said):
         ("\n\n{{ .none.more }}", "nil has no field .more"),
         ("a\n{{ index .spec.containers 9 }}", "line 2: index: index out of range: 9"),
         ('{{ eq 1 "a" }}', "incompatible types"),
+        ("{{ eq true 1 }}", "incompatible types"),
+        ("{{ eq .spec.hostNetwork 0 }}", "incompatible types"),
         ('{{ template "none" }}', "template 'none' is not defined"),
         ('{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}', "without end"),
         ("{{ $x }}", "variable $x is not declared"),

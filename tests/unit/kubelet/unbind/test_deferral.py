@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.effects import Outbox, SetTimer
 from kubelet.managers.resource_managers import Rejection
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.unbinding import is_enabled
 from kubelet.view import worker_key
@@ -13,7 +13,7 @@ TRANSIENT = Rejection("UnexpectedAdmissionError", "no device is registered")
 
 
 def deferring(**settings):
-    return Deferral(Settings(**settings), Outbox())
+    return Deferral(KubeletSwitches(**settings), Outbox())
 
 
 @pytest.mark.parametrize(

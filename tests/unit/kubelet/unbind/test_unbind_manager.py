@@ -5,7 +5,7 @@ import pytest
 from kubelet.effects import CallUnbind, Outbox, SetTimer
 from kubelet.pod.context import WallTimes
 from kubelet.status.versions import StatusVersions
-from kubelet.switches import Settings
+from kubelet.switches import KubeletSwitches
 from kubelet.unbind.manager import UnbindManager
 from kubelet.unbind.unbinding import FallBack
 from kubelet.view import worker_key
@@ -16,7 +16,7 @@ class Node:
 
     def __init__(self, *pods):
         self.out = Outbox()
-        settings = Settings(on_reject="unbind", request_deadline_s=120.0)
+        settings = KubeletSwitches(on_reject="unbind", request_deadline_s=120.0)
         self.giving = UnbindManager("n1", settings, StatusVersions(), self.out, WallTimes())
         self.keys = [worker_key(pod) for pod in pods]
         self.timers = {}

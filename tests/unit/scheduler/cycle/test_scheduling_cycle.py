@@ -61,12 +61,6 @@ def test_one_node_may_contribute_several_fit_reasons_sorted_as_text(cluster, a):
     assert error.refusal == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
 
 
-def test_the_detailed_taint_reason_is_a_switch(cluster, a):
-    error = cluster(scheduler__taint_reason="detailed").nodes(a.node(taints=(GPU,))).refuse(a.pod())
-
-    assert error.refusal == "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."
-
-
 def test_without_nodes_there_is_nothing_to_explain(cluster, a):
     result = cluster().cycle.schedule(PodInfo(a.pod()), 0.0)
 

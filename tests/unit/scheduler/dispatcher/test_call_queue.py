@@ -126,17 +126,6 @@ def test_dispatcher_05_a_bind_waits_for_the_patch_under_way(queue, a):
     assert queue.pop(1.0).call_id == added.call_id
 
 
-def test_dispatcher_05_with_the_defect_of_134_the_caller_learns_of_the_end_too_early(a):
-    queue = CallQueue(RELEVANCES, ends_running_early=True)
-    queue.add(fails(saying(a), "m"), 0.0)
-    patch = queue.pop(0.0)
-
-    added = queue.add(bind(saying(a)), 0.1)
-
-    assert endings(added.finished) == {patch.call_id: Ending.OVERWRITTEN}
-    assert queue.is_running("p")
-
-
 def test_dispatcher_06_a_nomination_survives_a_later_failure(queue, a):
     pod = saying(a)
     queue.add(fails(pod, "old", nomination="n1"), 0.0)

@@ -115,26 +115,15 @@ def test_preenqueue_14_after_a_restart_what_stands_there_is_not_reported_again(p
     assert reporter().observe(pod, says("Dra", "A")) is None
 
 
-@pytest.mark.parametrize(("naive", "on_passing"), [(False, None), (True, ("clear", 5.0))], ids=["own", "naive"])
-def test_a_naive_seed_takes_an_unschedulable_message_for_its_own(pod, naive, on_passing):
-    observer = reporter(seeds_naively=naive)
+def test_an_unschedulable_message_is_not_taken_for_one_of_ours_and_not_cleared(pod):
+    observer = reporter()
     showing(pod, UNSCHEDULABLE, "A")
 
     first = words_of(observer.observe(pod, says("Dra", "A")))
-    if not naive:
-        pod.reported = ""
+    pod.reported = ""
 
-    assert first == (None if naive else ("A", 5.0))
-    assert words_of(observer.observe(pod, SUCCESS)) == on_passing
-
-
-@pytest.mark.parametrize(("forgets", "again"), [(False, None), (True, ("A", 5.0))], ids=["keep", "reset_cache"])
-def test_preenqueue_15_whether_a_failed_report_is_repeated_is_a_switch(pod, forgets, again):
-    observer = reporter(forgets_on_failure=forgets)
-    observer.observe(pod, says("Dra", "A"))
-    observer.failed(pod)
-
-    assert words_of(observer.observe(pod, says("Dra", "A"))) == again
+    assert first == ("A", 5.0)
+    assert observer.observe(pod, SUCCESS) is None
 
 
 def test_preenqueue_17_without_reasons_nothing_is_reported_in_the_opt_out_model(pod):
@@ -154,9 +143,3 @@ def test_preenqueue_18_a_silent_plugin_after_one_that_reported(pod, knob, then):
     observer.observe(pod, says("Dra", "not found"))
 
     assert words_of(observer.observe(pod, says("Gates", "gates [x]"))) == then
-
-
-def test_a_silent_plugin_may_be_named_by_default(pod):
-    observer = reporter(Model.EXPLICIT_DELAYED, names_silent_plugins=True)
-
-    assert words_of(observer.observe(pod, says("Gates", "x"))) == ("blocked on PreEnqueue by plugin: Gates", 5.0)

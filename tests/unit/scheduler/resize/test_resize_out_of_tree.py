@@ -395,10 +395,3 @@ def test_a_pod_that_fits_passes_out_of_tree_reserve_and_permit(scene, generation
 
     assert s.attempt().waits_for is waits_for
     assert s.plugins[0].asked == asked
-
-
-def test_a_mode_of_asking_can_be_chosen_apart_from_the_generation(scene):
-    s = fitting(scene("G3", Refuser(), resize__outside_plugins="relevance"))
-
-    assert s.attempt().waits_for is Waits.KUBELET
-    assert s.queue.get(Key("default", "h")).rejectors == {"DeferredPodScheduling"}

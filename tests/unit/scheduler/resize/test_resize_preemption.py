@@ -185,14 +185,14 @@ def test_without_the_gate_the_scheduler_ignores_deferred_resizes(cluster, a):
     assert world.queue.pop(0.0) is None
 
 
-def test_a_generation_is_a_set_of_answers_and_each_can_be_turned_round():
+def test_a_generation_is_a_set_of_answers_of_which_two_can_be_chosen_apart():
     on = {"InPlacePodVerticalScalingSchedulerPreemption": True}
 
     fourth = rules_of(Switches({**on, "resize.generation": "G4"}))
-    mixed = rules_of(Switches({**on, "resize.generation": "G4", "resize.on_fit": "park_permit"}))
+    mixed = rules_of(Switches({**on, "resize.generation": "G4", "resize.double_preemption": "accept"}))
 
     assert (fourth.on_fit, fourth.double_preemption) == ("complete_bind", "spec_node_name")
-    assert (mixed.on_fit, mixed.double_preemption) == ("park_permit", "spec_node_name")
+    assert (mixed.on_fit, mixed.double_preemption) == ("complete_bind", "accept")
     assert not rules_of(Switches({**on, "resize.generation": "G0"})).looks_first
 
 
@@ -396,11 +396,10 @@ def test_early_generations_obey_the_kubelets_condition_and_start_when_it_is_clea
     assert s.victims() == ["v"]
 
 
-@pytest.mark.parametrize(("source", "victims"), [("pod_condition", ["v"]), ("pod_condition_or_field", [])])
-def test_for_kubelets_that_do_not_say_the_scheduler_may_read_the_field_itself(scene, source, victims):
-    s = scene(resize__generation="G2", resize__policy_source=source).node(300, owners=["ops/x"]).pod("v", 200)
+def test_in_the_third_draft_the_scheduler_does_not_read_the_nodes_policy(scene):
+    s = scene(resize__generation="G2").node(300, owners=["ops/x"]).pod("v", 200)
 
-    assert s.deferred("h", 300, 100).victims() == victims
+    assert s.deferred("h", 300, 100).victims() == ["v"]
 
 
 # -- who wakes whom -------------------------------------------------------------------------------------
