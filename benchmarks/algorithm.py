@@ -177,8 +177,13 @@ class Play:
         self._progress(what, total, total)
 
 
-def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, ...] = (),
-                    progress: Progress = lambda what, done, total: None) -> SchedulerBench:  # fmt: skip
+def bench_algorithm(
+    workload: Workload,
+    size: Size,
+    *,
+    assignments: tuple[str, ...] = (),
+    progress: Progress = lambda what, done, total: None,
+) -> SchedulerBench:
     """Play the workload and return its figures; a second, shorter play says where the time goes.
 
     Raises: TooSlow.

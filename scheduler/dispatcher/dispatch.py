@@ -19,8 +19,8 @@ from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams
-from services.api.wire import Request
-from services.client.client import Client, encode
+from services.api.wire import Request, encode
+from services.client.client import Client
 from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 STATUS_DEADLINE_S: Final = 10.0

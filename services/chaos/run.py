@@ -20,7 +20,8 @@ from services.client.link_faults import LinkFaults
 from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
-from services.scenarios.run import RunResult, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import simulate
 from services.scenarios.runner import Disturb
 from services.scenarios.script.scenario import Scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh

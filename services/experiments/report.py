@@ -11,7 +11,7 @@ from html import escape
 from services.experiments.compare import Comparison
 from services.experiments.style import head, ticks
 from services.scenarios.measures.history import Sample
-from services.scenarios.run import RunResult
+from services.scenarios.result import RunResult
 
 MEASURES: tuple[tuple[str, str, str], ...] = (
     ("pods_created", "Pods created", "{:.0f}"),

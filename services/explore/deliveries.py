@@ -13,7 +13,7 @@ import msgspec
 
 from services.api.errors import ApiError
 from services.api.wire import Request, WatchEvent, WatchRequest
-from services.scenarios.simulation.network import Carried
+from services.scenarios.simulation.traffic import Carried
 
 REQUEST, REPLY, WATCH = "request", "reply", "watch"
 SERVER = "apiserver"

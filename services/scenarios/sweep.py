@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from services.api.switches import Switches, Value
-from services.scenarios.run import RunResult, load_scenario, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, simulate
 from services.scenarios.workers import as_finished
 
 

@@ -124,8 +124,12 @@ def _show_pod(found: dict[str, Any]) -> None:
     else:
         gone = "has no node and waits nowhere" if found["exists"] else "is gone"
         click.echo(f"pod {found['pod']} {gone}; last attempt {found['attempts']}: {found['outcome'] or 'never tried'}")
-    for label, key in (("message", "message"), ("gated by", "gated_by"), ("nominated to", "nominated_node"),
-                       ("preempted by", "preempted_by")):  # fmt: skip
+    for label, key in (
+        ("message", "message"),
+        ("gated by", "gated_by"),
+        ("nominated to", "nominated_node"),
+        ("preempted by", "preempted_by"),
+    ):
         if found.get(key):
             click.echo(f"{label}: {found[key]}")
     if found["victims"]:
@@ -177,10 +181,16 @@ def _show_queue(found: dict[str, Any]) -> None:
         ("POOL", "POD", "PRIORITY", "ATTEMPTS", "IN POOL", "NEXT BY TIME", "MOVED BY", "REJECTED BY", "NOMINATED"),
         [
             (
-                pod["pool"], pod["pod"], pod["priority"], pod["attempts"], _seconds(pod["pool_since_s"]),
-                _seconds(pod["next_attempt_in_s"]), pod["moved_by"],
-                pod["gated_by"] or ", ".join(pod["rejected_by"]), pod["nominated_node"],
+                pod["pool"],
+                pod["pod"],
+                pod["priority"],
+                pod["attempts"],
+                _seconds(pod["pool_since_s"]),
+                _seconds(pod["next_attempt_in_s"]),
+                pod["moved_by"],
+                pod["gated_by"] or ", ".join(pod["rejected_by"]),
+                pod["nominated_node"],
             )
             for pod in found["pods"]
         ],
-    )  # fmt: skip
+    )

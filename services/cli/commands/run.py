@@ -24,7 +24,8 @@ from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder
 from services.explore.replay import ReplayError, read_replay
 from services.explore.trial import Replay, overrides_of
-from services.scenarios.run import RunResult, load_scenario, run_as_processes, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, run_as_processes, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, run_job
 

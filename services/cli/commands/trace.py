@@ -100,9 +100,16 @@ def document(fall: Waterfall) -> dict[str, object]:
         "trace_id": fall.trace_id,
         "spans": [
             {
-                "service": s.service, "name": s.name, "start_ns": s.start_ns, "end_ns": s.end_ns,
-                "trace_id": s.trace_id, "span_id": s.span_id, "parent": s.parent, "links": s.links,
-                "attributes": s.attributes, "error": s.error,
+                "service": s.service,
+                "name": s.name,
+                "start_ns": s.start_ns,
+                "end_ns": s.end_ns,
+                "trace_id": s.trace_id,
+                "span_id": s.span_id,
+                "parent": s.parent,
+                "links": s.links,
+                "attributes": s.attributes,
+                "error": s.error,
             }
             for s in fall.spans
         ],
@@ -111,7 +118,7 @@ def document(fall: Waterfall) -> dict[str, object]:
         "phase": fall.phase,
         "is_running": fall.is_running,
         "is_connected": fall.is_connected,
-    }  # fmt: skip
+    }
 
 
 def _show(fall: Waterfall, *, is_simulated: bool) -> None:

@@ -223,9 +223,21 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
                 raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
             seen[name] = declared.line
     return Scenario(
-        PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
-        schedulers, tuple(stages), hosts, tuple(own), window_s,
-    )  # fmt: skip
+        PurePath(path).stem,
+        path,
+        title,
+        about,
+        tuple(switches),
+        tuple(latencies),
+        tuple(nodes),
+        tuple(steps),
+        limit_s,
+        schedulers,
+        tuple(stages),
+        hosts,
+        tuple(own),
+        window_s,
+    )
 
 
 def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:

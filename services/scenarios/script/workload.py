@@ -189,10 +189,13 @@ def priority_class(name: str, options: Mapping[str, str]) -> Document:
     _check(options, frozenset(("value", "preempts", "default")), "a priorityclass")
     policy = "Never" if options.get("preempts") == "false" else "PreemptLowerPriority"
     return {
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-        "value": int(options.get("value", "0")), "preemptionPolicy": policy,
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": int(options.get("value", "0")),
+        "preemptionPolicy": policy,
         "globalDefault": options.get("default") == "true",
-    }  # fmt: skip
+    }
 
 
 def replica_set(name: str, options: Mapping[str, str]) -> Document:

@@ -25,6 +25,7 @@ from services.client.client import ATTEMPT_MAX_S
 from services.client.gate import Gate, GatedApi, Gates, ObservedApi
 from services.client.link_faults import LinkFaults, sort_of
 from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.traffic import ArrivalRecorder, Carried, Traffic
 
 REQUEST_DEADLINE_S = 30.0
 CONNECTION_REFUSED_S = 0.001
@@ -72,41 +73,6 @@ class Server(Protocol):
 
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it."""
-        ...
-
-
-class ArrivalRecorder(Protocol):
-    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
-
-    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
-        """A component opened a watch; return the number to call it by."""
-        ...
-
-    def received(self, number: int, batch: list[WatchEvent]) -> None:
-        """A batch is about to be handed to the component."""
-        ...
-
-    def closed(self, number: int) -> None:
-        """The watch is over, for whatever reason."""
-        ...
-
-    def answered(self, request: Request, response: Response) -> None:
-        """An answer is about to be handed to the component."""
-        ...
-
-
-Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
-"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
-
-
-class Traffic(Protocol):
-    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
-
-    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
-        """Return when the message arrives: at `due_s` (virtual seconds) or later.
-
-        `way`: request, reply or watch; `component` is the end that is not the API server.
-        """
         ...
 
 

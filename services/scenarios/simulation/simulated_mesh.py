@@ -44,8 +44,9 @@ from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import ArrivalRecorder, Network, SimApi, SimTransport, Traffic
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
+from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -132,9 +133,12 @@ class SimMesh:
         self._add("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver"))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
-                name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, config=each.config,
+                name=each.name,
+                scheduler_name=each.scheduler_name,
+                leader_elect=each.is_elected,
+                config=each.config,
                 set=switches(each.name),
-            )  # fmt: skip
+            )
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
@@ -142,9 +146,14 @@ class SimMesh:
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
-                name=host, definitions=definitions, latency=self.plan.latencies, stages=self.plan.stages,
-                stages_seed=self.plan.seed, set=switches(f"kubelet/{host}"), health_port=-1,
-            )  # fmt: skip
+                name=host,
+                definitions=definitions,
+                latency=self.plan.latencies,
+                stages=self.plan.stages,
+                stages_seed=self.plan.seed,
+                set=switches(f"kubelet/{host}"),
+                health_port=-1,
+            )
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
@@ -159,9 +168,12 @@ class SimMesh:
         name = str(node["name"])
         for plugin in plugins_of(node):
             config = PluginConfig(
-                name=plugin_name(name, str(plugin["resource"])), node=name, health_port=-1,
-                definition=msgspec.json.encode(plugin).decode(), set=self.plan.switches.assignments,
-            )  # fmt: skip
+                name=plugin_name(name, str(plugin["resource"])),
+                node=name,
+                health_port=-1,
+                definition=msgspec.json.encode(plugin).decode(),
+                set=self.plan.switches.assignments,
+            )
             self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:

@@ -169,9 +169,14 @@ class _Connection:
                 task.cancel()
 
     def _send(
-        self, method: str, request: bytes, pipe: _Pipe, *, is_stream: bool,
+        self,
+        method: str,
+        request: bytes,
+        pipe: _Pipe,
+        *,
+        is_stream: bool,
         served: list[asyncio.Task[None]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         def arrive() -> None:
             try:
                 there = self._floor.reach(self._path)

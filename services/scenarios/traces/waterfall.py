@@ -264,9 +264,7 @@ def _creates(span: FinishedSpan, uid: str, *, request: bool = False) -> bool:
     attributes = span.attributes
     if request and "http.route" in attributes:
         return True
-    return (
-        span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
-    )  # fmt: skip
+    return span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
 
 
 def _is_about(graph: _Graph, span: FinishedSpan, uid: str) -> bool:

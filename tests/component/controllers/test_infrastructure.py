@@ -7,8 +7,7 @@ import pytest
 from services.api.errors import NotFound
 from services.api.identity import ADMIN
 from services.api.meta import Key
-from services.api.wire import Request
-from services.client.client import encode
+from services.api.wire import Request, encode
 
 
 def pod(name, labels=None, **spec):
