@@ -126,6 +126,6 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
             return SqliteJournal(Path(config.data_dir))
         case "memory":
             # Without servers the component runs in a simulation, whose disks can lose power.
-            has_doors = config.grpc_port is not None or config.rest_port is not None
-            return MemoryJournal() if has_doors else DiskJournal(seams.disk)
+            has_servers = config.grpc_port is not None or config.rest_port is not None
+            return MemoryJournal() if has_servers else DiskJournal(seams.disk)
     raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)

@@ -200,8 +200,8 @@ def _identities(items: list[Any], key: str) -> list[str]:
 
 def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:
     retained = _list(patch["$retainKeys"], "$retainKeys")
-    if stray := [n for n in patch if not n.startswith("$") and patch[n] is not None and n not in retained]:
-        raise unprocessable(f"The retainKeys list must contain all fields present in the patch: {', '.join(stray)}")
+    if missing := [n for n in patch if not n.startswith("$") and patch[n] is not None and n not in retained]:
+        raise unprocessable(f"The retainKeys list must contain all fields present in the patch: {', '.join(missing)}")
     for name in [name for name in result if name not in retained]:
         del result[name]
 

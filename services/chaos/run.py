@@ -105,7 +105,7 @@ class _Faults:
                 await mesh.pause(fault.component, fault.duration_s)
             case "spoil":
                 what, how = fault.detail.split()
-                await mesh.spoil(fault.component, how, what)
+                await mesh.corrupt(fault.component, how, what)
             case "boot":
                 await mesh.reboot(fault.component, fault.duration_s)
             case "clock":

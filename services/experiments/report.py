@@ -90,7 +90,7 @@ def page(comparison: Comparison, title: str, about: str) -> str:
         "<h2>Pods by phase</h2><div class=plots>",
         *(_plot(arm.name, ", ".join(arm.assignments), runs[0], comparison) for arm, runs in comparison.arms),
         "</div>",
-        _verdicts(comparison),
+        _results(comparison),
         _differences(comparison),
         "</html>",
     ]
@@ -151,13 +151,13 @@ def _thin(samples: list[Sample], most: int = 400) -> list[Sample]:
     return samples[::step] if samples[-1] in samples[::step] else [*samples[::step], samples[-1]]
 
 
-def _verdicts(comparison: Comparison) -> str:
+def _results(comparison: Comparison) -> str:
     lines = []
     for arm, runs in comparison.arms:
         broken = sum(run.violation_count for run in runs)
-        verdict = f"<span class=bad>{broken} violations</span>" if broken else "<span class=good>no violation</span>"
+        result = f"<span class=bad>{broken} violations</span>" if broken else "<span class=good>no violation</span>"
         lines.append(
-            f"<tr><td>{escape(arm.name)}<td class=text>{verdict}<td class=text><code>{runs[0].digest[:16]}</code>"
+            f"<tr><td>{escape(arm.name)}<td class=text>{result}<td class=text><code>{runs[0].digest[:16]}</code>"
         )
         for violation in [v for run in runs for v in run.violations][:20]:
             what = f"{violation.invariant} at {violation.at:.3f} s: {', '.join(violation.objects)}: {violation.detail}"

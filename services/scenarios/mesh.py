@@ -121,8 +121,8 @@ class Mesh(Protocol):
         """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
         ...
 
-    async def spoil(self, component: str, how: str, what: str) -> None:
-        """End a kubelet host and damage what its machine keeps, before it is back (`spoiling`)."""
+    async def corrupt(self, component: str, how: str, what: str) -> None:
+        """End a kubelet host and damage what its machine keeps, before it is back (`corruption`)."""
         ...
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:

@@ -1,4 +1,4 @@
-"""What a linter cannot say: doors, mains and annexes, names that must not exist."""
+"""What a linter cannot say: entry points, libraries that are no processes, names that must not exist."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOPS = ("scheduler", "kubelet", "apiserver_fake", "services", "benchmarks")
-ROOMS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers")
+COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers")
 MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos")
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_process_has_the_same_door(room):
-    files = {path.name for path in (ROOT / room).glob("*.py")}
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_process_has_the_same_entry_point(component):
+    files = {path.name for path in (ROOT / component).glob("*.py")}
 
     assert {"__main__.py", "config.py", "wiring.py"} <= files
 

@@ -15,7 +15,7 @@ from engine import JAEGER, PARTS, ROOT, Engine, run
 
 PROJECT = "keplab-test"
 IMAGE = "keplab:test"
-ROOMS = ("apiserver", "scheduler", "controllers", "kubelet")
+COMPONENTS = ("apiserver", "scheduler", "controllers", "kubelet")
 KUBELETS, NODES_EACH = 3, 2
 WAIT_MAX_S = 90.0
 
@@ -74,10 +74,10 @@ class Mesh:
         return run(command, check=check, timeout=timeout, environ=self.environ).stdout
 
     def up(self):
-        services = [*ROOMS, *(["jaeger"] if self.receiver != "none" else [])]
+        services = [*COMPONENTS, *(["jaeger"] if self.receiver != "none" else [])]
         self.compose("up", "-d", "--scale", f"kubelet={KUBELETS}", *services)
-        for room in ROOMS:
-            for container in self.containers(room):
+        for component in COMPONENTS:
+            for container in self.containers(component):
                 self.wait_until_healthy(container)
         setup = self.compose("ps", "-aq", "setup").split()[0]
         kubeconfig = self.directory / "kubeconfig"

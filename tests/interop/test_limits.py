@@ -161,7 +161,7 @@ def test_a_body_that_cannot_be_is_refused_over_grpc(rpc, resource, body, code, r
 
 
 @pytest.mark.parametrize(("which", "selector", "said"), SELECTORS)
-def test_a_selector_that_cannot_be_is_refused_at_both_doors(rest, rpc, which, selector, said):
+def test_a_selector_that_cannot_be_is_refused_by_both_servers(rest, rpc, which, selector, said):
     quoted = http.client.urlsplit(f"//x/?{which}Selector=").query + "".join(f"%{c:02x}" for c in selector.encode())
     asked = {f"{which}_selector": selector}
 
@@ -236,7 +236,7 @@ def test_a_patch_that_cannot_be_is_refused(rest, kind, body, code, reason):
 
 
 @pytest.mark.parametrize("authorization", ["Bearer wrong", "Bearer \xff", "Basic !!!", "Bearer node.n1.deadbeef"])
-def test_a_wrong_credential_is_401_at_both_doors(rest, rpc, authorization):
+def test_a_wrong_credential_is_401_from_both_servers(rest, rpc, authorization):
     assert is_failure(rest("GET", PODS, authorization=authorization), 401, "Unauthorized", "Unauthorized")
     if authorization.isascii():
         asked = Request(verb="list", resource="pods", namespace="default")
@@ -247,7 +247,7 @@ def test_no_credential_is_the_anonymous_user_who_may_nothing(rest):
     assert is_failure(rest("GET", PODS, authorization=""), 403, "Forbidden", 'User "system:anonymous" cannot list')
 
 
-def test_an_old_version_conflicts_at_both_doors(rest, rpc):
+def test_an_old_version_conflicts_at_both_servers(rest, rpc):
     rest("POST", CONFIG_MAPS, config_map("old"))
     body = config_map("old", resourceVersion="1")
 
@@ -266,7 +266,7 @@ def test_unknown_resources_verbs_and_compacted_versions_are_refused_over_grpc(rp
     assert is_failure(rpc(WatchRequest(resource="configmaps", resource_version="1")), 410, "Expired", "")
 
 
-def test_what_the_server_owns_cannot_be_forged_at_either_door(rest, rpc):
+def test_what_the_server_owns_cannot_be_forged_at_either_server(rest, rpc):
     status = {"phase": "Running", "unbindCount": 9, "bindingGeneration": 7, "unbindHistory": [{"nodeName": "n1"}]}
     owned = {"uid": "me", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 99,
              "deletionTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"}  # fmt: skip

@@ -46,22 +46,22 @@ async def until(holds):
 async def a_server(tmp_path, **config):
     (tmp_path / "tokens").write_bytes(msgspec.json.encode(TOKENS))
     settings = {"engine": "memory", "grpc_port": 0, "rest_port": 0, "token_file": str(tmp_path / "tokens"), **config}
-    room = build(ApiServerConfig(**settings), seams())
-    task = asyncio.create_task(room.run())
+    server = build(ApiServerConfig(**settings), seams())
+    task = asyncio.create_task(server.run())
     try:
         async with asyncio.timeout(10):
-            await until(lambda: room.is_ready or task.done())
+            await until(lambda: server.is_ready or task.done())
         if task.done():
             task.result()
-        yield room
+        yield server
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
-async def a_client(room, **tokens):
-    transport = RpcTransport(f"127.0.0.1:{room.grpc_port}", tokens, clock=RealClock(), random=random.Random(2))
+async def a_client(server, **tokens):
+    transport = RpcTransport(f"127.0.0.1:{server.grpc_port}", tokens, clock=RealClock(), random=random.Random(2))
     try:
         yield transport
     finally:
@@ -79,13 +79,13 @@ def in_loop(scenario):
 
 def test_calls_watches_and_big_lists_over_the_wire(tmp_path):
     async def scenario():
-        async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
+        async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:
             api = transport.api()
             events = []
 
             async def follow():
                 while True:
-                    start = str(events[-1].rv if events else room.server.store.window_start)
+                    start = str(events[-1].rv if events else server.server.store.window_start)
                     async for batch in api.watch(WatchRequest(resource="configmaps", resource_version=start)):
                         events.extend(event for event in batch if event.name)
 
@@ -105,7 +105,7 @@ def test_calls_watches_and_big_lists_over_the_wire(tmp_path):
 
 def test_refusals_are_answers_and_a_refused_watch_is_an_error(tmp_path):
     async def scenario():
-        async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
+        async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:
             api = transport.api()
             missing = await api.call(Request(verb="get", resource="configmaps", namespace="default", name="nope"))
             assert (missing.code, missing.error().reason) == (404, "NotFound")
@@ -117,7 +117,7 @@ def test_refusals_are_answers_and_a_refused_watch_is_an_error(tmp_path):
 
 def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
     async def scenario():
-        async with a_server(tmp_path) as room, a_client(room, host="host") as transport:
+        async with a_server(tmp_path) as server, a_client(server, host="host") as transport:
             node = await transport.node_api("n1")
             body = msgspec.json.encode({"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4"}}})
             made = await node.call(Request(verb="create", resource="nodes", body=body))
@@ -126,7 +126,7 @@ def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
             assert (await transport.api().call(Request(verb="list", resource="pods"))).code == 403
             pods = node.watch(WatchRequest(resource="pods", field_selector="spec.nodeName=n1", resource_version="0"))
             first = asyncio.create_task(anext(aiter(pods)))
-            admin = room.server.api_for(ADMIN)
+            admin = server.server.api_for(ADMIN)
             pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
             body = msgspec.json.encode(pod)
             (await admin.call(Request(verb="create", resource="pods", namespace="default", body=body))).unwrap()
@@ -138,11 +138,11 @@ def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
 
 def test_an_unknown_token_is_refused_as_a_whole_with_a_status(tmp_path):
     async def scenario():
-        async with a_server(tmp_path) as room:
-            async with a_client(room, admin="wrong") as transport:
+        async with a_server(tmp_path) as server:
+            async with a_client(server, admin="wrong") as transport:
                 response = await transport.api().call(Request(verb="list", resource="configmaps"))
                 assert response.code == Unauthorized.code
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{room.grpc_port}") as channel:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
                 call = ApiServerStub(channel).Call(
                     pb.Request(verb="list", resource="configmaps"), metadata=(("authorization", "Bearer wrong"),)
                 )
@@ -158,8 +158,8 @@ def test_an_unknown_token_is_refused_as_a_whole_with_a_status(tmp_path):
 def test_unary_calls_are_for_tools(tmp_path):
     async def scenario():
         async with (
-            a_server(tmp_path) as room,
-            grpc.aio.insecure_channel(f"127.0.0.1:{room.grpc_port}") as channel,
+            a_server(tmp_path) as server,
+            grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
         ):
             request = pb.Request(verb="list", resource="namespaces")
             answer = await ApiServerStub(channel).Call(request, metadata=(("authorization", "Bearer adm"),))
@@ -170,25 +170,25 @@ def test_unary_calls_are_for_tools(tmp_path):
 
 def test_as_20_a_watcher_that_takes_nothing_is_cut_and_others_are_not(tmp_path):
     async def scenario():
-        async with a_server(tmp_path) as room, a_client(room, admin="adm") as transport:
+        async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:
             api = transport.api()
             got = []
 
             async def follow():
                 while True:
-                    start = str(got[-1].rv if got else room.server.store.window_start)
+                    start = str(got[-1].rv if got else server.server.store.window_start)
                     async for batch in api.watch(WatchRequest(resource="configmaps", resource_version=start)):
                         got.extend(event for event in batch if event.name)
 
             following = asyncio.create_task(follow())
             options = (("grpc.http2.bdp_probe", 0), ("grpc.max_receive_message_length", 4 << 20))
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{room.grpc_port}", options=options) as channel:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}", options=options) as channel:
                 stream = ApiServerStub(channel).Watch(metadata=(("authorization", "Bearer adm"),))
                 await stream.write(pb.WatchControl(open=[pb.WatchRequest(id=1, resource="configmaps")]))
                 await stream.read()
                 for i in range(300):
                     await api.call(a_create(f"p{i}", k="x" * 20_000))
-                assert room.server.hub.closed_slow >= 1
+                assert server.server.hub.closed_slow >= 1
                 await until(lambda: len(got) >= 300)
                 assert len({event.name for event in got}) == 300
                 reasons = []
@@ -205,8 +205,8 @@ def test_as_20_a_watcher_that_takes_nothing_is_cut_and_others_are_not(tmp_path):
 @pytest.mark.parametrize("which", ["grpc_port", "rest_port"])
 def test_a_busy_port_is_one_clear_line(tmp_path, which):
     async def scenario():
-        async with a_server(tmp_path) as room:
-            port = room.ports()[which.removesuffix("_port")]
+        async with a_server(tmp_path) as server:
+            port = server.ports()[which.removesuffix("_port")]
             with pytest.raises(BaseExceptionGroup) as refused:
                 async with a_server(tmp_path, **{which: port}):
                     pass
@@ -223,11 +223,11 @@ def test_a_busy_port_is_one_clear_line(tmp_path, which):
 def test_sqlite_keeps_everything_over_a_restart(tmp_path):
     async def scenario():
         data = {"engine": "sqlite", "data_dir": str(tmp_path / "data"), "state_hash": True}
-        async with a_server(tmp_path, **data) as room, a_client(room, admin="adm") as transport:
+        async with a_server(tmp_path, **data) as server, a_client(server, admin="adm") as transport:
             answers = await asyncio.gather(*(transport.api().call(a_create(f"p{i}")) for i in range(50)))
-            rv, state_hash = room.server.store.rv, room.server.store.state_hash
-        async with a_server(tmp_path, **data) as room, a_client(room, admin="adm") as transport:
-            assert (room.server.store.rv, room.server.store.state_hash) == (rv, state_hash)
+            rv, state_hash = server.server.store.rv, server.server.store.state_hash
+        async with a_server(tmp_path, **data) as server, a_client(server, admin="adm") as transport:
+            assert (server.server.store.rv, server.server.store.state_hash) == (rv, state_hash)
             assert len(answers) == 50
             start = WatchRequest(resource="configmaps", resource_version=str(answers[0].rv))
             events = await anext(aiter(transport.api().watch(start)))

@@ -120,7 +120,7 @@ def test_a_server_is_verified_by_the_authority_that_is_named(certificate):
 
     with Server(context, echo=echo).running() as server:
         named = post(server, "echo", tls_config=ExtenderTLS(server_name="localhost", ca_data=own))
-        nobody_named = post(server, "echo", enable_https=True)
+        unnamed = post(server, "echo", enable_https=True)
         with pytest.raises(ExtenderError) as foreign:
             post(server, "echo", tls_config=ExtenderTLS(server_name="localhost"))
         with pytest.raises(ExtenderError) as other_name:
@@ -128,7 +128,7 @@ def test_a_server_is_verified_by_the_authority_that_is_named(certificate):
         with pytest.raises(ExtenderError) as nonsense:
             post(server, "echo", tls_config=ExtenderTLS(ca_data=b"no certificate"))
 
-    assert b'{"a": 1}' == named == nobody_named
+    assert b'{"a": 1}' == named == unnamed
     assert "self-signed certificate" in str(foreign.value)
     assert "elsewhere" in str(other_name.value)
     assert "tlsConfig: " in str(nonsense.value)

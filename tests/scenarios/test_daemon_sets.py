@@ -1,4 +1,4 @@
-"""DaemonSets told as scenarios, with the figures read from the event log."""
+"""DaemonSets observed as scenarios, with the figures read from the event log."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from services.scenarios.run import load_scenario, simulate
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
-def test_kubelet_unbinding_21_a_daemon_set_has_a_back_off_of_its_own_and_nobody_asks_for_an_unbind():
+def test_kubelet_unbinding_21_a_daemon_set_has_a_back_off_of_its_own_and_no_kubelet_asks_for_an_unbind():
     lines = []
     result = simulate(load_scenario(FOLDER / "unbinding/daemon-set.txt"), seed=1, on_line=lines.append)
     failed_s = [

@@ -1,4 +1,4 @@
-"""Devices for claims, told as scenarios, with what happened read from the event log (dra-core 12; kubelet-unbinding 13)."""
+"""Devices for claims, observed as scenarios, with what happened read from the event log (dra-core 12; kubelet-unbinding 13)."""
 
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,8 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]
 
 
-class Told:
-    """One scenario told, and its lines."""
+class Observed:
+    """One scenario observed, and its lines."""
 
     def __init__(self, name, seed, overrides):
         self.lines = []
@@ -35,17 +35,17 @@ class Told:
 
 
 @cache
-def _told(name, seed, overrides):
-    return Told(name, seed, dict(overrides))
+def _observed(name, seed, overrides):
+    return Observed(name, seed, dict(overrides))
 
 
-def told(name, seed=1, /, **overrides):
-    return _told(name, seed, tuple((key.replace("__", "."), value) for key, value in overrides.items()))
+def observe(name, seed=1, /, **overrides):
+    return _observed(name, seed, tuple((key.replace("__", "."), value) for key, value in overrides.items()))
 
 
 def came_true(name, seed=1, /, **overrides):
     """Run the scenario; everything it expects must come true, and no invariant may break."""
-    scenario = told(name, seed, **overrides)
+    scenario = observe(name, seed, **overrides)
     assert (scenario.unmet, scenario.broken) == ([], [])
     return scenario
 
@@ -61,7 +61,7 @@ def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim(
     assert prepared[4].data["devices"] == of_a.data["devices"]
 
 
-def test_dra_core_15_a_promise_is_not_relied_upon_and_ten_pods_share_the_claim():
+def test_dra_core_15_an_allocation_in_flight_is_not_relied_upon_and_ten_pods_share_the_claim():
     scenario = came_true("claims/in-flight")
 
     messages = [line.data.get("message", "") for line in scenario.of("sched.attempt")]
@@ -70,8 +70,8 @@ def test_dra_core_15_a_promise_is_not_relied_upon_and_ten_pods_share_the_claim()
 
 
 @pytest.mark.parametrize(("guard", "running", "prepared"), [("none", 2, 2), ("driver", 1, 1), ("apiserver", 1, 1)])
-def test_dra_core_16_two_schedulers_give_one_device_twice_unless_somebody_guards(guard, running, prepared):
-    scenario = told("claims/two-schedulers", dra__double_allocation_guard=guard)
+def test_dra_core_16_two_schedulers_give_one_device_twice_without_a_guard(guard, running, prepared):
+    scenario = observe("claims/two-schedulers", dra__double_allocation_guard=guard)
 
     assert scenario.broken == []
     assert len(scenario.of("kubelet.start")) == running
@@ -109,7 +109,7 @@ def test_dra_core_19_slices_outlive_a_driver_by_half_a_minute_and_come_back_with
 
 
 @pytest.mark.parametrize("seed", [1, 7, 8, 9])
-def test_dra_core_20_whoever_is_killed_meanwhile_nothing_is_granted_twice_or_left(seed):
+def test_dra_core_20_whichever_process_is_killed_meanwhile_nothing_is_granted_twice_or_left(seed):
     came_true("claims/killed", seed)
 
 
@@ -130,7 +130,7 @@ def test_kubelet_unbinding_15_devices_that_do_not_come_up_are_left_for_others(re
     assert len([line for line in failed if "deallocation" in line.data["message"]]) == (release == "postfilter")
 
 
-def test_kubelet_unbinding_16_a_claim_that_somebody_else_uses_is_not_touched():
+def test_kubelet_unbinding_16_a_claim_that_another_pod_uses_is_not_touched():
     scenario = came_true("unbinding/devices-shared")
 
     granted = {tuple(line.data["granted"]) for line in scenario.claim_commits("shared") if "granted" in line.data}

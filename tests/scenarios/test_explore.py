@@ -19,7 +19,7 @@ from services.explore.trial import Trial, record
 from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
-FREED_ROOM = str(RACES / "freed-room.txt")
+FREED_CAPACITY = str(RACES / "freed-room.txt")
 BIND_OF_P = parse_event("ev=sched.bind_call,obj=p")
 SAME_NAME = """
 nodes n1 cpu=4
@@ -95,7 +95,7 @@ def test_exploring_twice_finds_the_same(same_name, monkeypatch):
     ]
 
 
-def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_room():
+def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_capacity():
     report = explore(task(str(RACES / "resized-room.txt"), "sched.victim", is_over_at_first=True))
 
     (found,) = report.found
@@ -103,15 +103,15 @@ def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_room():
     assert len(found.schedule) == 1
 
 
-def test_kep_5836_13_6_another_scheduler_takes_the_room_that_was_freed():
-    report = explore(task(FREED_ROOM, "ev=sched.bind_call,obj=p"))
+def test_kep_5836_13_6_another_scheduler_takes_the_capacity_that_was_freed():
+    report = explore(task(FREED_CAPACITY, "ev=sched.bind_call,obj=p"))
 
     (found,) = report.found
     assert found.broke.objects == ("Pod default/p",)
     assert [hold.delivery for hold in found.schedule] == ["scheduler > create pods/default/p/binding #1"]
 
 
-def test_one_scheduler_gives_the_freed_room_to_nobody_else():
+def test_one_scheduler_gives_the_freed_capacity_to_no_other_pod():
     report = explore(task(str(RACES / "one-scheduler.txt"), "ev=sched.bind_call,obj=p"))
 
     assert report.found == []
@@ -140,7 +140,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     around = ["--around", "ev=sched.bind_call,obj=p", "--budget", "40", "--first"]
 
     with pytest.raises(SystemExit) as end:
-        run(["explore", FREED_ROOM, *around, "--save", str(saved), "--svg", str(picture), "-o", "json"])
+        run(["explore", FREED_CAPACITY, *around, "--save", str(saved), "--svg", str(picture), "-o", "json"])
 
     assert end.value.code == 1
     document = json.loads(capsys.readouterr().out)
@@ -151,7 +151,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     assert found["steps"][-1]["kind"] == "broke"
     assert picture.read_text().startswith("<svg")
     with pytest.raises(SystemExit):
-        run(["run", FREED_ROOM, "--schedule", str(saved), "-o", "json"])
+        run(["run", FREED_CAPACITY, "--schedule", str(saved), "-o", "json"])
     assert json.loads(capsys.readouterr().out)["digest"] == found["digest"]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
@@ -171,11 +171,11 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([FREED_ROOM, "--around", "sched.bindcall"], "did you mean sched.bind_call"),
-        ([FREED_ROOM, "--around", "sched.bind_call,obj=nobody"], "they are about default/v, default/p"),
-        ([FREED_ROOM], "--around EVENT"),
+        ([FREED_CAPACITY, "--around", "sched.bindcall"], "did you mean sched.bind_call"),
+        ([FREED_CAPACITY, "--around", "sched.bind_call,obj=nobody"], "they are about default/v, default/p"),
+        ([FREED_CAPACITY], "--around EVENT"),
         (["nowhere.txt", "--around", "x"], "No such file"),
-        (["--replay", FREED_ROOM], "no schedule that `keplab explore --save` wrote"),
+        (["--replay", FREED_CAPACITY], "no schedule that `keplab explore --save` wrote"),
     ],
 )
 def test_what_cannot_be_explored_is_wrong_usage_and_says_why(arguments, says, capsys):

@@ -7,19 +7,19 @@ from services.scenarios.run import load_scenario, simulate
 FOLDER = Path(__file__).parents[2] / "experiments" / "high-availability"
 
 
-def _told(name, seed):
+def _observed(name, seed):
     """Run a scenario; return its result and the event log."""
     lines = []
 
-    async def listen(mesh, observer, told):
+    async def listen(mesh, observer, observed):
         mesh.on_line(lines.append)
-        await told.wait()
+        await observed.wait()
 
     return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, disturb=lambda auditor: listen), lines
 
 
 def test_fm_s2_the_late_binding_of_a_stopped_leader_is_refused_and_the_standby_led_in_time():
-    result, lines = _told("stopped-mid-bind", seed=3)
+    result, lines = _observed("stopped-mid-bind", seed=3)
     (stopped_at,) = [line.mono_ns / 1e9 for line in lines if line.ev == "fault.inject"]
     led_at = [line.mono_ns / 1e9 for line in lines if line.ev == "lease.acquire" and line.mono_ns / 1e9 > stopped_at]
     late = [
@@ -35,4 +35,4 @@ def test_fm_s2_the_late_binding_of_a_stopped_leader_is_refused_and_the_standby_l
 
 
 def test_fm_s2_a_stopped_leader_is_the_same_run_for_the_same_seed():
-    assert _told("paused-leader", seed=5)[0].digest == _told("paused-leader", seed=5)[0].digest
+    assert _observed("paused-leader", seed=5)[0].digest == _observed("paused-leader", seed=5)[0].digest

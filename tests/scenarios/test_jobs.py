@@ -1,4 +1,4 @@
-"""Jobs told as scenarios, with the figures of the acceptance scenarios read from the event log."""
+"""Jobs observed as scenarios, with the figures of the acceptance scenarios read from the event log."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from services.scenarios.run import load_scenario, simulate
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
-def _told(name, seed=1, **overrides):
+def _observed(name, seed=1, **overrides):
     """Run a scenario; return its result and the event log's lines."""
     lines = []
     overrides = {switch.replace("__", "."): value for switch, value in overrides.items()}
@@ -34,7 +34,7 @@ def _births(lines, prefix):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_controllers_09_fifty_ends_are_counted_exactly_while_the_controllers_are_killed_five_times(seed):
-    result, lines = _told("jobs/counted-once", seed)
+    result, lines = _observed("jobs/counted-once", seed)
 
     assert result.passed, [(j.text, j.seen) for j in result.expectations if not j.passed]
     assert len([line for line in lines if line.ev == "fault.inject"]) == 5
@@ -42,13 +42,13 @@ def test_controllers_09_fifty_ends_are_counted_exactly_while_the_controllers_are
 
 
 def test_controllers_09_nor_does_a_cache_behind_our_own_writes_count_twice():
-    result, _ = _told("jobs/counted-once", 4, controllers__own_write_gate=False)
+    result, _ = _observed("jobs/counted-once", 4, controllers__own_write_gate=False)
 
     assert result.passed
 
 
 def test_controllers_10_the_gaps_between_pods_that_fail_double_and_the_fourth_failure_is_the_last():
-    result, lines = _told("jobs/back-off")
+    result, lines = _observed("jobs/back-off")
     births = _births(lines, "work-")
 
     assert result.passed
@@ -59,19 +59,19 @@ def test_controllers_10_the_gaps_between_pods_that_fail_double_and_the_fourth_fa
 
 
 def test_controllers_11_an_eviction_is_ignored_and_exit_code_42_fails_the_job():
-    assert _told("jobs/failure-policy")[0].passed
+    assert _observed("jobs/failure-policy")[0].passed
 
 
 def test_controllers_12_and_kubelet_unbinding_18_a_rejection_fails_a_job_unless_the_pod_is_given_back():
-    unbound, _ = _told("unbinding/job")
-    failed, _ = _told("unbinding/job-fail")
+    unbound, _ = _observed("unbinding/job")
+    failed, _ = _observed("unbinding/job-fail")
 
     assert unbound.passed
     assert failed.passed
 
 
 def test_kubelet_unbinding_18_a_job_with_no_patience_is_complete_after_a_rejection():
-    result, lines = _told("unbinding/job")
+    result, lines = _observed("unbinding/job")
     counts = [line.data["job"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Job"]
 
     assert counts[-1] == {
@@ -88,7 +88,7 @@ def test_kubelet_unbinding_18_a_job_with_no_patience_is_complete_after_a_rejecti
 
 
 def test_kubelet_unbinding_18_with_todays_kubelet_it_has_failed():
-    _, lines = _told("unbinding/job-fail")
+    _, lines = _observed("unbinding/job-fail")
     counts = [line.data["job"] for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Job"]
 
     assert counts[-1] == {
@@ -102,4 +102,4 @@ def test_kubelet_unbinding_18_with_todays_kubelet_it_has_failed():
 
 
 def test_a_job_scenario_is_the_same_run_for_the_same_seed():
-    assert _told("jobs/counted-once", 5)[0].digest == _told("jobs/counted-once", 5)[0].digest
+    assert _observed("jobs/counted-once", 5)[0].digest == _observed("jobs/counted-once", 5)[0].digest

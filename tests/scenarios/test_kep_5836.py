@@ -1,6 +1,6 @@
-"""The acceptance scenarios of KEP-5836, told as scenarios; what a scenario's expectations cannot say is judged here.
+"""The acceptance scenarios of KEP-5836, observed as scenarios; what a scenario's expectations cannot say is judged here.
 
-Each scenario is in `experiments/kep-5836`, and its expectations hold in every arm that is told here unless said otherwise.
+Each scenario is in `experiments/kep-5836`, and its expectations hold in every arm that is observed here unless said otherwise.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ SCENARIOS = Path(__file__).parents[2] / "experiments" / "kep-5836"
 GENERATIONS = ("G0", "G1", "G2", "G3", "G4")
 
 
-class Told:
-    """One scenario, told in simulation."""
+class Observed:
+    """One scenario, observed in simulation."""
 
     def __init__(self, name, **switches):
         self.lines = []
@@ -48,73 +48,75 @@ class Told:
 
 
 def test_kep_5836_01_a_single_victim_leaves_and_the_pod_is_out_of_the_queue():
-    told = Told("one-victim")
+    observed = Observed("one-victim")
 
-    assert (told.missed, told.victims) == ([], ["v"])
-    (granted, _) = told.said("kubelet.resize", "h")[0]
-    assert [at for at, _ in told.said("sched.resize", "h") if at > granted + 0.5] == []
+    assert (observed.missed, observed.victims) == ([], ["v"])
+    (granted, _) = observed.said("kubelet.resize", "h")[0]
+    assert [at for at, _ in observed.said("sched.resize", "h") if at > granted + 0.5] == []
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_kep_5836_01_every_generation_makes_room(generation):
-    told = Told("one-victim", resize__generation=generation)
+def test_kep_5836_01_every_generation_makes_capacity_free(generation):
+    observed = Observed("one-victim", resize__generation=generation)
 
-    assert (told.missed, told.victims) == ([], ["v"])
+    assert (observed.missed, observed.victims) == ([], ["v"])
 
 
 def test_kep_5836_02_both_of_two_victims_where_both_must_go_and_one_where_one_is_enough():
-    told = Told("two-victims")
+    observed = Observed("two-victims")
 
-    assert (told.missed, told.victims) == ([], ["v1", "v2", "w1"])
+    assert (observed.missed, observed.victims) == ([], ["v1", "v2", "w1"])
 
 
 def test_kep_5836_03_a_pod_that_never_preempts_waits_in_the_queue():
-    told = Told("never")
+    observed = Observed("never")
 
-    assert (told.missed, told.victims) == ([], [])
-    assert told.attempts("h")[0] == ("unschedulable", "room")
+    assert (observed.missed, observed.victims) == ([], [])
+    assert observed.attempts("h")[0] == ("unschedulable", "room")
 
 
-def test_kep_5836_04_an_infeasible_wish_is_not_queued():
-    told = Told("infeasible")
+def test_kep_5836_04_an_infeasible_resize_is_not_queued():
+    observed = Observed("infeasible")
 
-    (asked_again, _) = told.said("store.commit", "h", subresource="resize")[1]
+    (asked_again, _) = observed.said("store.commit", "h", subresource="resize")[1]
 
-    assert (told.missed, told.victims) == ([], ["n"])
-    assert all(at > asked_again for at, _ in told.said("sched.resize", "h"))
+    assert (observed.missed, observed.victims) == ([], ["n"])
+    assert all(at > asked_again for at, _ in observed.said("sched.resize", "h"))
 
 
 @pytest.mark.parametrize(("generation", "waits_for"), [("G3", "kubelet"), ("G4", "nothing")])
-def test_kep_5836_05_a_wish_that_fits_is_parked_or_leaves_the_queue_and_nothing_is_bound(generation, waits_for):
-    told = Told("fits", resize__generation=generation)
+def test_kep_5836_05_a_resize_that_fits_is_parked_or_leaves_the_queue_and_nothing_is_bound(generation, waits_for):
+    observed = Observed("fits", resize__generation=generation)
 
-    (asked_again, _) = told.said("store.commit", "h", subresource="resize")[1]
-    first = [(data["outcome"], data["waits_for"]) for at, data in told.said("sched.resize", "h") if at < asked_again]
+    (asked_again, _) = observed.said("store.commit", "h", subresource="resize")[1]
+    first = [
+        (data["outcome"], data["waits_for"]) for at, data in observed.said("sched.resize", "h") if at < asked_again
+    ]
 
-    assert (told.missed, told.victims) == ([], ["v"])
+    assert (observed.missed, observed.victims) == ([], ["v"])
     assert first == [("fits", waits_for)]
-    assert len(told.said("store.commit", "h", subresource="binding")) == 1  # the first, long before
+    assert len(observed.said("store.commit", "h", subresource="binding")) == 1  # the first, long before
 
 
 def test_kep_5836_06_what_is_deferred_is_reserved():
-    assert Told("reserved").missed == []
+    assert Observed("reserved").missed == []
 
 
 def test_kep_5836_07_only_what_happens_on_its_own_node_wakes_a_deferred_pod():
-    told = Told("other-node")
-    attempts = told.said("sched.resize", "d")
-    (shrunk, _), (shrunk_again, _) = told.said("kubelet.resize", "other")
+    observed = Observed("other-node")
+    attempts = observed.said("sched.resize", "d")
+    (shrunk, _), (shrunk_again, _) = observed.said("kubelet.resize", "other")
 
-    assert told.missed == []
+    assert observed.missed == []
     assert len([at for at, _ in attempts if at < shrunk]) == 1
     assert len([at for at, _ in attempts if shrunk <= at < min(shrunk + 5, shrunk_again)]) == 1
 
 
-def test_kep_5836_08_only_a_wish_that_eviction_can_meet_evicts():
-    told = Told("superseded")
-    (evicted, _) = told.said("sched.victim", "v")[0]
+def test_kep_5836_08_only_a_resize_that_eviction_can_meet_evicts():
+    observed = Observed("superseded")
+    (evicted, _) = observed.said("sched.victim", "v")[0]
 
-    assert (told.missed, told.victims) == ([], ["v"])
+    assert (observed.missed, observed.victims) == ([], ["v"])
     assert evicted > 15  # the first wish waited that long in vain
 
 
@@ -126,47 +128,49 @@ def test_kep_5836_08_only_a_wish_that_eviction_can_meet_evicts():
         ("competing-resize-woken", "G2", ["unschedulable", "fits", "unschedulable"]),
     ],
 )
-def test_kep_5836_09_a_competitor_is_served_first_and_who_fitted_is_told_or_not(scenario, generation, attempts):
-    told = Told(scenario, resize__generation=generation)
-    (asked, _) = told.said("store.commit", "c", subresource="resize")[0]
-    again = [at for at, _ in told.said("sched.resize", "a") if at > asked]
+def test_kep_5836_09_a_competitor_is_served_first_and_the_pod_that_fitted_is_woken_or_not(
+    scenario, generation, attempts
+):
+    observed = Observed(scenario, resize__generation=generation)
+    (asked, _) = observed.said("store.commit", "c", subresource="resize")[0]
+    again = [at for at, _ in observed.said("sched.resize", "a") if at > asked]
 
-    assert (told.missed, told.victims) == ([], ["b"])
-    assert [outcome for outcome, _ in told.attempts("a")] == attempts
+    assert (observed.missed, observed.victims) == ([], ["b"])
+    assert [outcome for outcome, _ in observed.attempts("a")] == attempts
     assert all(asked <= at <= asked + 1 for at in again)
 
 
 @pytest.mark.parametrize(("scenario", "victims"), [("over-eviction", 3), ("over-eviction-allocated", 1)])
-def test_kep_5836_10_wishes_count_while_victims_are_chosen_or_what_was_promised(scenario, victims):
-    told = Told(scenario)
+def test_kep_5836_10_desired_resources_count_while_victims_are_chosen_or_allocated_ones(scenario, victims):
+    observed = Observed(scenario)
 
-    assert (told.missed, len(told.victims)) == ([], victims)
+    assert (observed.missed, len(observed.victims)) == ([], victims)
 
 
 @pytest.mark.parametrize("scenario", ["opt-out", "opt-out-condition", "opt-out-annotation"])
 def test_kep_5836_11_a_node_opts_out_in_the_form_of_every_generation_that_has_one(scenario):
-    told = Told(scenario)
+    observed = Observed(scenario)
 
-    assert (told.missed, told.victims) == ([], ["v"])
+    assert (observed.missed, observed.victims) == ([], ["v"])
 
 
 def test_kep_5836_12_a_budget_spares_the_lesser_pod_unless_there_is_no_other_way():
-    told = Told("disruption-budget")
+    observed = Observed("disruption-budget")
 
-    assert (told.missed, told.victims) == ([], ["alone", "mid"])
+    assert (observed.missed, observed.victims) == ([], ["alone", "mid"])
 
 
 def test_kep_5836_13_two_resizes_evict_exactly_two():
-    told = Told("two-resizes")
+    observed = Observed("two-resizes")
 
-    assert (told.missed, len(told.victims)) == ([], 2)
+    assert (observed.missed, len(observed.victims)) == ([], 2)
 
 
 @pytest.mark.parametrize(("scenario", "victims"), [("newcomer", ["r"]), ("newcomer-beside", [])])
-def test_kep_5836_14_a_newcomer_evicts_who_wishes_or_takes_what_is_only_wished_for(scenario, victims):
-    told = Told(scenario)
+def test_kep_5836_14_a_newcomer_evicts_the_resizing_pod_or_takes_what_is_only_desired(scenario, victims):
+    observed = Observed(scenario)
 
-    assert (told.missed, told.victims) == ([], victims)
+    assert (observed.missed, observed.victims) == ([], victims)
 
 
 @pytest.mark.parametrize(
@@ -179,52 +183,52 @@ def test_kep_5836_14_a_newcomer_evicts_who_wishes_or_takes_what_is_only_wished_f
     ],
 )
 def test_kep_5836_15_a_scheduler_that_restarts_evicts_again_unless_something_outlives_it(scenario, mode, victims):
-    told = Told(scenario, resize__double_preemption=mode)
+    observed = Observed(scenario, resize__double_preemption=mode)
 
-    assert (told.missed, told.victims) == ([], victims)
+    assert (observed.missed, observed.victims) == ([], victims)
 
 
 @pytest.mark.parametrize(("scenario", "victims"), [("group", ["g1", "g2"]), ("group-single", ["g1"])])
 def test_kep_5836_16_a_group_leaves_as_a_whole_over_nodes_or_one_by_one(scenario, victims):
-    told = Told(scenario)
+    observed = Observed(scenario)
 
-    assert (told.missed, told.victims) == ([], victims)
+    assert (observed.missed, observed.victims) == ([], victims)
 
 
-def test_kep_5836_17_a_wish_that_is_taken_back_evicts_nobody_afterwards():
-    told = Told("taken-back")
+def test_kep_5836_17_a_resize_that_is_taken_back_evicts_nobody_afterwards():
+    observed = Observed("taken-back")
 
-    assert (told.missed, told.victims) == ([], [])
-    assert set(told.attempts("h")) == {("unschedulable", "policy")}
-    assert all(at < 2 for at, _ in told.said("sched.resize", "h"))  # none once the node would not mind
+    assert (observed.missed, observed.victims) == ([], [])
+    assert set(observed.attempts("h")) == {("unschedulable", "policy")}
+    assert all(at < 2 for at, _ in observed.said("sched.resize", "h"))  # none once the node would not mind
 
 
 def test_kep_5836_18_a_deferred_pod_that_is_deleted_is_forgotten():
-    told = Told("deleted")
+    observed = Observed("deleted")
 
-    assert (told.missed, told.victims) == ([], [])
+    assert (observed.missed, observed.victims) == ([], [])
 
 
 def test_kep_5836_19_a_victim_is_never_bound_again_and_its_successor_gets_the_new_node():
-    told = Told("autoscaler")
-    webs = [pod for pod in told.result.pods if pod.name.startswith("web")]
+    observed = Observed("autoscaler")
+    webs = [pod for pod in observed.result.pods if pod.name.startswith("web")]
 
-    assert told.missed == []
+    assert observed.missed == []
     assert [pod.nodes for pod in webs] == [["n1"], ["n2"]]
     assert webs[0].gone_s is not None
 
 
 @pytest.mark.parametrize(("scenario", "evicted_at_once"), [("between-queue-and-cache", False), ("cache-first", True)])
-def test_kep_5836_13_4_the_beta_loses_a_pod_of_which_the_queue_hears_first(scenario, evicted_at_once):
-    told = Told(scenario)
-    (asked, _) = told.said("store.commit", "h", subresource="resize")[0]
-    (evicted, _) = told.said("sched.victim", "v")[0]
+def test_kep_5836_13_4_the_beta_loses_a_pod_which_the_queue_sees_first(scenario, evicted_at_once):
+    observed = Observed(scenario)
+    (asked, _) = observed.said("store.commit", "h", subresource="resize")[0]
+    (evicted, _) = observed.said("sched.victim", "v")[0]
 
-    assert (told.missed, told.victims) == ([], ["v"])
+    assert (observed.missed, observed.victims) == ([], ["v"])
     assert (evicted < asked + 1) == evicted_at_once
 
 
-def test_what_a_scheduler_told_is_taken_back_by_the_next_one(tmp_path):
+def test_what_a_scheduler_reported_is_taken_back_by_the_next_one(tmp_path):
     scenario = tmp_path / "story.txt"
     scenario.write_text(
         "# A wish is taken back while no scheduler looks\n"
@@ -240,13 +244,13 @@ def test_what_a_scheduler_told_is_taken_back_by_the_next_one(tmp_path):
         "expect within 10s count pods name=h status.conditions[ResizeUnschedulable].status=True == 0\n"
     )
 
-    assert Told(scenario).missed == []
+    assert Observed(scenario).missed == []
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("scenario", ["two-resizes", "superseded-mid-preemption", "taken-back", "group", "never"])
-def test_what_does_not_tell_generations_apart_is_so_in_all(scenario, generation):
+def test_what_does_not_distinguish_generations_is_so_in_all(scenario, generation):
     if scenario in ("taken-back", "never") and generation in ("G0", "G1", "G2"):
         pytest.skip("expects the words of a later generation")
 
-    assert Told(scenario, resize__generation=generation).missed == []
+    assert Observed(scenario, resize__generation=generation).missed == []

@@ -27,10 +27,10 @@ class Log:
 
 
 @pytest.fixture
-def tell(tmp_path):
+def report(tmp_path):
     """Run a scenario, demand that it comes true, and return its log and its result."""
 
-    def told(text, seed=1):
+    def run(text, seed=1):
         path = Path(tmp_path) / f"story-{seed}.txt"
         path.write_text(f"# Story\nlimit 900s\n{text}")
         log = Log()
@@ -40,11 +40,11 @@ def tell(tmp_path):
         assert [*wrong, *result.failures, result.error] == [""]
         return log, result
 
-    return told
+    return run
 
 
-def test_kubelet_18_pods_run_on_through_400_s_and_replacements_overlap_with_them(tell):
-    log, _ = tell(
+def test_kubelet_18_pods_run_on_through_400_s_and_replacements_overlap_with_them(report):
+    log, _ = report(
         """nodes n1..n3 cpu=16
 replicaset web replicas=9 cpu=1
 expect within 20s count pods phase=Running == 9
@@ -78,11 +78,11 @@ SITES = (
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_as_26_a_kubelet_with_30_pods_killed_at_a_place_loses_and_repeats_nothing(tell, site, repeat):
+def test_as_26_a_kubelet_with_30_pods_killed_at_a_place_loses_and_repeats_nothing(report, site, repeat):
     """Killed at an early and a late passing of the place; a new pod runs within 5 s. 100 kills: --repeats 9."""
     for seed, count in enumerate((2 + repeat % 13, 20 - repeat % 7), 2 * repeat):
         churn = "scale replicaset/web replicas=0\n" if site == "kubelet.stop" else ""
-        log, _ = tell(
+        log, _ = report(
             f"""nodes n1 cpu=128 pods=250
 kill kubelet/n1 at={site} count={count}
 replicaset web replicas=30 cpu=1
@@ -100,9 +100,9 @@ expect each pods phase=Running status.containerStatuses[main].restartCount == 0
 
 @pytest.mark.parametrize("cut", ["replies", "requests"])
 @pytest.mark.parametrize("seed", range(2))
-def test_as_37_a_third_of_the_nodes_cut_off_one_way_runs_nothing_twice(tell, cut, seed, repeat):
+def test_as_37_a_third_of_the_nodes_cut_off_one_way_runs_nothing_twice(report, cut, seed, repeat):
     unknown = 7 if cut == "requests" else 0
-    log, _ = tell(
+    log, _ = report(
         f"""set kubelet.on_reject=unbind
 nodes n1..n20 cpu=8
 replicaset web replicas=40 cpu=1
@@ -127,10 +127,10 @@ settle
 
 @pytest.mark.parametrize("who", ["apiserver", "scheduler*", "controllers", "kubelet/n1"])
 @pytest.mark.parametrize("sign", "+-")
-def test_as_38_a_wall_clock_that_jumps_changes_nothing(tell, who, sign, repeat):
+def test_as_38_a_wall_clock_that_jumps_changes_nothing(report, who, sign, repeat):
     """By an hour, and every second time by 30 s: --repeats 2 has all of them."""
     by = sign + ("1h", "30s")[repeat % 2]
-    log, result = tell(
+    log, result = report(
         f"""set kubelet.on_reject=unbind
 schedulers 2
 nodes n1 cpu=64 threads=2 full-pcpus=true cpu-policy=static memory=256Gi
@@ -156,8 +156,8 @@ expect each leases name=kube-scheduler spec.leaseTransitions <= 1
 
 
 @pytest.mark.parametrize("how", ["missing", "truncated", "foreign"])
-def test_guarantees_fm_k5_pods_keep_their_own_cpus_when_the_checkpoint_is_lost(tell, how):
-    log, _ = tell(
+def test_guarantees_fm_k5_pods_keep_their_own_cpus_when_the_checkpoint_is_lost(report, how):
+    log, _ = report(
         f"""nodes n1 cpu=16 cpu-policy=static reserved=1
 replicaset web replicas=6 cpu=2
 expect within 20s count pods phase=Running == 6
@@ -184,10 +184,10 @@ expect each pods status.containerStatuses[main].restartCount == 0
     assert set(log.starts().values()) == {1}
 
 
-def test_as_54_many_kubelets_of_four_hosts_come_back_one_after_the_other(tell, repeat):
+def test_as_54_many_kubelets_of_four_hosts_come_back_one_after_the_other(report, repeat):
     """First the kubelets are killed, then the API server, then both. 200 kubelets from the second repeat on."""
     nodes = 200 if repeat else 88
-    log, _ = tell(
+    log, _ = report(
         f"""hosts 4
 nodes n1..n{nodes} cpu=8
 replicaset web replicas=16 cpu=1
@@ -219,9 +219,9 @@ settle
     assert 429 not in {line.data["code"] for line in log.of("api.response")}
 
 
-def test_guarantees_n1_room_of_a_pod_that_ended_is_not_taken_twice_by_the_next_kubelet(tell):
-    """The API server has not heard of the end when the kubelet dies; what the pod had is another's by then."""
-    log, _ = tell(
+def test_guarantees_n1_capacity_of_a_pod_that_ended_is_not_taken_twice_by_the_next_kubelet(report):
+    """The API server has not received of the end when the kubelet dies; what the pod had is another's by then."""
+    log, _ = report(
         """nodes n1 cpu=1
 pod p cpu=400m
 pod q cpu=500m restart=Never run="exit 0 after 8s"

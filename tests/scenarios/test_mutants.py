@@ -283,7 +283,7 @@ def m15b_keeps_nominations_to_nodes_that_do_not_exist(monkeypatch):
     monkeypatch.setattr(MissingNodes, "look", lambda self, nominated, known: [])
 
 
-def m16_preemptors_do_not_hear_of_their_victims_end(monkeypatch):
+def m16_preemptors_do_not_see_their_victims_end(monkeypatch):
     move_all = SchedulingQueue.move_all
 
     def deaf(self, event, *rest, **more):
@@ -404,7 +404,7 @@ MUTANTS = [
     (m12b_scheduler_forgets_how_often_a_pod_was_unbound, RUNAWAY, "I3"),
     (m15_keeps_the_nomination_of_a_bound_pod, NOMINATED, "I17"),
     (m15b_keeps_nominations_to_nodes_that_do_not_exist, NOMINATED_NOWHERE, "I17"),
-    (m16_preemptors_do_not_hear_of_their_victims_end, PREEMPTION, "I29"),
+    (m16_preemptors_do_not_see_their_victims_end, PREEMPTION, "I29"),
     (m22_lets_a_node_own_itself, NODE_OWNER, "I24"),
     (m24_late_replies_overwrite_newer_state, OWN_WRITES, "I16"),
     (m26_leader_writes_without_epoch, TWO_SCHEDULERS, "I25"),

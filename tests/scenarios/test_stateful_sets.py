@@ -1,4 +1,4 @@
-"""StatefulSets told as scenarios, with what the event log says of names and containers."""
+"""StatefulSets observed as scenarios, with what the event log says of names and containers."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from services.scenarios.run import load_scenario, simulate
 FOLDER = Path(__file__).parents[2] / "experiments" / "stateful-sets"
 
 
-def _told(name, seed=1):
+def _observed(name, seed=1):
     """Run a scenario; return its result and the event log's lines."""
     lines = []
     return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, on_line=lines.append), lines
@@ -19,7 +19,7 @@ def _at(lines, event, name):
 
 
 def test_kubelet_16_a_stateful_sets_pod_starts_when_the_container_of_its_predecessor_has_stopped():
-    result, lines = _told("deleted-by-force")
+    result, lines = _observed("deleted-by-force")
     stops, starts = _at(lines, "kubelet.stop", "db-0"), _at(lines, "kubelet.start", "db-0")
     gone = [
         line.mono_ns / 1e9
@@ -34,7 +34,7 @@ def test_kubelet_16_a_stateful_sets_pod_starts_when_the_container_of_its_predece
 
 
 def test_kubelet_unbinding_8_a_stateful_sets_pod_keeps_its_name_and_claim_and_the_next_one_waits():
-    result, lines = _told("rejected-unbind")
+    result, lines = _observed("rejected-unbind")
     starts = [(name, _at(lines, "kubelet.start", name)) for name in ("db-0", "db-1")]
     born = {
         line.obj["name"]: line.mono_ns / 1e9
@@ -49,7 +49,7 @@ def test_kubelet_unbinding_8_a_stateful_sets_pod_keeps_its_name_and_claim_and_th
 
 
 def test_kubelet_unbinding_8_without_unbinding_the_runaway_goes_on_one_pod_at_a_time():
-    result, lines = _told("rejected-fail")
+    result, lines = _observed("rejected-fail")
     there, most = {}, 0
     for line in lines:
         if line.ev == "store.commit" and line.obj["kind"] == "Pod":

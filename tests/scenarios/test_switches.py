@@ -188,8 +188,8 @@ def test_a_row_has_every_other_value_of_a_flag_or_choice_and_at_least_one_that_d
 def test_the_scenario_of_a_switch_fails_when_the_switch_is_flipped(name, value):
     scenario = load_scenario(ROOT / find(name).shown_by)
     try:
-        is_as_told = simulate(scenario, seed=1, overrides={name: value}).passed
+        is_as_set = simulate(scenario, seed=1, overrides={name: value}).passed
     except RuntimeError:
-        is_as_told = False  # a kubelet that is told what it may not be told does not start
+        is_as_set = False  # a kubelet that is observed what it may not be observed does not start
 
-    assert not is_as_told
+    assert not is_as_set

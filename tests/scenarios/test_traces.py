@@ -39,11 +39,11 @@ def a_traced_run(path, seed):
     logs.set_up("simulation", "error")
     lines, meshes = [], []
 
-    async def told():
+    async def observe():
         meshes.append(SimMesh(plan, on_line=lines.append))
         return await run_scenario(scenario, meshes[0])
 
-    assert simloop.run(told(), seed=seed).passed
+    assert simloop.run(observe(), seed=seed).passed
     return meshes[0].spans.spans, lines
 
 

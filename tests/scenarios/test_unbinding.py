@@ -1,4 +1,4 @@
-"""The acceptance scenarios of kubelet-unbinding told as scenarios, with their figures read from the event log.
+"""The acceptance scenarios of kubelet-unbinding observed as scenarios, with their figures read from the event log.
 
 8, 9, 11, 12 and 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
 """
@@ -24,8 +24,8 @@ from services.scenarios.simulation.lifetime import SimClock
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
-class Told:
-    """One scenario told: its result, its lines and what they show."""
+class Observed:
+    """One scenario observed: its result, its lines and what they show."""
 
     def __init__(self, name, seed, overrides, change):
         path = FOLDER / f"{name}.txt"
@@ -66,11 +66,11 @@ class Told:
 
 
 @cache
-def _told(name, seed=1, overrides=(), change=()):
-    told = Told(name, seed, dict(overrides), change)
-    assert told.result.violations == []
-    assert told.result.error == ""
-    return told
+def _observed(name, seed=1, overrides=(), change=()):
+    observed = Observed(name, seed, dict(overrides), change)
+    assert observed.result.violations == []
+    assert observed.result.error == ""
+    return observed
 
 
 def seconds(line):
@@ -79,77 +79,81 @@ def seconds(line):
 
 def test_kubelet_unbinding_01_todays_kubelet_fails_three_hundred_pods_in_a_minute_and_none_runs():
     # A fifth of the minute is enough to show it.
-    told = _told("runaway/runaway-fail", change=("wait 60s", "wait 12s"))
+    observed = _observed("runaway/runaway-fail", change=("wait 60s", "wait 12s"))
 
-    assert told.failed_expectations == []
-    assert told.measures["pods_failed"] >= 300
-    assert told.measures["pods_running_at_end"] == 0
-    assert told.measures["first_running_s"] is None
+    assert observed.failed_expectations == []
+    assert observed.measures["pods_failed"] >= 300
+    assert observed.measures["pods_running_at_end"] == 0
+    assert observed.measures["first_running_s"] is None
 
 
 def test_kubelet_unbinding_02_one_pod_ever_unbound_once_runs_elsewhere_within_five_seconds():
-    told = _told("runaway/runaway-unbind")
+    observed = _observed("runaway/runaway-unbind")
 
-    assert told.failed_expectations == []
-    assert (told.measures["pods_created"], told.measures["unbinds"], told.measures["pods_failed"]) == (1, 1, 0)
-    assert told.measures["first_running_s"] <= 5.0
+    assert observed.failed_expectations == []
+    assert (observed.measures["pods_created"], observed.measures["unbinds"], observed.measures["pods_failed"]) == (
+        1,
+        1,
+        0,
+    )
+    assert observed.measures["first_running_s"] <= 5.0
 
 
-def test_kubelet_unbinding_03_without_alternative_three_attempts_in_200_seconds_and_room_ends_the_wait():
-    told = _told("unbinding/no-alternative")
-    unbinds = [seconds(line) for line in told.commits("unbind", "wide")]
-    freed = [seconds(line) for line in told.commits(name="b") if line.data["type"] == "DELETED"]
-    (running,) = [j.at_s for j in told.result.expectations if "name=wide phase == Running" in j.text]
+def test_kubelet_unbinding_03_without_alternative_three_attempts_in_200_seconds_and_free_capacity_ends_the_wait():
+    observed = _observed("unbinding/no-alternative")
+    unbinds = [seconds(line) for line in observed.commits("unbind", "wide")]
+    freed = [seconds(line) for line in observed.commits(name="b") if line.data["type"] == "DELETED"]
+    (running,) = [j.at_s for j in observed.result.expectations if "name=wide phase == Running" in j.text]
 
-    assert told.failed_expectations == []
+    assert observed.failed_expectations == []
     assert len([at for at in unbinds if at < unbinds[0] + 200]) <= 3
-    assert running + told.result.started_s - freed[-1] <= 5.0
+    assert running + observed.result.started_s - freed[-1] <= 5.0
 
 
 def test_kubelet_unbinding_04_without_exclusion_five_unbinds_a_failed_pod_and_two_a_minute():
-    told = _told("unbinding/exclusion-none")
-    failures = sorted(seconds(line) for line in told.commits("status", "web-") if line.data["phase"] == "Failed")
+    observed = _observed("unbinding/exclusion-none")
+    failures = sorted(seconds(line) for line in observed.commits("status", "web-") if line.data["phase"] == "Failed")
     gaps = [later - earlier for earlier, later in pairwise(failures)]
 
-    assert told.failed_expectations == []
-    assert {line.node for line in told.lines if line.ev == "kubelet.unbind_call"} == {"n1"}
+    assert observed.failed_expectations == []
+    assert {line.node for line in observed.lines if line.ev == "kubelet.unbind_call"} == {"n1"}
     assert all(25.0 <= gap <= 40.0 for gap in gaps), "1, 2, 4, 8 and 16 s, then the next pod"
     assert 1.5 <= 60.0 / (sum(gaps) / len(gaps)) <= 2.4
 
 
 def test_kubelet_unbinding_05_the_fourth_rejection_of_three_allowed_fails_with_reason_and_note():
-    told = _told("unbinding/limit")
+    observed = _observed("unbinding/limit")
 
-    assert told.failed_expectations == []
-    assert len(told.commits("unbind", "wide")) == 3
+    assert observed.failed_expectations == []
+    assert len(observed.commits("unbind", "wide")) == 3
 
 
 @pytest.mark.parametrize("form", ["subresource", "binding_delete"])
 @pytest.mark.parametrize("seed", range(8))
 def test_kubelet_unbinding_06_lost_and_doubled_requests_and_answers_count_once(form, seed):
-    told = _told("unbinding/answers-lost", seed, (("unbind.api", form),))
+    observed = _observed("unbinding/answers-lost", seed, (("unbind.api", form),))
 
-    assert told.failed_expectations == []
-    assert len(told.commits("unbind", "guest")) == 1
+    assert observed.failed_expectations == []
+    assert len(observed.commits("unbind", "guest")) == 1
 
 
-def test_kubelet_unbinding_07_nobody_but_the_pods_own_kubelet_may_unbind_it():
-    told = _told("unbinding/foreign-kubelet")
-    refused = told.answers(403, "/unbind")
+def test_kubelet_unbinding_07_only_the_pods_own_kubelet_may_unbind_it():
+    observed = _observed("unbinding/foreign-kubelet")
+    refused = observed.answers(403, "/unbind")
 
-    assert told.failed_expectations == []
+    assert observed.failed_expectations == []
     assert len(refused) == 5
-    assert told.commits("unbind") == []
+    assert observed.commits("unbind") == []
 
 
 def test_kubelet_unbinding_09_the_request_of_a_session_that_is_over_is_refused_whatever_it_says():
-    told = _told("unbinding/delayed")
-    (refused,) = told.answers(409, "/unbind")
-    (uid,) = {line.obj["uid"] for line in told.commits(name="wide")}
+    observed = _observed("unbinding/delayed")
+    (refused,) = observed.answers(409, "/unbind")
+    (uid,) = {line.obj["uid"] for line in observed.commits(name="wide")}
 
-    assert told.failed_expectations == []
+    assert observed.failed_expectations == []
     assert refused.data["reason"] == "StaleSession"
-    ((node, begun, ended),) = told.ran(uid)
+    ((node, begun, ended),) = observed.ran(uid)
     assert (node, ended) == ("n1", float("inf"))
     assert begun < seconds(refused)
 
@@ -164,25 +168,25 @@ def test_kubelet_unbinding_09_without_the_fence_the_same_request_makes_the_pod_r
 
 
 def test_kubelet_unbinding_10_a_status_twenty_seconds_late_is_of_an_older_binding_to_the_same_node():
-    told = _told("unbinding/stale-status")
-    (refused,) = [line for line in told.answers(409, "/status") if line.data.get("reason") == "StaleBinding"]
+    observed = _observed("unbinding/stale-status")
+    (refused,) = [line for line in observed.answers(409, "/status") if line.data.get("reason") == "StaleBinding"]
 
-    assert told.failed_expectations == []
-    (uid,) = {line.obj["uid"] for line in told.commits(name="wide")}
-    ((node, begun, ended),) = told.ran(uid)
+    assert observed.failed_expectations == []
+    (uid,) = {line.obj["uid"] for line in observed.commits(name="wide")}
+    ((node, begun, ended),) = observed.ran(uid)
     assert (node, ended) == ("n1", float("inf"))
     assert seconds(refused) - begun >= 19.0
 
 
 def test_kubelet_unbinding_11_the_same_node_may_have_it_back_under_the_same_uid_and_starts_it_once():
-    told = _told("unbinding/same-node")
+    observed = _observed("unbinding/same-node")
 
-    assert told.failed_expectations == []
-    assert len([line for line in told.lines if line.ev == "kubelet.start" and line.obj["name"] == "wide"]) == 1
+    assert observed.failed_expectations == []
+    assert len([line for line in observed.lines if line.ev == "kubelet.start" and line.obj["name"] == "wide"]) == 1
 
 
 def test_kubelet_unbinding_12_a_scheduler_without_the_gate_is_spared_or_ends_with_code_1():
-    spared, ended = _told("unbinding/old-scheduler"), _told("unbinding/old-scheduler-exits")
+    spared, ended = _observed("unbinding/old-scheduler"), _observed("unbinding/old-scheduler-exits")
 
     assert spared.failed_expectations == ended.failed_expectations == []
     assert spared.result.failures == []
@@ -190,52 +194,52 @@ def test_kubelet_unbinding_12_a_scheduler_without_the_gate_is_spared_or_ends_wit
     assert "scheduler cache is corrupted" in ended.result.failures[0]
 
 
-def test_kubelet_unbinding_14_a_move_that_is_seen_as_one_event_moves_the_usage_and_ends_nobody():
-    told = _told("unbinding/moved")
+def test_kubelet_unbinding_14_a_move_that_is_seen_as_one_event_moves_the_usage_and_ends_no_pod():
+    observed = _observed("unbinding/moved")
     opened = [
-        line.data["start_rv"] for line in told.lines
+        line.data["start_rv"] for line in observed.lines
         if line.ev == "watch.open" and line.comp == "scheduler" and line.data["resource"] == "pods"
     ]  # fmt: skip
 
-    assert told.failed_expectations == []
-    assert told.result.failures == []
+    assert observed.failed_expectations == []
+    assert observed.result.failures == []
     assert (opened[0], opened[-1]) == (0, 0), "what happened meanwhile is forgotten, so the state is taken anew"
     assert len(opened) > 1
 
 
 def test_kubelet_unbinding_13_what_was_bound_and_given_back_unseen_is_counted_nowhere():
-    assert _told("unbinding/late-scheduler").failed_expectations == []
+    assert _observed("unbinding/late-scheduler").failed_expectations == []
 
 
 def test_kubelet_unbinding_17_a_timer_of_the_node_that_was_left_does_not_follow_the_pod():
-    told = _told("unbinding/taint-timer")
-    (unbound,) = told.commits("unbind", "guest")
+    observed = _observed("unbinding/taint-timer")
+    (unbound,) = observed.commits("unbind", "guest")
 
-    assert told.failed_expectations == []
-    assert seconds(unbound) - told.result.started_s >= 10.0
-    assert [line for line in told.commits(name="guest") if line.data.get("deletion")] == []
+    assert observed.failed_expectations == []
+    assert seconds(unbound) - observed.result.started_s >= 10.0
+    assert [line for line in observed.commits(name="guest") if line.data.get("deletion")] == []
 
 
 @pytest.mark.parametrize("cut_s", [30, 60])
 def test_kubelet_unbinding_19_a_node_cut_off_for_a_while_completes_the_flow_on_its_return(cut_s):
-    told = _told("unbinding/partition-short", change=("wait 60s", f"wait {cut_s}s"))
+    observed = _observed("unbinding/partition-short", change=("wait 60s", f"wait {cut_s}s"))
 
-    assert told.failed_expectations == []
-    assert len(told.commits("unbind", "web-")) == 1
+    assert observed.failed_expectations == []
+    assert len(observed.commits("unbind", "web-")) == 1
 
 
 def test_kubelet_unbinding_19_after_400_seconds_a_replacement_runs_and_nothing_ran_twice():
-    told = _told("unbinding/partition-long")
-    uids = list(dict.fromkeys(line.obj["uid"] for line in told.commits(name="web-")))
+    observed = _observed("unbinding/partition-long")
+    uids = list(dict.fromkeys(line.obj["uid"] for line in observed.commits(name="web-")))
 
-    assert told.failed_expectations == []
-    assert [told.ran(uid) for uid in uids[:1]] == [[]], "what n1 rejected never ran"
-    assert [node for node, _, _ in told.ran(uids[1])] == ["n2"]
-    assert told.commits("unbind") == []
+    assert observed.failed_expectations == []
+    assert [observed.ran(uid) for uid in uids[:1]] == [[]], "what n1 rejected never ran"
+    assert [node for node, _, _ in observed.ran(uids[1])] == ["n2"]
+    assert observed.commits("unbind") == []
 
 
 def test_kubelet_unbinding_20_a_storm_is_held_back_by_the_rate_limits_and_tamed_by_signature():
-    by_pod, by_signature = _told("unbinding/storm-by-pod"), _told("unbinding/storm")
+    by_pod, by_signature = _observed("unbinding/storm-by-pod"), _observed("unbinding/storm")
     unbinds = [seconds(line) for line in by_pod.commits("unbind")]
 
     assert by_pod.failed_expectations == by_signature.failed_expectations == []
@@ -252,15 +256,15 @@ def test_kubelet_unbinding_20_a_storm_is_held_back_by_the_rate_limits_and_tamed_
 
 
 def test_kubelet_unbinding_21_pods_of_a_daemon_set_and_of_a_preset_node_fail_as_today():
-    told = _told("unbinding/exempt")
+    observed = _observed("unbinding/exempt")
 
-    assert told.failed_expectations == []
-    assert {line.obj["name"] for line in told.lines if line.ev == "kubelet.unbind_call"} == {"movable"}
+    assert observed.failed_expectations == []
+    assert {line.obj["name"] for line in observed.lines if line.ev == "kubelet.unbind_call"} == {"movable"}
 
 
 def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come_back():
-    fail, unbind = _told("unbinding/numa-stale-fail"), _told("unbinding/numa-stale-unbind")
-    oracle = _told("unbinding/numa-oracle")
+    fail, unbind = _observed("unbinding/numa-stale-fail"), _observed("unbinding/numa-stale-unbind")
+    oracle = _observed("unbinding/numa-oracle")
     failures = sorted(seconds(line) for line in fail.commits("status", "web-") if line.data["phase"] == "Failed")
     rate = len(failures) / max(failures[-1] - failures[0], 1.0)
 
@@ -283,7 +287,7 @@ def test_kubelet_unbinding_22_the_better_the_scheduler_knows_the_fewer_pods_come
     ],
 )  # fmt: skip
 def test_kubelet_unbinding_sections_7_to_11_others_take_an_unbind_as_specified(name):
-    assert _told(f"unbinding/{name}").failed_expectations == []
+    assert _observed(f"unbinding/{name}").failed_expectations == []
 
 
 def _metrics_after(name, **overrides):
@@ -298,7 +302,7 @@ def _metrics_after(name, **overrides):
     return found
 
 
-def test_kubelet_unbinding_section_10_every_metric_tells_its_figure():
+def test_kubelet_unbinding_section_10_every_metric_shows_its_figure():
     back, elsewhere = _metrics_after("stale-status"), _metrics_after("job")
     wasted = _metrics_after("wasted-preemption")
 
@@ -338,7 +342,7 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(("name", "pod", "overrides", "kind", "reason", "message", "times"), EVENTS)
-def test_kubelet_unbinding_section_10_every_event_is_told_by_its_name_and_alike_ones_are_counted(
+def test_kubelet_unbinding_section_10_every_event_is_recorded_by_its_name_and_alike_ones_are_counted(
     name, pod, overrides, kind, reason, message, times
 ):
     text = "\n".join(
@@ -358,7 +362,7 @@ def test_kubelet_unbinding_section_10_every_event_is_told_by_its_name_and_alike_
 
 @pytest.mark.parametrize("name", ["deadline", "crash-points", "clocks", "rate-limited", "binding-delete"])
 def test_kubelet_unbinding_section_12_each_failure_ends_as_specified(name):
-    assert _told(f"unbinding/{name}").failed_expectations == []
+    assert _observed(f"unbinding/{name}").failed_expectations == []
 
 
 @pytest.mark.parametrize("after", ["bind", "unbind"])
@@ -366,19 +370,19 @@ def test_kubelet_unbinding_section_12_a_scheduler_that_dies_with_the_event_on_it
     sub = {"bind": "binding", "unbind": "unbind"}[after]
 
     def strikes(mesh):
-        def heard(line):
+        def received(line):
             if line.ev == "store.commit" and line.data.get("subresource") == sub and line.obj["name"].startswith("web"):
                 if not struck:
                     mesh.sever("scheduler")
                 struck.append(line)
 
-        return heard
+        return received
 
     struck = []
 
-    async def disturb(mesh, observer, told):
+    async def disturb(mesh, observer, observed):
         mesh.on_line(strikes(mesh))
-        await told.wait()
+        await observed.wait()
 
     scenario = load_scenario(FOLDER / "unbinding" / "binding-delete.txt")
     result = simulate(scenario, seed=1, disturb=lambda auditor: disturb)
@@ -391,7 +395,7 @@ def test_kubelet_unbinding_section_12_a_scheduler_that_dies_with_the_event_on_it
 def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_that_names_a_version_and_no_more():
     lines, writes = [], []
 
-    async def disturb(mesh, observer, told):
+    async def disturb(mesh, observer, observed):
         admin = Client(mesh.api(ADMIN), SimClock(asyncio.get_running_loop(), 0.0), random.Random(1))
 
         async def write():
@@ -400,12 +404,12 @@ def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_
                 with contextlib.suppress(ApiError, UnknownOutcome):
                     await admin.patch("pods", Key("default", "guest"), annotation)
 
-        def heard(line):
+        def received(line):
             if line.ev == "kubelet.unbind_call" and len(writes) < 2:
                 writes.append(asyncio.get_running_loop().create_task(write()))
 
-        mesh.on_line(heard)
-        await told.wait()
+        mesh.on_line(received)
+        await observed.wait()
 
     scenario = load_scenario(FOLDER / "unbinding" / "late-scheduler.txt")
     result = simulate(
@@ -426,7 +430,7 @@ def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_
 @pytest.mark.parametrize("seed", [2, 3, 4])
 def test_kubelet_unbinding_section_12_a_request_that_is_slow_is_the_same_request(seed):
     change = ("link kubelet/n1 loss=0.5 duplicate=0.5", "link kubelet/n1 slow=4s duplicate=0.5")
-    told = _told("unbinding/answers-lost", seed, change=change)
+    observed = _observed("unbinding/answers-lost", seed, change=change)
 
-    assert told.failed_expectations == []
-    assert len(told.commits("unbind", "guest")) == 1
+    assert observed.failed_expectations == []
+    assert len(observed.commits("unbind", "guest")) == 1

@@ -62,7 +62,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     """
     folder = _folder(given)
     if given["act"]:
-        return _tell(folder, given)
+        return _command(folder, given)
     definition = _definition(given)
     node = given["node"] or "kubelet"
     config = {
@@ -111,7 +111,7 @@ def _numas(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _tell(folder: Path, given: dict[str, Any]) -> int:
+def _command(folder: Path, given: dict[str, Any]) -> int:
     parent, node = str(folder.parent), folder.name
     try:
         asyncio.run(tell_plugin(UnixSockets(), parent, node, given["resource"], given["act"], given["told"]))

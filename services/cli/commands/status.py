@@ -42,7 +42,7 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
     if output == "json":
         print_json(state)
     else:
-        _tell(state)
+        _print(state)
     return EXIT_OK if state["ready"] else EXIT_FAILED
 
 
@@ -59,7 +59,7 @@ def _leads(process: dict[str, Any]) -> bool | None:
     return float(found[0]) == 1.0 if found else None
 
 
-def _tell(state: dict[str, Any]) -> None:
+def _print(state: dict[str, Any]) -> None:
     for label, key in (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target")):
         click.echo(f"{label:<12}{state[key]}")
     click.echo()

@@ -198,7 +198,7 @@ async def _run(supervisor: Supervisor, output: str) -> int:
         if output == "json":
             print_json(status)
         else:
-            _tell(status, is_detached=False)
+            _print(status, is_detached=False)
         sys.stdout.flush()
         await waiting
         if output != "json":
@@ -215,7 +215,7 @@ def _shown(path: str) -> str:
     return path if found.startswith("..") else found
 
 
-def _tell(status: dict[str, Any], *, is_detached: bool) -> None:
+def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     kubeconfig = _shown(status["kubeconfig"])
     click.echo(f"mesh is up: {len(status['processes'])} processes")
     click.echo(f"  kubeconfig   {kubeconfig}")
@@ -274,7 +274,7 @@ def _detach(given: dict[str, Any]) -> int:
     if given["output"] == "json":
         print_json(status)
     else:
-        _tell(status, is_detached=True)
+        _print(status, is_detached=True)
     return EXIT_OK
 
 

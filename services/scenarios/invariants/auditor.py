@@ -63,14 +63,14 @@ class Auditor:
         self._view, self._calm = View(), Calm()
         context = Context(switches, self._view, self._calm, is_volatile)
         self._checks = [make(context) for make in checks()]
-        told: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
-        self._to_all = [(check.take, report) for check, report in told if not check.events]
+        reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
+        self._to_all = [(check.take, report) for check, report in reports if not check.events]
         names = sorted({name for check in self._checks for name in check.events})
         self._by_event = {
-            name: [(check.take, report) for check, report in told if not check.events or name in check.events]
+            name: [(check.take, report) for check, report in reports if not check.events or name in check.events]
             for name in names
         }
-        self._ticking = [(check, report) for check, report in told if type(check).tick is not Check.tick]
+        self._ticking = [(check, report) for check, report in reports if type(check).tick is not Check.tick]
         self._next_tick_ns = 0
         self._newest: Line | None = None
         self._broken: dict[str, None] = {}

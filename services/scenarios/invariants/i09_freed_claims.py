@@ -6,7 +6,7 @@ from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Depar
 from services.telemetry.eventlog import Line
 
 
-class NobodyLosesDevices(Check):
+class NoRunningPodLosesDevices(Check):
     """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs.
 
     A pod that was removed by force does not count: nobody can wait for the end of what is not there any more.
@@ -53,4 +53,4 @@ class NobodyLosesDevices(Check):
                              f"{self._running[uid]}")  # fmt: skip
 
 
-CHECK = NobodyLosesDevices
+CHECK = NoRunningPodLosesDevices

@@ -45,8 +45,8 @@ class Nominations(Check):
         # Before KEP-5278 the server left the nomination of a pod that was bound.
         is_cleared = self.context.switches.flag("ClearingNominatedNodeNameAfterBinding")
         # One of the designs of KEP-5836 has a resizing pod nominated to where it is.
-        tells_resize = self.context.switches.choice("resize.double_preemption") == "nnn" and pod.nominated == pod.node
-        if pod.node and (tells_resize or not is_cleared):
+        marks_resize = self.context.switches.choice("resize.double_preemption") == "nnn" and pod.nominated == pod.node
+        if pod.node and (marks_resize or not is_cleared):
             del self._nominated[pod.uid]
         elif pod.node or pod.is_over:
             report(line, f"nominated to {pod.nominated} while bound to {pod.node or 'nothing'}, phase {pod.phase}")

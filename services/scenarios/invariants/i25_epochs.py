@@ -23,7 +23,7 @@ class LeaseEpochs(Check):
         super().__init__(context)
         self._stored: dict[tuple[str, str], int] = {}
         self._epochs: dict[str, str] = {}
-        self._promised: dict[str, str] = {}
+        self._named: dict[str, str] = {}
         """What the commit of a request is to carry, by request id."""
 
     def take(self, line: Line, report: Report) -> None:
@@ -36,9 +36,9 @@ class LeaseEpochs(Check):
             case "store.commit":
                 self._take_commit(line, report)
             case "ctrl.write" if line.comp in self._epochs and line.req_id:
-                self._promised[line.req_id] = self._epochs[line.comp]
-                if len(self._promised) > REQUESTS_MAX:
-                    del self._promised[next(iter(self._promised))]
+                self._named[line.req_id] = self._epochs[line.comp]
+                if len(self._named) > REQUESTS_MAX:
+                    del self._named[next(iter(self._named))]
             case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
                 commit = self.view.at(line.rv) if line.rv else None
                 if commit is not None:
@@ -48,7 +48,7 @@ class LeaseEpochs(Check):
         commit = self.view.commit
         if commit is None or commit.is_replayed:
             return
-        wanted = self._promised.pop(commit.req_id, "") if commit.req_id else ""
+        wanted = self._named.pop(commit.req_id, "") if commit.req_id else ""
         if wanted:
             self._compare(line, commit.lease_epoch, wanted, report)
         if commit.lease_epoch:

@@ -51,28 +51,30 @@ def _idle(job: Document) -> str:
 
 
 def _undecided(pod: Document) -> str:
-    """Return what is not told of a running pod's resize (KEP-1287), "" when it is done, waits or fails and says so."""
+    """Return what no condition says of a running pod's resize (KEP-1287); "" when it is done or one does."""
     status = pod.get("status", {})
     if status.get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
         return ""
-    told = {c["type"]: c.get("reason", "") for c in status.get("conditions", ()) if c["type"].startswith("PodResize")}
+    reasons = {
+        c["type"]: c.get("reason", "") for c in status.get("conditions", ()) if c["type"].startswith("PodResize")
+    }
     desired = {each["name"]: each.get("resources") or {} for each in pod["spec"].get("containers", ())}
-    is_promised = is_done = is_as_desired = True
+    is_allocated = is_done = is_as_desired = True
     for each in status.get("containerStatuses", ()):
         actual = each.get("resources")
         if actual is None or "running" not in each.get("state", {}) or each["name"] not in desired:
             continue
-        wanted, promised = desired[each["name"]], each.get("allocatedResources")
-        is_promised = is_promised and _is_equal(wanted.get("requests"), promised)
-        is_done = is_done and _is_equal(promised, actual.get("requests"))
+        wanted, allocated = desired[each["name"]], each.get("allocatedResources")
+        is_allocated = is_allocated and _is_equal(wanted.get("requests"), allocated)
+        is_done = is_done and _is_equal(allocated, actual.get("requests"))
         is_as_desired = is_as_desired and all(
             _is_equal(wanted.get(part), actual.get(part)) for part in ("requests", "limits")
         )
-    if not is_promised and "PodResizePending" not in told:
+    if not is_allocated and "PodResizePending" not in reasons:
         return "asks for another size than its node has promised, and no condition says why"
-    if is_as_desired and "PodResizePending" in told:
+    if is_as_desired and "PodResizePending" in reasons:
         return "has the size it asks for, and is said to wait for it"
-    if not is_done and told.get("PodResizeInProgress") != "Error":
+    if not is_done and reasons.get("PodResizeInProgress") != "Error":
         return "runs with another size than was promised, and no error says why"
     return ""
 

@@ -25,7 +25,7 @@ class Stream:
         self.last = start or 0
         """The version up to which the receiver has been told."""
         self.events = 0
-        self.is_blind = start is not None and start < self._table.floor_rv
+        self.is_blind = start is not None and start < self._table.oldest_rv
 
     @property
     def has_begun(self) -> bool:

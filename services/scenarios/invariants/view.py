@@ -114,7 +114,7 @@ class Table:
         self.objects: dict[Key, Stored] = {}
         self.changes: list[Commit] = []
         self.dropped = 0
-        self.floor_rv = 0
+        self.oldest_rv = 0
         """Nothing can be said of versions below."""
 
     def add(self, commit: Commit) -> None:
@@ -126,13 +126,13 @@ class Table:
             self.objects[key] = commit.content
         self.changes.append(commit)
         if len(self.changes) > 2 * WINDOW:
-            self.floor_rv = self.changes[WINDOW - 1].rv
+            self.oldest_rv = self.changes[WINDOW - 1].rv
             self.dropped += WINDOW
             del self.changes[:WINDOW]
 
     def at(self, rv: int, matches: Matches) -> dict[Key, Stored] | None:
         """Return the matching objects as they were at `rv`; None when that is too long ago."""
-        if rv < self.floor_rv:
+        if rv < self.oldest_rv:
             return None
         found = {key: stored for key, stored in self.objects.items() if matches(stored)}
         for commit in self._after(rv):

@@ -230,15 +230,15 @@ def measures(
     }
 
 
-def _waits(pods: list[PodHistory], told_s: Mapping[str, float]) -> list[float]:
+def _waits(pods: list[PodHistory], rejected_s: Mapping[str, float]) -> list[float]:
     """Return how long each rejection had to wait for a pod that runs, workload by workload.
 
-    `told_s`: when kubelets said no, by uid. Starts that fail over and over are no such answer: of these it counts when
-    the pod was seen to be given back.
+    `rejected_s`: when kubelets rejected pods, by uid. Starts that fail over and over are no such answer: of those it is
+    when the pod was seen to be unbound.
     """
     workloads: dict[str, list[Fate]] = {}
     for pod in pods:
         fates = workloads.setdefault(pod.role.rpartition("#")[0] or pod.role, [])
         ended_s = min((at_s for at_s in (pod.failed_s, pod.leaving_s, pod.gone_s) if at_s is not None), default=None)
-        fates.append(Fate(pod.created_s, told_s.get(pod.uid, pod.rejected_s), pod.running_s, ended_s))
+        fates.append(Fate(pod.created_s, rejected_s.get(pod.uid, pod.rejected_s), pod.running_s, ended_s))
     return [wait for fates in workloads.values() for wait in waits_after_rejection(fates)]

@@ -146,7 +146,7 @@ class ProcessMesh:
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL one process; at a site it is the process itself that says when."""
         name = self._name(component)
-        self._tell(name, {"what": "kill"})
+        self._report(name, {"what": "kill"})
         if site is None:
             self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
             return
@@ -160,12 +160,12 @@ class ProcessMesh:
             self._supervisor.kill(name, signal.SIGSTOP)
         else:
             await self._fault_files.struck(name, site, "pause")
-        self._tell(name, {"what": "pause"})
+        self._report(name, {"what": "pause"})
         try:
             await asyncio.sleep(duration_s)
         finally:
             self._supervisor.kill(name, signal.SIGCONT)
-            self._tell(name, {})
+            self._report(name, {})
 
     async def reboot(self, component: str, down_s: float) -> None:
         """SIGKILL a kubelet host, and begin a new boot of its machine before it is back."""
@@ -173,15 +173,15 @@ class ProcessMesh:
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
         if not folder.is_dir():
             raise NotPossible(f"{name} has no machine of its own to boot; want a kubelet")
-        self._tell(name, {"what": "boot"})
+        self._report(name, {"what": "boot"})
         self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
         write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
 
-    async def spoil(self, component: str, how: str, what: str) -> None:
+    async def corrupt(self, component: str, how: str, what: str) -> None:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
         pid = self._supervisor.pid_of(name)
-        self._tell(name, {"what": "spoil", "how": how, "file": what})
+        self._report(name, {"what": "spoil", "how": how, "file": what})
         self._supervisor.kill(name, signal.SIGKILL, down_s=CORRUPTION_S)
         while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel sends no notice
             await asyncio.sleep(0.01)
@@ -206,16 +206,16 @@ class ProcessMesh:
             name, node = self._name(component), ""
         if name == "apiserver":
             raise ValueError("the API server asks nobody, so it has no link; break the links of the others")
-        self._tell(f"link/{component if node else name}", faults.data())
+        self._report(f"link/{component if node else name}", faults.data())
         self._fault_files.link(name, node, faults)
 
-    def _tell(self, target: str, what: Mapping[str, object]) -> None:
+    def _report(self, target: str, what: Mapping[str, object]) -> None:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
 
     def set_clock(self, component: str, offset_s: float) -> None:
         """Have the process's wall clock be off by so much."""
         name = self._name(component)
-        self._tell(f"clock/{name}", {"offset_s": offset_s} if offset_s else {})
+        self._report(f"clock/{name}", {"offset_s": offset_s} if offset_s else {})
         self._fault_files.set(name, wall_offset_s=offset_s)
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
@@ -224,7 +224,7 @@ class ProcessMesh:
         if component_of(name) != "kubelet":
             raise NotPossible(f"as processes only kubelets' disks can fail, not that of {name}; use the simulation")
         disk_error(error)
-        self._tell(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})
+        self._report(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})
         self._fault_files.set(name, disk_error=error, disk_slow_s=slow_s)
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:

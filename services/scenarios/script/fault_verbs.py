@@ -102,7 +102,7 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
     await _all(context, step, work)
 
 
-async def spoil(context: ScenarioContext, step: Step) -> None:
+async def corrupt(context: ScenarioContext, step: Step) -> None:
     """`spoil kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this meanwhile.
 
     The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
@@ -110,7 +110,7 @@ async def spoil(context: ScenarioContext, step: Step) -> None:
     how, what = step.options["how"], step.options.get("what", "checkpoint")
 
     async def work(name: str) -> None:
-        await context.mesh.spoil(name, how, what)
+        await context.mesh.corrupt(name, how, what)
 
     await _all(context, step, work)
 
@@ -190,7 +190,7 @@ VERBS: dict[str, Verb] = {
     "link": link,
     "clock": clock,
     "disk": disk,
-    "spoil": spoil,
+    "spoil": corrupt,
     "starve": starve,
     "ended": ended,
 }

@@ -359,8 +359,8 @@ class _WatchPipe:
         self._stream = _Stream()
         self._queue: deque[tuple[float, list[WatchEvent] | ApiError | None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()
-        self._room.set()
+        self._has_capacity = asyncio.Event()
+        self._has_capacity.set()
         self._received_s = self._resend_at = self._loop.time()
         self._silence = self._loop.call_later(WATCH_SILENCE_S, self._wake)
         gone.add_done_callback(self._wake)
@@ -372,8 +372,8 @@ class _WatchPipe:
             async for batch in source:
                 self._send(batch)
                 if len(self._queue) >= WATCH_BATCHES_MAX:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._has_capacity.clear()
+                    await self._has_capacity.wait()
         except ApiError as error:
             ending = error
         self._send(ending)
@@ -415,7 +415,7 @@ class _WatchPipe:
                 await self._waiter
                 continue
             _, item = self._queue.popleft()
-            self._room.set()
+            self._has_capacity.set()
             self._received_s = now
             if item is None:
                 return

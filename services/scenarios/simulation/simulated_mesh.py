@@ -107,7 +107,7 @@ class SimMesh:
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
         self._handlers: list[Callable[[Line], None]] = [on_line] if on_line is not None else []
-        self.events = MemoryEvents(keep=False, on_line=self._heard)
+        self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
         self.failures: list[str] = []
@@ -157,11 +157,11 @@ class SimMesh:
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
-            self._processes[f"kubelet/{host}"].gates.on_late_request = self._stray
+            self._processes[f"kubelet/{host}"].gates.on_late_request = self._late_request
             for node in nodes:
                 self._add_plugins(node)
 
-    def _stray(self, node: str, request: Request, late_s: float) -> None:
+    def _late_request(self, node: str, request: Request, late_s: float) -> None:
         self._network.deliver_late(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
@@ -320,7 +320,7 @@ class SimMesh:
         """Call `handler` with every line of the event log, before what it reports is disclosed."""
         self._handlers.append(handler)
 
-    def _heard(self, line: Line) -> None:
+    def _on_line(self, line: Line) -> None:
         for handler in self._handlers:
             handler(line)
 
@@ -368,7 +368,7 @@ class SimMesh:
         self._chaos.write("fault.inject", data={"target": name, "what": "pause"})
         self._loop.freeze(name)
 
-    async def spoil(self, component: str, how: str, what: str) -> None:
+    async def corrupt(self, component: str, how: str, what: str) -> None:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         process = self._process(component)
         files = process.disk_image.files
@@ -394,21 +394,21 @@ class SimMesh:
         else:
             name = self._process(component).name
             self._network.profile(name).set(faults)
-        self._tell(f"link/{name}", faults.data())
+        self._report(f"link/{name}", faults.data())
 
     def _host(self, node: str) -> _Process:
         if node not in self._host_of:
             raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
         return self._processes[f"kubelet/{self._host_of[node]}"]
 
-    def _tell(self, target: str, what: Mapping[str, object]) -> None:
+    def _report(self, target: str, what: Mapping[str, object]) -> None:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
 
     def set_clock(self, component: str, offset_s: float) -> None:
         """Have the component's wall clock be off by so much; virtual seconds go on as they do."""
         process = self._process(component)
         process.clock.wall_skew_s = offset_s
-        self._tell(f"clock/{process.name}", {"offset_s": offset_s} if offset_s else {})
+        self._report(f"clock/{process.name}", {"offset_s": offset_s} if offset_s else {})
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync fail with that error, or take so much longer."""
@@ -416,7 +416,7 @@ class SimMesh:
         process.disk_image.broken = disk_error(error)
         process.disk_image.slow_s = slow_s
         what = {"error": error} if error else {}
-        self._tell(f"disk/{process.name}", what | ({"slow_s": slow_s} if slow_s else {}))
+        self._report(f"disk/{process.name}", what | ({"slow_s": slow_s} if slow_s else {}))
 
     async def reboot(self, component: str, down_s: float) -> None:
         """Kill the host, and begin a new boot of its machine before it is back."""

@@ -91,16 +91,16 @@ class MachineSockets:
 class _Pipe:
     """What comes back: messages in order, then the end or what went wrong."""
 
-    def __init__(self, floor: MachineSockets) -> None:
-        self._floor, self._loop = floor, asyncio.get_running_loop()
+    def __init__(self, machine: MachineSockets) -> None:
+        self._machine, self._loop = machine, asyncio.get_running_loop()
         self._last_s = 0.0
         self._arrived: deque[bytes | RpcError | None] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     def send(self, message: bytes | RpcError | None) -> None:
         """Put a message on its way, behind those before it."""
-        self._last_s = max(self._last_s, self._loop.time() + self._floor.latency_s())
-        self._loop.call_at(self._last_s, self.put, message, context=self._floor.context)
+        self._last_s = max(self._last_s, self._loop.time() + self._machine.latency_s())
+        self._loop.call_at(self._last_s, self.put, message, context=self._machine.context)
 
     def put(self, message: bytes | RpcError | None) -> None:
         """Be here, at the receiver."""
@@ -122,17 +122,17 @@ class _Pipe:
 class _Connection:
     """A way to one socket."""
 
-    def __init__(self, floor: MachineSockets, life: Lifetime, path: str) -> None:
-        self._floor, self._life, self._path = floor, life, path
+    def __init__(self, machine: MachineSockets, life: Lifetime, path: str) -> None:
+        self._machine, self._life, self._path = machine, life, path
 
     async def connect(self, timeout_s: float) -> None:
         """Return once a server is there. Raises: RpcError."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() + timeout_s
         while True:
-            await asyncio.sleep(self._floor.latency_s())
+            await asyncio.sleep(self._machine.latency_s())
             try:
-                self._floor.reach(self._path)
+                self._machine.reach(self._path)
                 return
             except RpcError:
                 if loop.time() + CONNECT_POLL_S > limit_s:
@@ -142,7 +142,7 @@ class _Connection:
 
     async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
-        pipe = _Pipe(self._floor)
+        pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
         timer = None
         if timeout_s is not None:
@@ -158,7 +158,7 @@ class _Connection:
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
-        pipe = _Pipe(self._floor)
+        pipe = _Pipe(self._machine)
         served: list[asyncio.Task[None]] = []
         self._send(method, request, pipe, is_stream=True, served=served)
         try:
@@ -179,7 +179,7 @@ class _Connection:
     ) -> None:
         def arrive() -> None:
             try:
-                there = self._floor.reach(self._path)
+                there = self._machine.reach(self._path)
             except RpcError as error:
                 pipe.send(error)
                 return
@@ -188,8 +188,8 @@ class _Connection:
             if served is not None:
                 served.append(task)
 
-        delay_s = self._floor.latency_s()
-        asyncio.get_running_loop().call_later(delay_s, arrive, context=self._floor.context)
+        delay_s = self._machine.latency_s()
+        asyncio.get_running_loop().call_later(delay_s, arrive, context=self._machine.context)
 
     async def close(self) -> None:
         """Hang up."""
@@ -231,35 +231,35 @@ async def _streamed(there: _Served, method: str, request: bytes, pipe: _Pipe) ->
 class _Server:
     """A socket being served."""
 
-    def __init__(self, floor: MachineSockets, path: str, served: _Served) -> None:
-        self._floor, self._path, self._served = floor, path, served
+    def __init__(self, machine: MachineSockets, path: str, served: _Served) -> None:
+        self._machine, self._path, self._served = machine, path, served
 
     async def close(self) -> None:
         """Break every connection and remove the socket."""
-        self._floor.unbind(self._path, self._served)
+        self._machine.unbind(self._path, self._served)
         self._served.close()
 
 
 class SimSockets:
     """The sockets of the machine, as one incarnation of a process reaches them."""
 
-    def __init__(self, floor: MachineSockets, life: Lifetime) -> None:
-        self._floor, self._life = floor, life
+    def __init__(self, machine: MachineSockets, life: Lifetime) -> None:
+        self._machine, self._life = machine, life
 
     async def serve(self, path: str, service: LocalService) -> _Server:
         """Serve on a socket; the server that was there before is not reached any more."""
         served = _Served(service, self._life, contextvars.copy_context())
-        self._floor.bind(path, served)
-        return _Server(self._floor, path, served)
+        self._machine.bind(path, served)
+        return _Server(self._machine, path, served)
 
     def dial(self, path: str) -> _Connection:
         """Return a way to that socket."""
-        return _Connection(self._floor, self._life, path)
+        return _Connection(self._machine, self._life, path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a socket of that path, with or without anybody behind it."""
-        return self._floor.exists(path)
+        return self._machine.exists(path)
 
     def clear(self, directory: str) -> None:
         """Leave a directory without sockets."""
-        self._floor.clear(directory)
+        self._machine.clear(directory)

@@ -10,11 +10,11 @@ def delivery(name, arrives_s, *, component="scheduler", way="request", about="po
 
 BIND = delivery("bind", 1.0)
 OTHERS = delivery("bind of another", 1.2, component="second", about="pods/default/q")
-TOLD = delivery("told", 1.3, way="watch")
+MESSAGES = delivery("told", 1.3, way="watch")
 LEASE = delivery("lease", 1.01, component="second", about="leases.coordination.k8s.io/kube-system/x")
 SCENARIO = delivery("story", 1.1, component="observer", about="pods/default/c")
 FAR = delivery("far", 9.0)
-ALL = [BIND, LEASE, SCENARIO, OTHERS, TOLD, FAR]
+ALL = [BIND, LEASE, SCENARIO, OTHERS, MESSAGES, FAR]
 MOMENT = Moment(1.0, frozenset({"default/p"}), 0.5)
 
 

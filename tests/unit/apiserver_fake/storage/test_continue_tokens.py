@@ -19,14 +19,14 @@ def test_a_token_brings_back_version_key_and_expiry():
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda t: t[:-2], lambda t: "A" + t[1:], lambda t: "", lambda t: "%%", lambda t: t + "é"]
+    "corrupt", [lambda t: t[:-2], lambda t: "A" + t[1:], lambda t: "", lambda t: "%%", lambda t: t + "é"]
 )
-def test_a_torn_or_forged_token_is_a_bad_request(spoil):
+def test_a_torn_or_forged_token_is_a_bad_request(corrupt):
     cursors = ContinueTokens(b"secret")
     token = cursors.token(7, Key("x", "p"), ContinueTokens.fingerprint(LIST), 100.0)
 
     with pytest.raises(BadRequest, match="continue key is not valid"):
-        cursors.read(spoil(token), ContinueTokens.fingerprint(LIST))
+        cursors.read(corrupt(token), ContinueTokens.fingerprint(LIST))
 
 
 def test_a_token_of_another_server_or_another_list_is_a_bad_request():

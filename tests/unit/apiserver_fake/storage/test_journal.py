@@ -290,7 +290,7 @@ def test_as_06_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tm
 
     in_sqlite(tmp_path / "live", steps)
     good = in_sqlite(tmp_path / "live", None).entries
-    verdicts = {"store.db": [], "store.db-wal": []}
+    results = {"store.db": [], "store.db-wal": []}
     for source, name in ((tmp_path / "live", "store.db"), (crashed, "store.db-wal")):
         for attempt in range(15):
             copy = tmp_path / f"{name}-{attempt}"
@@ -301,8 +301,8 @@ def test_as_06_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tm
             try:
                 assert in_sqlite(copy, None).entries == good
             except JournalError as refused:
-                verdicts[name].append(refused.exit_code)
+                results[name].append(refused.exit_code)
 
     assert len(good) == 400
-    assert verdicts["store.db-wal"] == [78] * 15
-    assert set(verdicts["store.db"]) == {78}  # the others hit bytes that nothing uses
+    assert results["store.db-wal"] == [78] * 15
+    assert set(results["store.db"]) == {78}  # the others hit bytes that nothing uses

@@ -7,12 +7,12 @@ from services.scenarios.invariants import unrest_of
 SMALL, BIG = {"cpu": "500m"}, {"cpu": "1"}
 
 
-def pod(desired, promised, actual, condition="", reason="", **status):
+def pod(desired, allocated, actual, condition="", reason="", **status):
     conditions = [{"type": condition, "status": "True", "reason": reason}] if condition else []
     container = {
         "name": "c",
         "state": {"running": {}},
-        "allocatedResources": promised,
+        "allocatedResources": allocated,
         "resources": {"requests": actual},
     }
     return {
@@ -38,9 +38,9 @@ def test_a_resize_that_is_done_or_explained_is_at_rest(document):
 
 
 @pytest.mark.parametrize(("document", "why"), [
-    (pod(BIG, SMALL, SMALL), "asks for another size than its node has promised"),
+    (pod(BIG, SMALL, SMALL), "asks for another size than its node has allocated"),
     (pod(BIG, BIG, BIG, "PodResizePending", "Deferred"), "has the size it asks for"),
-    (pod(BIG, BIG, SMALL, "PodResizeInProgress"), "runs with another size than was promised"),
+    (pod(BIG, BIG, SMALL, "PodResizeInProgress"), "runs with another size than was allocated"),
 ])  # fmt: skip
 def test_a_resize_without_a_condition_is_not_at_rest(document, why):
     [detail] = said(document)

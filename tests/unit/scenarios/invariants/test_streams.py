@@ -32,7 +32,7 @@ def _stream(start=0, fields="", view=None):
     return Stream(view or _view(*LIFE), "Pod", matcher("", fields, ""), start)
 
 
-def _tell(stream, *events):
+def _report(stream, *events):
     wrong = []
     for kind, name, rv in events:
         wrong += (
@@ -50,16 +50,16 @@ ALL = [
 
 
 def test_an_unfiltered_stream_that_has_every_event_is_lawful():
-    assert _tell(_stream(), *ALL) == set()
+    assert _report(_stream(), *ALL) == set()
 
 
 def test_an_unbind_looks_like_a_removal_to_a_watch_on_the_node():
     lawful = [("ADDED", "a", 2), ("DELETED", "a", 4), ("BOOKMARK", "", 6)]
     elsewhere = [("ADDED", "b", 3), ("ADDED", "a", 5), ("DELETED", "b", 6)]
 
-    assert _tell(_stream(fields="spec.nodeName=n1"), *lawful) == set()
-    assert _tell(_stream(fields="spec.nodeName=n2"), *elsewhere) == set()
-    assert _tell(_stream(fields="spec.nodeName=n1"), ("ADDED", "a", 2), ("MODIFIED", "a", 4)) == {"W9"}
+    assert _report(_stream(fields="spec.nodeName=n1"), *lawful) == set()
+    assert _report(_stream(fields="spec.nodeName=n2"), *elsewhere) == set()
+    assert _report(_stream(fields="spec.nodeName=n1"), ("ADDED", "a", 2), ("MODIFIED", "a", 4)) == {"W9"}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_unbind_looks_like_a_removal_to_a_watch_on_the_node():
     ],
 )
 def test_a_breach_has_the_name_of_its_rule(rule, start, events):
-    assert _tell(_stream(start), *events) == {rule}
+    assert _report(_stream(start), *events) == {rule}
 
 
 def test_w4_a_bookmark_inside_a_group():
@@ -87,11 +87,11 @@ def test_w4_a_bookmark_inside_a_group():
         data = {"type": "ADDED", "node": "", "content_sha256": f"c{rv}", "group_end": 2}
         view.take(Line(1, rv, rv, "", "apiserver", "i", "store.commit", rv=rv, obj=obj, data=data))
 
-    assert _tell(_stream(view=view), ("ADDED", "p1", 1), ("BOOKMARK", "", 1)) == {"W4"}
+    assert _report(_stream(view=view), ("ADDED", "p1", 1), ("BOOKMARK", "", 1)) == {"W4"}
 
 
 def test_w7_an_event_of_an_object_that_was_never_selected():
-    assert _tell(_stream(fields="spec.nodeName=n9"), ("ADDED", "a", 2)) == {"W7"}
+    assert _report(_stream(fields="spec.nodeName=n9"), ("ADDED", "a", 2)) == {"W7"}
 
 
 def test_w8_another_content_than_is_stored():
@@ -102,14 +102,14 @@ def test_w12_the_state_of_a_streaming_start_is_that_of_its_bookmark():
     complete = [("ADDED", "a", 5), ("BOOKMARK", "end", 6)]
     older = [("ADDED", "a", 2), ("ADDED", "b", 3), ("BOOKMARK", "end", 3), ("MODIFIED", "a", 4)]
 
-    assert _tell(_stream(None), *complete) == set()
-    assert _tell(_stream(None), *older) == set()
-    assert _tell(_stream(None), ("BOOKMARK", "end", 6)) == {"W12"}
-    assert _tell(_stream(None), ("ADDED", "a", 4), ("BOOKMARK", "end", 6)) == {"W12"}
-    assert _tell(_stream(None), ("ADDED", "a", 5), ("ADDED", "b", 3), ("BOOKMARK", "end", 6)) == {"W12"}
+    assert _report(_stream(None), *complete) == set()
+    assert _report(_stream(None), *older) == set()
+    assert _report(_stream(None), ("BOOKMARK", "end", 6)) == {"W12"}
+    assert _report(_stream(None), ("ADDED", "a", 4), ("BOOKMARK", "end", 6)) == {"W12"}
+    assert _report(_stream(None), ("ADDED", "a", 5), ("ADDED", "b", 3), ("BOOKMARK", "end", 6)) == {"W12"}
 
 
 def test_a_selector_that_commit_lines_do_not_show_leaves_only_the_order_to_be_judged():
     labelled = Stream(_view(*LIFE), "Pod", matcher("", "", "app=web"), 0)
 
-    assert _tell(labelled, ("ADDED", "a", 2), ("ADDED", "b", 1)) == {"W1"}
+    assert _report(labelled, ("ADDED", "a", 2), ("ADDED", "b", 1)) == {"W1"}

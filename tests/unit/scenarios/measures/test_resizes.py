@@ -18,13 +18,13 @@ class Seen:
         self.resizes, self.preemptions = Resizes(), Preemptions()
         self._pods = {}
 
-    def pod(self, at, name, wish, has, *, generation, node="n1"):
+    def pod(self, at, name, desired, has, *, generation, node="n1"):
         """Show the pod: what it asks for and what it has, in millicores."""
         size = {"cpu": f"{has}m", "memory": "1Gi"}
         document = {
             "metadata": {"name": name, "namespace": "default", "uid": name, "generation": generation},
             "spec": {"nodeName": node, "containers": [
-                {"name": "c", "resources": {"requests": {"cpu": f"{wish}m", "memory": "1Gi"}}}]},
+                {"name": "c", "resources": {"requests": {"cpu": f"{desired}m", "memory": "1Gi"}}}]},
             "status": {"containerStatuses": [
                 {"name": "c", "allocatedResources": size, "resources": {"requests": size}}]},
         }  # fmt: skip

@@ -47,7 +47,7 @@ def words_of(report):
 
 
 @pytest.mark.parametrize(
-    ("model", "by_claim", "by_gates", "by_stranger"),
+    ("model", "by_claim", "by_gates", "by_another_writer"),
     [
         ("off", None, None, None),
         ("explicit_immediate", ("the claim is missing", 0.0), None, None),
@@ -57,13 +57,13 @@ def words_of(report):
         ("implicit_immediate", ("not found", 0.0), ("gates [x]", 0.0), ("odd", 0.0)),
     ],
 )
-def test_each_model_reports_what_section_7_says(a, model, by_claim, by_gates, by_stranger):
+def test_each_model_reports_what_section_7_says(a, model, by_claim, by_gates, by_another_writer):
     def first_words(status):
         return words_of(reporter(Model(model)).observe(QueuedPod(PodInfo(a.pod("p")), 0.0), status))
 
     assert first_words(says("Dra", "not found")) == by_claim
     assert first_words(says("Gates", "gates [x]")) == by_gates
-    assert first_words(says("Stranger", "odd")) == by_stranger
+    assert first_words(says("Stranger", "odd")) == by_another_writer
 
 
 def test_preenqueue_02_the_same_words_are_reported_once(pod):

@@ -245,7 +245,7 @@ def test_static_and_windows_pods_cannot_be_resized(world: Any) -> None:
     assert "windows pods cannot be resized" in refused(world, to(requests={"cpu": "700m"}))
 
 
-def test_who_mistypes_a_containers_name_hears_of_that_too(world: Any) -> None:
+def test_a_mistyped_name_of_a_container_is_reported_too(world: Any) -> None:
     make(world, container(resources=BURSTABLE))
 
     def change(body: Any) -> None:
