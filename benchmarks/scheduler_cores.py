@@ -197,10 +197,10 @@ class Algorithm:
         """Make one attempt to make room for a deferred resize; victims leave at once."""
         resizes = self.hearts.resizes
         assert resizes is not None, f"{queued.key} has a node and is queued, although nobody follows resizes"
-        verdict = resizes.cycle.decide(queued.info)
+        outcome = resizes.cycle.decide(queued.info)
         self.resize_attempts_total += 1
-        resizes.settle(queued, verdict, now)
-        for victim in verdict.eviction.pending if verdict is not None and verdict.eviction is not None else ():
+        resizes.settle(queued, outcome, now)
+        for victim in outcome.eviction.pending if outcome is not None and outcome.eviction is not None else ():
             self.evicted_total += 1
             self.delete_pod(victim.pod)
 

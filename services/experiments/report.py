@@ -155,9 +155,9 @@ def _verdicts(comparison: Comparison) -> str:
     lines = []
     for arm, runs in comparison.arms:
         broken = sum(run.violation_count for run in runs)
-        verdict = f"<span class=bad>{broken} violations</span>" if broken else "<span class=good>no violation</span>"
+        outcome = f"<span class=bad>{broken} violations</span>" if broken else "<span class=good>no violation</span>"
         lines.append(
-            f"<tr><td>{escape(arm.name)}<td class=text>{verdict}<td class=text><code>{runs[0].digest[:16]}</code>"
+            f"<tr><td>{escape(arm.name)}<td class=text>{outcome}<td class=text><code>{runs[0].digest[:16]}</code>"
         )
         for violation in [v for run in runs for v in run.violations][:20]:
             what = f"{violation.invariant} at {violation.at:.3f} s: {', '.join(violation.objects)}: {violation.detail}"
@@ -166,7 +166,7 @@ def _verdicts(comparison: Comparison) -> str:
             if run.error:
                 lines.append(f"<tr><td><td class='text bad' colspan=2>seed {run.seed}: {escape(run.error)}")
     return (
-        "<h2>Invariants</h2><table><tr><th>Arm<th class=text>Verdict<th class=text>Digest of the first seed"
+        "<h2>Invariants</h2><table><tr><th>Arm<th class=text>UnbindOutcome<th class=text>Digest of the first seed"
         f"{''.join(lines)}</table>"
     )
 
