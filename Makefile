@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SEEDS ?= 1000
+SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 
 .PHONY: help install hooks demo test lint types bench seeds repeats compose-test lock protos clean
@@ -37,6 +37,7 @@ lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m protos --check
+	$(BIN)/python -m tests.architecture.structure
 
 types: $(READY) ## mypy --strict
 	$(BIN)/mypy
@@ -44,9 +45,13 @@ types: $(READY) ## mypy --strict
 bench: $(READY) ## measure, and write docs/benchmarks/
 	$(BIN)/python -m benchmarks
 
-seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes, resumable
+seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes; with ALL=1 every scenario, SEEDS=20 times, without; resumable
+ifdef ALL
+	$(BIN)/keplab run experiments --seeds $(SEEDS) --record runs/scenarios.jsonl
+else
 	$(BIN)/keplab chaos experiments/runaway/runaway.txt --set kubelet.on_reject=unbind \
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
+endif
 
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py --repeats $(REPEATS) -n 2 --dist load

@@ -80,7 +80,7 @@ class Authenticator:
 
     def _check(self, bearer: str) -> Identity:
         if len(bearer) <= TOKEN_BYTES_MAX and bearer.isascii():
-            # Found by digest, so that the time taken tells nothing about how much of a token was right.
+            # Found by digest, so that the time taken says nothing about how much of a token was right.
             listed = self._by_digest.get(_digest(bearer))
             if listed is not None and hmac.compare_digest(listed[0], bearer):
                 return listed[1]

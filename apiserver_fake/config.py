@@ -1,4 +1,4 @@
-"""What an API server process can be told."""
+"""The configuration of an API server process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server as one object: every door is a way to its `start` and `open_watch`.
+"""The API server as one object: every server is a way to its `start` and `open_watch`.
 
 It joins the parts: registry (what a request means), writer (the one order of commits), store, journal, hub of
 watches. Here are also spans and counters; lines in the event log are `event_lines`'.
@@ -25,7 +25,7 @@ from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import NotYet
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.subresources.unbind import as_unbind, reason_of
-from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import Cause, Change, record_of
 from apiserver_fake.storage.recovery import Gap, restore
@@ -58,7 +58,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What an API server can be told; seconds, counts and bytes."""
+    """The settings of an API server; seconds, counts and bytes."""
 
     state_hash: bool = True
     log_watch_events: bool = False
@@ -137,15 +137,20 @@ class ApiServer:
     def _recover(self, recovered: Recovered) -> None:
         store, now_s = self.store, self._clock.now()
         if not self._journal.is_durable:
-            # Above every version an earlier life gave out, so that an old watch is told it is too old.
+            # Above every version an earlier life gave out, so that an old watch is refused as too old.
             store.rv = store.window_start = int(self._clock.wall() * 1_000_000)
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
             base = [
-                record_of(find_resource(kept.resource), msgspec.json.decode(kept.body), kept.rv, kept.body,
-                          hashing=store.hashing)
+                record_of(
+                    find_resource(kept.resource),
+                    msgspec.json.decode(kept.body),
+                    kept.rv,
+                    kept.body,
+                    hashing=store.hashing,
+                )
                 for kept in recovered.base
-            ]  # fmt: skip
+            ]
             if self._journal.is_durable:
                 restore(store, base, recovered.base_rv, recovered.entries, resources().get, now_s)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
@@ -159,7 +164,7 @@ class ApiServer:
             clock=self._clock,
             random=self._seams.random,
             switches=self._seams.switches,
-            cursors=Cursors(recovered.secret),
+            cursors=ContinueTokens(recovered.secret),
             limits=self._settings.limits,
         )
         tokens = self._settings.tokens
@@ -173,14 +178,14 @@ class ApiServer:
             name = document["metadata"]["name"]
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
-                (await self.door(ADMIN).call(request)).unwrap()
+                (await self.api_for(ADMIN).call(request)).unwrap()
 
     async def _expire_events(self) -> None:
         while True:
             await asyncio.sleep(EVENTS_SWEEP_S)
             for namespace, name in self._expiry.due(self._clock.now()):
                 request = Request(verb="delete", resource=EVENTS, namespace=namespace, name=name)
-                response = await self.door(ADMIN).call(request)
+                response = await self.api_for(ADMIN).call(request)
                 if response.code in (429, 503):
                     break
 
@@ -190,9 +195,9 @@ class ApiServer:
         """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
         return self._parts()[1].identify(bearer)
 
-    def door(self, identity: Identity) -> Api:
+    def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
-        return Door(self, identity)
+        return LocalApi(self, identity)
 
     def authorize(self, identity: Identity, request: Request) -> None:
         """Refuse what the identity may not do, without doing it. Raises: Forbidden."""
@@ -259,7 +264,7 @@ class ApiServer:
                 plan=plan,
                 done=asyncio.get_running_loop().create_future(),
                 deadline_s=self._clock.now() + wait_s,
-                told=lambda response: self._finish(identity, request, span, response),
+                on_response=lambda response: self._finish(identity, request, span, response),
                 identity=identity.user,
                 request_id=request.request_id,
                 fingerprint=fingerprint,
@@ -309,9 +314,16 @@ class ApiServer:
             waits: list[Awaitable[Response]] = []
             for record in meant:
                 one = msgspec.structs.replace(
-                    request, verb="delete", name=record.name, namespace=record.namespace, uid=record.uid,
-                    label_selector="", field_selector="", request_id="", traceparent=span.traceparent,
-                )  # fmt: skip
+                    request,
+                    verb="delete",
+                    name=record.name,
+                    namespace=record.namespace,
+                    uid=record.uid,
+                    label_selector="",
+                    field_selector="",
+                    request_id="",
+                    traceparent=span.traceparent,
+                )
                 begun = self.start(identity, one)
                 if isinstance(begun, Response):
                     _check_deleted(begun)
@@ -369,7 +381,7 @@ class ApiServer:
         self.hub.publish(changes)
 
     def _name_pod(self, change: Change) -> None:
-        """Tell the span of a sampled write which pod it changed, and the phase when that is new.
+        """Write into the span of a sampled write which pod it changed, and the phase when that is new.
 
         Here and nowhere earlier: the span whose write made a pod Running is the one that committed it.
         """
@@ -442,7 +454,7 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
 )  # fmt: skip
 
 
-class Door:
+class LocalApi:
     """`Api` in this process, as one identity."""
 
     def __init__(self, server: ApiServer, identity: Identity) -> None:
@@ -474,7 +486,14 @@ def _check_deleted(response: Response) -> None:
 
 def _fingerprint(request: Request) -> bytes:
     parts = (
-        request.verb, request.resource, request.namespace, request.name, request.subresource, request.patch_type,
-        request.uid, request.resource_version, str(request.dry_run),
-    )  # fmt: skip
+        request.verb,
+        request.resource,
+        request.namespace,
+        request.name,
+        request.subresource,
+        request.patch_type,
+        request.uid,
+        request.resource_version,
+        str(request.dry_run),
+    )
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()

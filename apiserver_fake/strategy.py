@@ -3,7 +3,7 @@
 The registry decodes, patches and commits; what differs between kinds comes from here as values: a
 `Strategy` a kind and a `Subresource` a verb, one file each in `registry/strategies/` and `registry/subresources/`. To
 add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else has to be registered.
-Everything behind this door is plain functions of documents and a `WriteContext`.
+Everything here is plain functions of documents and a `WriteContext`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
 (strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
@@ -18,10 +18,11 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from apiserver_fake.switches import ApiServerSwitches
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import Identity
 from services.api.meta import Document
@@ -65,7 +66,7 @@ class ServerMemory:
     """What the server remembers between writes and may forget at a restart.
 
     `buckets`: rate limiters. `renewed_s`: when each lease `namespace/name` was last renewed, by the server's own
-    monotonic clock; nobody's wall clock decides whether a holder lives.
+    monotonic clock; no wall clock decides whether a holder lives.
     """
 
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
@@ -86,16 +87,18 @@ def _none_yet() -> MutableSequence[str]:
 class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
-    `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read.
-    `lookup(resource, namespace, name)` and `list(resource, namespace)` show staged and committed
-    state; what they return must not be changed. `labels` is a lookup of an object's labels alone, without
-    its document having to be decoded. `warnings` collects `Warning:` header texts.
+    `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read. `register` has all
+    switches, for rules that other components share. `lookup(resource, namespace, name)` and
+    `list(resource, namespace)` show staged and committed state; what they return must not be changed. `labels` is a
+    lookup of an object's labels alone, without its document having to be decoded. `warnings` collects `Warning:`
+    header texts.
     """
 
     identity: Identity
     now_s: float
     wall_s: float
-    switches: Switches
+    switches: ApiServerSwitches
+    register: Switches
     random: Random
     request: Request
     lookup: Lookup
@@ -254,6 +257,8 @@ class Strategy:
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    fields: Any = None
+    """The table of field rules (`validation.fields.Struct`) that completes the served OpenAPI, if there is one."""
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The picture of the room: configuration and seams in, a running API server out."""
+"""The wiring of the component: configuration and seams in, a running API server out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.telemetry.metrics import render
 
 
-class ApiServerRoom:
-    """The API server with its doors. `grpc_port` and `rest_port` say where it listens once it is ready."""
+class ApiServerComponent:
+    """The API server with its two servers. `grpc_port` and `rest_port` say where it listens once it is ready."""
 
     def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer) -> None:
         self._config, self._seams = config, seams
@@ -29,30 +29,30 @@ class ApiServerRoom:
         self._is_listening = False
 
     async def run(self) -> None:
-        """Recover the store, open the doors, serve until cancelled. Raises: StartError."""
+        """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.server.run())
             await self.server.wait_until_ready()
-            doors = _Doors()
+            servers = _Servers()
             try:
-                await self._open(doors)
+                await self._open(servers)
                 self._is_listening = True
                 await asyncio.Event().wait()
             finally:
                 self._is_listening = False
-                # First the watches, so that their streams end by themselves and the doors need not wait (W18).
+                # First the watches, so that their streams end by themselves and the servers need not wait (W18).
                 self.server.hub.shut_down()
-                await doors.close()
+                await servers.close()
 
-    async def _open(self, doors: _Doors) -> None:
+    async def _open(self, servers: _Servers) -> None:
         config = self._config
         if config.grpc_port is not None:
-            doors.grpc, self.grpc_port = await grpc_server.serve(
+            servers.grpc, self.grpc_port = await grpc_server.serve(
                 self.server, config.grpc_host, config.grpc_port, clock=self._seams.clock
             )
         if config.rest_port is not None:
             try:
-                doors.rest, self.rest_port = await rest_server.serve(
+                servers.rest, self.rest_port = await rest_server.serve(
                     self.server,
                     config.rest_host,
                     config.rest_port,
@@ -75,7 +75,7 @@ class ApiServerRoom:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the store is recovered and the doors are open."""
+        """Whether the store is recovered and the servers are open."""
         return self._is_listening and self.server.is_ready
 
     def metrics(self) -> dict[str, float]:
@@ -83,16 +83,16 @@ class ApiServerRoom:
         return self.server.metrics()
 
     def ports(self) -> dict[str, int]:
-        """Return the ports of the open doors."""
+        """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
 
 
-class _Doors:
+class _Servers:
     """What has to be closed again."""
 
     def __init__(self) -> None:
-        self.grpc: grpc_server.GrpcDoor | None = None
+        self.grpc: grpc_server.GrpcServer | None = None
         self.rest: rest_server.RestRunner | None = None
 
     async def close(self) -> None:
@@ -102,8 +102,8 @@ class _Doors:
             await self.grpc.close()
 
 
-def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
-    """Return the room. Raises: StartError for an engine that does not exist or a bad token file."""
+def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
+    """Return the component. Raises: StartError for an engine that does not exist or a bad token file."""
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
     settings = ServerSettings(
         state_hash=config.state_hash,
@@ -115,7 +115,7 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerRoom:
         queue_bytes=config.watch_queue_bytes,
         tokens=tokens,
     )
-    return ApiServerRoom(config, seams, ApiServer(seams, _journal(config, seams), settings))
+    return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), settings))
 
 
 def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
@@ -125,7 +125,7 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
                 raise StartError("engine sqlite needs --data-dir", EXIT_USAGE)
             return SqliteJournal(Path(config.data_dir))
         case "memory":
-            # Without doors the room stands in a simulation, whose disks can lose power.
+            # Without servers the component runs in a simulation, whose disks can lose power.
             has_doors = config.grpc_port is not None or config.rest_port is not None
             return MemoryJournal() if has_doors else DiskJournal(seams.disk)
     raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)

@@ -1,4 +1,4 @@
-"""A workload played to the scheduler's hearts alone: cache, queue, handlers and cycles, in one process.
+"""A workload played to the scheduler's core alone: cache, queue, handlers and cycles, in one process.
 
 No API server, no wire and no waiting: pods are handed over as a watch would show them, a choice is assumed
 and confirmed at once, victims leave at once. What is measured is what scheduling costs by itself.
@@ -50,7 +50,7 @@ class Play:
 
     def __init__(self, workload: Workload, size: Size, switches: Switches, progress: Progress) -> None:
         self._workload, self._size, self._progress = workload, size, progress
-        # Who comes at a rate waits for whoever is at work, so other programs on the machine must not count as work.
+        # Pods that come at a rate wait for work that is going on; other programs on the machine must not count as work.
         is_paced = any(isinstance(op, CreatePods) and op.per_s for op in workload.ops)
         self.algorithm = Algorithm(switches, time.process_time if is_paced else time.perf_counter)
         self._pods_by_namespace: dict[str, list[Pod]] = {}
@@ -177,8 +177,13 @@ class Play:
         self._progress(what, total, total)
 
 
-def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, ...] = (),
-                    progress: Progress = lambda what, done, total: None) -> SchedulerBench:  # fmt: skip
+def bench_algorithm(
+    workload: Workload,
+    size: Size,
+    *,
+    assignments: tuple[str, ...] = (),
+    progress: Progress = lambda what, done, total: None,
+) -> SchedulerBench:
     """Play the workload and return its figures; a second, shorter play says where the time goes.
 
     Raises: TooSlow.
@@ -218,7 +223,7 @@ def bench_algorithm(workload: Workload, size: Size, *, assignments: tuple[str, .
 def where_the_time_goes(workload: Workload, size: Size, switches: Switches, progress: Progress) -> Breakdown:
     """Return where the time goes, from a play in which plugins are clocked."""
     algorithm = Algorithm(switches)
-    pattern = algorithm.hearts
+    pattern = algorithm.core
     plugins = [type(each.plugin) for each in default_profile(algorithm.handle)]
     parts = [(type(pattern.queue), "queue"), (type(pattern.cache), "cache"), (type(pattern.handlers), "handlers")]
     clocks = Clocks()

@@ -1,4 +1,4 @@
-"""Where a measured mesh lives: in a folder that goes away, tracing nothing unless somebody asked for it."""
+"""Where a measured mesh lives: in a folder that goes away, tracing nothing unless the environment asks for it."""
 
 from __future__ import annotations
 

@@ -170,8 +170,13 @@ def _mesh(
     if switches:
         name, where = f"{name}.side_by_side", f"{where}, {', '.join(switches)}"
     is_main = nodes == 100 and engine == "memory"
-    found.add(f"{name}.pods_per_s", f"pods created → Running, {where}", result.pods_per_s, "pods/s",
-              at_least=2_000 if is_main else None)  # fmt: skip
+    found.add(
+        f"{name}.pods_per_s",
+        f"pods created → Running, {where}",
+        result.pods_per_s,
+        "pods/s",
+        at_least=2_000 if is_main else None,
+    )
     found.add(f"{name}.bound_p50_ms", f"created → bound, p50, {where}", result.create_to_bound_p50_ms, "ms")
     found.add(f"{name}.bound_p99_ms", f"created → bound, p99, {where}", result.create_to_bound_p99_ms, "ms")
     found.add(f"{name}.cpu_us", f"CPU a pod, all processes, {where}", result.cpu_us_per_pod, "µs")
@@ -194,8 +199,9 @@ def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
     for process, share in result.rate_cpu.items():
         title = f"{where}, {result.rate} pod starts a second: {process}"
         found.add(f"{name}.rate_cpu.{process}", title, 100 * share, "% of a core")
-    found.add(f"{name}.rate_p99_ms", f"{where}, {result.rate} a second: created → Running, p99", result.rate_p99_ms,
-              "ms")  # fmt: skip
+    found.add(
+        f"{name}.rate_p99_ms", f"{where}, {result.rate} a second: created → Running, p99", result.rate_p99_ms, "ms"
+    )
     found.add(f"{name}.rss_mib", f"{where}: memory at rest", result.idle_rss_mib[HOST], "MiB")
     found.add(f"{name}.rss_after_mib", f"{where}: memory after the pods", result.rss_mib[HOST], "MiB")
 

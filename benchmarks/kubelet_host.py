@@ -209,7 +209,12 @@ def bench_kubelet_host(
         arguments = quiet_arguments()
         arguments["kubelet"] = [*arguments["kubelet"], "--registration-spread-s", "0"]
         options = MeshOptions(
-            data_dir=folder, nodes=nodes, hosts=1, engine="memory", switches=switches, arguments=arguments,
+            data_dir=folder,
+            nodes=nodes,
+            hosts=1,
+            engine="memory",
+            switches=switches,
+            arguments=arguments,
             log_level="warning",
-        )  # fmt: skip
+        )
         return asyncio.run(_measure(options, nodes, pods, rate, span_s, say))

@@ -1,4 +1,4 @@
-"""The scheduler's hearts, driven by hand: cache, queue, handlers and cycles, without anything to wait for."""
+"""The scheduler's core, driven by hand: cache, queue, handlers and cycles, without anything to wait for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TooSlow(TimeoutError):
 
 
 class Algorithm:
-    """The hearts of one scheduler and the world they are shown.
+    """The core of one scheduler and the world it is shown.
 
     `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
     """
@@ -55,7 +55,7 @@ class Algorithm:
             random=random.Random(SEED),
             wall=time.time,
         )
-        self.hearts = core_of(self.handle)
+        self.core = core_of(self.handle)
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
         self.evicted_total = 0
@@ -70,7 +70,7 @@ class Algorithm:
         self._decode_node = msgspec.json.Decoder(Node).decode
 
     def now(self) -> float:
-        """Return the hearts' time in seconds."""
+        """Return the core's time in seconds."""
         return self._clock() + self._skipped_s
 
     # -- the world's doings -------------------------------------------------------------------------------
@@ -78,12 +78,12 @@ class Algorithm:
     def add_node(self, node: NewObject) -> Node:
         """Show a new node."""
         view = self._decode_node(node.body)
-        self.hearts.handlers.on_node(None, view, self.now())
+        self.core.handlers.on_node(None, view, self.now())
         return view
 
     def delete_node(self, node: Node) -> None:
         """Show that a node is gone."""
-        self.hearts.handlers.on_node(node, None, self.now())
+        self.core.handlers.on_node(node, None, self.now())
 
     def decode(self, pod: NewObject) -> Pod:
         """Return the pod as the scheduler's informer does."""
@@ -91,7 +91,7 @@ class Algorithm:
 
     def add_pod(self, pod: Pod) -> None:
         """Show a new pod."""
-        self.hearts.handlers.on_pod(None, pod, self.now())
+        self.core.handlers.on_pod(None, pod, self.now())
 
     def expect(self, pods: Sequence[Pod], per_s: float) -> None:
         """Show pods from now on, so many a second; each one's latency counts from when it was due."""
@@ -107,7 +107,7 @@ class Algorithm:
 
     def delete_pod(self, pod: Pod) -> None:
         """Show that a pod is gone."""
-        self.hearts.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
+        self.core.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
 
     def add_other(self, plural: str, document: Document) -> View | None:
         """Show an object of another kind; None when the scheduler does not follow it."""
@@ -116,13 +116,13 @@ class Algorithm:
             return None
         made = msgspec.convert(document, view)
         self.world.put(made)
-        self.hearts.queue.move_all(world_event(view, None, made), None, made, self.now())
+        self.core.queue.move_all(world_event(view, None, made), None, made, self.now())
         return made
 
     def delete_other(self, made: View) -> None:
         """Show that such an object is gone."""
         self.world.delete(made)
-        self.hearts.queue.move_all(world_event(type(made), made, None), made, None, self.now())
+        self.core.queue.move_all(world_event(type(made), made, None), made, None, self.now())
 
     def at(self, when: float, do: Callable[[], float | None]) -> None:
         """Do something at that time, and again after as many seconds as it returns."""
@@ -130,7 +130,7 @@ class Algorithm:
 
     def rest(self) -> None:
         """Make every attempt that can be made now."""
-        queue = self.hearts.queue
+        queue = self.core.queue
         while (queued := queue.pop(self.now())) is not None:
             self._attempt(queued, self.now())
 
@@ -139,8 +139,8 @@ class Algorithm:
     def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Schedule pods until that is so. Raises: TooSlow."""
         limit = time.perf_counter() + LIMIT_S
-        agenda, queue = self._agenda, self.hearts.queue
-        waking = self.hearts.resizes.waking if self.hearts.resizes is not None else None
+        agenda, queue = self._agenda, self.core.queue
+        wake_ups = self.core.resizes.wake_ups if self.core.resizes is not None else None
         while not is_done():
             now = self.now()
             while agenda and agenda[0][0] <= now:
@@ -149,14 +149,14 @@ class Algorithm:
                 if after_s is not None:
                     self.at(when + after_s, do)
             queue.flush(now)
-            if waking is not None:
-                waking.flush(now)
+            if wake_ups is not None:
+                wake_ups.flush(now)
             queued = queue.pop(now)
             if queued is not None:
                 self._attempt(queued, now)
                 continue
             deadline = queue.next_deadline(now)
-            clock = waking.next_deadline() if waking is not None else None
+            clock = wake_ups.next_deadline() if wake_ups is not None else None
             due = [when for when in (deadline, clock, agenda[0][0] if agenda else None) if when is not None]
             if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
                 raise TooSlow(f"{what()}, and nothing will change that")
@@ -166,20 +166,20 @@ class Algorithm:
 
     def _attempt(self, queued: QueuedPod, now: float) -> None:
         """Run one scheduling cycle, and the binding cycle as if the API server answered at once."""
-        hearts, info = self.hearts, queued.info
+        core, info = self.core, queued.info
         if info.spec.node_name:
             self._resize(queued, now)
             return
         began = time.perf_counter()
-        profile = hearts.profiles.of(info)
+        profile = core.profiles.of(info)
         result = profile.cycle.schedule(info, now)
         if not isinstance(result, ScheduleResult):
             self.unschedulable_total += 1
             self._fail(queued, result, now)
             return
         node, runner = result.node_name, profile.runner
-        hearts.cache.assume(info, node, result.state)
-        hearts.queue.nominator.remove(info.uid)
+        core.cache.assume(info, node, result.state)
+        core.queue.nominator.remove(info.uid)
         for status in (runner.reserve(result.state, info, node), runner.permit(result.state, info, node)[0]):
             if not status.is_success:
                 raise AssertionError(f"{info.key}: {status.message or 'Permit waits'}; no workload expects that")
@@ -189,13 +189,13 @@ class Algorithm:
         runner.bind(result.state, info, node)
         pod = info.pod
         bound = self.bound[info.uid] = replace(pod, spec=replace(pod.spec, node_name=node))
-        hearts.queue.done(info.uid)
-        hearts.handlers.on_pod(pod, bound, now)
-        hearts.queue.bound(queued)
+        core.queue.done(info.uid)
+        core.handlers.on_pod(pod, bound, now)
+        core.queue.bound(queued)
 
     def _resize(self, queued: QueuedPod, now: float) -> None:
         """Make one attempt to make room for a deferred resize; victims leave at once."""
-        resizes = self.hearts.resizes
+        resizes = self.core.resizes
         assert resizes is not None, f"{queued.key} has a node and is queued, although nobody follows resizes"
         outcome = resizes.cycle.decide(queued.info)
         self.resize_attempts_total += 1
@@ -205,19 +205,19 @@ class Algorithm:
             self.delete_pod(victim.pod)
 
     def _fail(self, queued: QueuedPod, result: Any, now: float) -> None:
-        hearts = self.hearts
+        core = self.core
         if not isinstance(result, Unschedulable):
             raise AssertionError(f"{queued.key}: {result.message}; no workload expects that")
         diagnosis, post = result.error.diagnosis, result.post_filter
-        hearts.queue.add_unschedulable(queued, now, rejectors=diagnosis.rejectors, pending=diagnosis.pending)
+        core.queue.add_unschedulable(queued, now, rejectors=diagnosis.rejectors, pending=diagnosis.pending)
         if post is None:
             return
         if post.nominated_node is not None:
-            hearts.queue.nominator.set(queued.info, post.nominated_node)
+            core.queue.nominator.set(queued.info, post.nominated_node)
         for eviction in post.actions:
             for node in eviction.nodes:
-                for lesser in hearts.queue.nominator.of_lower_priority(node, eviction.preemptor.priority):
-                    hearts.queue.nominator.remove(lesser.uid)
+                for lesser in core.queue.nominator.of_lower_priority(node, eviction.preemptor.priority):
+                    core.queue.nominator.remove(lesser.uid)
             for victim in eviction.pending:
                 self.evicted_total += 1
                 self.delete_pod(victim.pod)

@@ -117,8 +117,12 @@ class Load:
         """Have a priority class for each number that pods of the workload name."""
         for value in documents.priorities_of(workload):
             name = documents.PRIORITY_CLASS.format(value)
-            document = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-                        "value": value}  # fmt: skip
+            document = {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            }
             await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
 
     async def _pods(self, step: int, op: CreatePods) -> None:
@@ -165,8 +169,15 @@ class Load:
             namespace, name = meta.get("namespace", ""), meta["name"]
             await self._create(plural, NewObject(namespace, name, msgspec.json.encode(document)))
             patch = msgspec.json.encode({"status": document["status"]})
-            request = Request(verb="patch", resource=plural, namespace=namespace, name=name, subresource="status",
-                              patch_type="merge", body=patch)  # fmt: skip
+            request = Request(
+                verb="patch",
+                resource=plural,
+                namespace=namespace,
+                name=name,
+                subresource="status",
+                patch_type="merge",
+                body=patch,
+            )
             (await self._api.call(request)).unwrap()
 
         await _many(made, create)
@@ -178,8 +189,15 @@ class Load:
             pod, status = pair
             await self._create("pods", pod)
             body = msgspec.json.encode(status)
-            request = Request(verb="patch", resource="pods", namespace=pod.namespace, name=pod.name,
-                              subresource="status", patch_type="strategic", body=body)  # fmt: skip
+            request = Request(
+                verb="patch",
+                resource="pods",
+                namespace=pod.namespace,
+                name=pod.name,
+                subresource="status",
+                patch_type="strategic",
+                body=body,
+            )
             (await self._api.call(request)).unwrap()
 
         await _many(documents.deferred_of(op, step, self._size), create)
@@ -287,11 +305,16 @@ async def _play(options: MeshOptions, workload: Workload, size: Size, progress: 
         await supervisor.stop()
 
 
-def bench_scheduler_mesh(workload: Workload, size: Size, *, assignments: tuple[str, ...] = (),
-                         progress: Progress = lambda what, done, total: None) -> SchedulerBench:  # fmt: skip
+def bench_scheduler_mesh(
+    workload: Workload,
+    size: Size,
+    *,
+    assignments: tuple[str, ...] = (),
+    progress: Progress = lambda what, done, total: None,
+) -> SchedulerBench:
     """Start API server and scheduler, play the workload, and return its figures.
 
-    Where the time goes by plugin is taken from a short play of the same size to the hearts alone.
+    Where the time goes by plugin is taken from a short play of the same size to the core alone.
     Raises: TooSlow.
     """
     with surroundings() as folder:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scheduler.cycle.core import Core
 from scheduler.event_handlers import EventHandlers
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.resize.queueing import ResizeQueueing
+from scheduler.resize.deferred_pods import DeferredPods
 
 
 @dataclass(frozen=True)
@@ -19,4 +19,4 @@ class SchedulerCore(Core):
 
     handlers: EventHandlers
     group_cycle: GroupCycle | None
-    resizes: ResizeQueueing | None
+    resizes: DeferredPods | None

@@ -34,7 +34,7 @@ from scheduler.framework.events import (
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.accounting import Accounting
-from scheduler.resize.queueing import ResizeQueueing
+from scheduler.resize.deferred_pods import DeferredPods
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.seams import Random
@@ -103,7 +103,7 @@ class EventHandlers:
         *,
         unbinding: bool = True,
         groups: PodGroups | None = None,
-        resizes: ResizeQueueing | None = None,
+        resizes: DeferredPods | None = None,
         accounting: Accounting | None = None,
     ) -> None:
         self._cache = cache
@@ -198,7 +198,7 @@ class EventHandlers:
         return [ResizeEnded(after)] if after is not None and self._resizes.has_ended(before, after) else []
 
     def _in_two_steps(
-        self, resizes: ResizeQueueing, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
+        self, resizes: DeferredPods, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
     ) -> list[Effect]:
         """Notify the one now, and the other when all tasks have had a turn."""
         node = info.spec.node_name

@@ -11,7 +11,7 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.world import World
-from scheduler.preemption.progress import Preempting
+from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
 from scheduler.volumes.assumed import AssumedVolumes
 from services.api.seams import Random
@@ -27,7 +27,7 @@ class WaitingForPermit(Protocol):
     def reject(self, uid: str, plugin: str, message: str) -> bool: ...  # noqa: D102
 
 
-class NoneWaiting:
+class NoWaitingPods:
     """No pod waits: of a scheduler that binds nothing."""
 
     def allow(self, uid: str, plugin: str) -> None:
@@ -53,8 +53,8 @@ class Handle:
     random: Random
     wall: Callable[[], float]
     profile: str = DEFAULT_SCHEDULER
-    preempting: Preempting = field(default_factory=Preempting)
+    preempting: RunningPreemptions = field(default_factory=RunningPreemptions)
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     claims: ClaimLedger = field(default_factory=ClaimLedger)
     groups: PodGroups = field(default_factory=PodGroups)
-    waiting: WaitingForPermit = field(default_factory=NoneWaiting)
+    waiting: WaitingForPermit = field(default_factory=NoWaitingPods)

@@ -14,7 +14,7 @@ from services.client.leases import Elector
 from services.client.recorder import Recorder
 
 
-class Leading:
+class Leadership:
     """The place of one replica among the others. Without an elector it is the only one and always leads."""
 
     def __init__(self, elector: Elector | None, client: Client, recorder: Recorder) -> None:

@@ -22,8 +22,8 @@ from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.binder import Binder
 from scheduler.cycle.core import Clients
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
-from scheduler.cycle.gating import Gating
-from scheduler.cycle.held_changes import Holding
+from scheduler.cycle.gate_reports import GateReports
+from scheduler.cycle.held_changes import HeldChanges
 from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
@@ -32,14 +32,14 @@ from scheduler.dra.deallocator import ClaimReleaser
 from scheduler.dra.unbound_claims import release_unbound
 from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
-from scheduler.explain.record_writer import Recording
+from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.plugin import PODS_TO_ACTIVATE
 from scheduler.framework.status import Code, Status
 from scheduler.framework.world import world_event
 from scheduler.handle import Handle
-from scheduler.leadership import Leading, MissingNodes
+from scheduler.leadership import Leadership, MissingNodes
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.group_loop import GroupLoop
 from scheduler.preemption.evictions import Evictions
@@ -96,11 +96,11 @@ class Scheduler:
         self._extenders = extenders
         self._switches = seams.switches.of(SchedulerSwitches)
         self._wake = asyncio.Event()
-        self._holding = Holding()
-        self._leading = Leading(clients.elector, clients.client, clients.recorder)
+        self._held_changes = HeldChanges()
+        self._leadership = Leadership(clients.elector, clients.client, clients.recorder)
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
         rules = rules_of(seams.switches)
-        self._gating = Gating(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
+        self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
         self._attempts = Attempts(seams, core)
         self._failures = FailureHandler(core, clients, self._recorder)
         self._binder = Binder(
@@ -140,12 +140,12 @@ class Scheduler:
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._releases_claims = self._switches.claim_release == "scheduler"
-        self._recording = Recording(core, clients.client) if self._switches.record == "annotations" else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._recording)
+        self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
+        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._record_writer)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
-        handle_change = self._holding.handle
+        handle_change = self._held_changes.handle
         clients.nodes.on_change(partial(handle_change, self._on_node))
         clients.pods.on_change(partial(handle_change, self._on_pod))
         for view, informer in clients.others.items():
@@ -165,9 +165,9 @@ class Scheduler:
         found.update(clients.pods.metrics())
         found.update(clients.nodes.metrics())
         found.update(clients.recorder.metrics())
-        found.update(self._leading.metrics())
+        found.update(self._leadership.metrics())
         found.update(self._evictions.metrics())
-        found.update(core.profiles.batching_samples())
+        found.update(core.profiles.metrics())
         if core.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(self._resizes.metrics())
@@ -221,12 +221,12 @@ class Scheduler:
     async def _lead(self, group: asyncio.TaskGroup) -> None:
         """Return when this replica leads, with everything begun that writes."""
         clients = self._clients
-        await self._leading.begin(group)
+        await self._leadership.begin(group)
         group.create_task(clients.recorder.run())
         group.create_task(clients.dispatcher.run())
         group.create_task(self._releaser.run())
-        if self._recording is not None:
-            group.create_task(self._recording.run())
+        if self._record_writer is not None:
+            group.create_task(self._record_writer.run())
         group.create_task(self._clear_nominations())
         self._resizes.begin()
 
@@ -258,11 +258,11 @@ class Scheduler:
             if change.new is None or not waits(change.new):
                 self._clients.dispatcher.drop(change.object.metadata.uid)
             if (
-                self._recording is not None
+                self._record_writer is not None
                 and change.new is not None
                 and not (change.old and change.old.spec.node_name)
             ):
-                self._recording.bound(change.new.metadata.key, change.new.metadata.uid)
+                self._record_writer.bound(change.new.metadata.key, change.new.metadata.uid)
         else:
             self._clients.dispatcher.sync(change.new)
         self._perform(effects, now, change.traceparent)
@@ -292,7 +292,7 @@ class Scheduler:
             match effect:
                 case Crash():
                     self._crash = self._crash or effect.message
-                case _ if not self._leading.is_leading:
+                case _ if not self._leadership.is_leading:
                     continue  # the leader saw the same and acts on it
                 case Unbound():
                     self._clients.dispatcher.drop(effect.pod.uid)
@@ -331,7 +331,7 @@ class Scheduler:
             now = clock.now()
             core.queue.flush(now)
             if core.resizes is not None:
-                core.resizes.waking.flush(now)
+                core.resizes.wake_ups.flush(now)
             expiry = core.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 core.handlers.expire_exclusions(now)
@@ -341,7 +341,7 @@ class Scheduler:
                 await self._sleep(now)
                 continue
             await self._schedule_one(queued, now, group)
-            self._holding.release()
+            self._held_changes.release()
             in_a_row += 1
             if in_a_row >= CYCLES_IN_A_ROW:
                 in_a_row = 0
@@ -351,7 +351,7 @@ class Scheduler:
         """Return when something happened or is due."""
         self._wake.clear()
         core = self._core
-        clock = core.resizes.waking.next_deadline() if core.resizes is not None else None
+        clock = core.resizes.wake_ups.next_deadline() if core.resizes is not None else None
         due = [d for d in (core.queue.next_deadline(now), core.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):
@@ -383,8 +383,8 @@ class Scheduler:
         core.profiles.attempt()
         result = await self._choose(info, now)
         self._attempts.decided(attempt)
-        if self._recording is not None:
-            self._recording.note(info, core.profiles.runner_of(info), result, now)
+        if self._record_writer is not None:
+            self._record_writer.note(info, core.profiles.runner_of(info), result, now)
         match result:
             case ScheduleResult():
                 await self._assume(attempt, result, group)
@@ -406,7 +406,7 @@ class Scheduler:
         profile, extenders = self._core.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
-        self._holding.hold()
+        self._held_changes.hold()
         return await extenders.schedule(profile, info, now)
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.cache.cache import Cache
-from scheduler.histogram import SLI_BOUNDS, Histogram
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
+from services.telemetry.metrics import Counts, Histogram, Metrics, counter, gauge, histogram
 
+SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 PLUGIN_BOUNDS: Final = tuple(0.00001 * 1.5**i for i in range(20))
 POINT_BOUNDS: Final = tuple(0.0001 * 2**i for i in range(12))
 ATTEMPT_BOUNDS: Final = tuple(0.00001 * 2**i for i in range(22))
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 INITIAL, RESIZE = "initial_placement", "pod_resize"
 """The values of the label `operation` (kep-5836 12)."""
+ATTEMPTS: Final = "scheduler_schedule_attempts_total"
+REBOUND: Final = "scheduler_rebound_same_node_total"
+UNBINDS: Final = "scheduler_pod_unbinds_total"
+WASTED: Final = "unbind_wasted_preemptions_total"
+BINDING_FAILURES: Final = "scheduler_binding_failures_total"
 CLUSTER: Final = "cluster"
 """What the node of a whole group's eviction is called."""
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
@@ -40,7 +46,7 @@ def _unschedulable(queue: SchedulingQueue) -> dict[tuple[str, str], int]:
     return found
 
 
-class Metrics:
+class SchedulerMetrics:
     """What this scheduler did since it started. `profile` is the first profile's name; `now`: monotonic seconds.
 
     It is the watch of runners and queue: what takes how long is known from one attempt, hint or event in ten.
@@ -49,57 +55,53 @@ class Metrics:
     def __init__(self, profile: str, now: Callable[[], float] | None = None) -> None:
         self._profile = profile
         self.now: Callable[[], float] = now or _no_time
-        self._timed: dict[str, dict[str, Histogram]] = {name: {} for name in _TIMED}
-        self.counters: dict[str, float] = {}
-        self._attempt_seconds: dict[tuple[str, str], Histogram] = {}
+        self._timed: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in _TIMED}
+        self.counts = Counts()
+        self.attempt_seconds: dict[tuple[str, str], Histogram] = {}
         self.algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self.bind_seconds = Histogram(SLI_BOUNDS)
-        self._sli_seconds: dict[int, Histogram] = {}
+        self.sli_seconds: dict[int, Histogram] = {}
         self.pod_attempts = Histogram(COUNT_BOUNDS)
-        self._permit_wait_seconds: dict[str, Histogram] = {}
+        self.permit_wait_seconds: dict[str, Histogram] = {}
         self.unbound_to_rebound_seconds = Histogram(SLI_BOUNDS)
         self.binding = 0
         self._unbound_at: dict[str, tuple[float, str]] = {}
         self._evicted_for: dict[str, tuple[str, int]] = {}
-        """For whom others had to go: on which node, and how many."""
-
-    def count(self, name: str, by: float = 1) -> None:
-        """Add to a counter; labels are part of the name."""
-        self.counters[name] = self.counters.get(name, 0) + by
+        """Preemptors by uid: the node that victims left, and how many."""
 
     def attempted(self, result: str, algorithm_s: float, profile: str = "") -> None:
         """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error."""
         profile = profile or self._profile
-        self.count(f'scheduler_schedule_attempts_total{{profile="{profile}",result="{result}"}}')
+        self.counts.add(ATTEMPTS, profile, result)
         self.algorithm_seconds.observe(algorithm_s)
-        histogram = self._attempt_seconds.get((profile, result))
+        histogram = self.attempt_seconds.get((profile, result))
         if histogram is None:
-            histogram = self._attempt_seconds[profile, result] = Histogram(ATTEMPT_BOUNDS)
+            histogram = self.attempt_seconds[profile, result] = Histogram(ATTEMPT_BOUNDS)
         histogram.observe(algorithm_s)
 
     def permit_waited(self, result: str, waited_s: float) -> None:
         """Note a pod that waited for permission, and what it got."""
-        self._permit_wait_seconds.setdefault(result, Histogram(SLI_BOUNDS)).observe(waited_s)
+        self.permit_wait_seconds.setdefault(result, Histogram(SLI_BOUNDS)).observe(waited_s)
 
     # -- the watch
 
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None:
         """Note how long a plugin took at a point."""
-        self._time(PLUGINS, f'extension_point="{point}",plugin="{plugin}",status="{status}"', took_s)
+        self._time(PLUGINS, (point, plugin, status), took_s)
 
     def point(self, point: str, status: str, profile: str, took_s: float) -> None:
         """Note how long all plugins together took at a point."""
-        self._time(POINTS, f'extension_point="{point}",profile="{profile}",status="{status}"', took_s)
+        self._time(POINTS, (point, profile, status), took_s)
 
     def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None:
         """Note how long a plugin's hint took, and what it said."""
-        self._time(HINTS, f'event="{event}",hint="{hint}",plugin="{plugin}"', took_s)
+        self._time(HINTS, (event, hint, plugin), took_s)
 
     def event(self, event: str, took_s: float) -> None:
         """Note how long it took to find out whom an event may help."""
-        self._time(EVENTS, f'event="{event}"', took_s)
+        self._time(EVENTS, (event,), took_s)
 
-    def _time(self, metric: str, labels: str, took_s: float) -> None:
+    def _time(self, metric: str, labels: tuple[str, ...], took_s: float) -> None:
         found = self._timed[metric].get(labels)
         if found is None:
             found = self._timed[metric][labels] = Histogram(_TIMED[metric])
@@ -110,15 +112,15 @@ class Metrics:
     def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float) -> None:
         """Note a pod that got its node, `waited_s` after its first attempt began."""
         bucket = min(attempts, 16)
-        if bucket not in self._sli_seconds:
-            self._sli_seconds[bucket] = Histogram(SLI_BOUNDS)
-        self._sli_seconds[bucket].observe(waited_s)
+        if bucket not in self.sli_seconds:
+            self.sli_seconds[bucket] = Histogram(SLI_BOUNDS)
+        self.sli_seconds[bucket].observe(waited_s)
         self.pod_attempts.observe(attempts)
         unbound = self._unbound_at.pop(uid, None)
         if unbound is not None:
             self.unbound_to_rebound_seconds.observe(now - unbound[0])
             if unbound[1] == node:
-                self.count("scheduler_rebound_same_node_total")
+                self.counts.add(REBOUND)
 
     def evicted(self, uid: str, node: str) -> None:
         """Note that a pod was evicted from the node for this one."""
@@ -129,48 +131,89 @@ class Metrics:
 
     def unbound(self, uid: str, node: str, reason: str, now: float) -> None:
         """Note a pod that was unbound from a node."""
-        self.count(f'scheduler_pod_unbinds_total{{reason="{reason}"}}')
+        self.counts.add(UNBINDS, reason)
         emptied, victims = self._evicted_for.pop(uid, ("", 0))
         if emptied in (node, CLUSTER):
             # They were evicted for a placement that did not last (kubelet-unbinding 7.3).
-            self.count("unbind_wasted_preemptions_total", victims)
+            self.counts.add(WASTED, by=victims)
         self._unbound_at[uid] = (now, node)
         if len(self._unbound_at) > 65536:
             del self._unbound_at[next(iter(self._unbound_at))]
 
-    def samples(self, queue: SchedulingQueue, cache: Cache, exclusions: Exclusions) -> Mapping[str, float]:
+    def samples(self, queue: SchedulingQueue, cache: Cache, exclusions: Exclusions) -> dict[str, float]:
         """Return all counters, histograms and gauges."""
-        found: dict[str, float] = dict(self.counters)
-        pools = queue.pools
-        backoff = pools[Pool.BACKOFF] + pools[Pool.ERROR_BACKOFF]
-        found['scheduler_pending_pods{queue="active"}'] = pools[Pool.ACTIVE]
-        found['scheduler_pending_pods{queue="backoff"}'] = backoff
-        found['scheduler_pending_pods{queue="unschedulable"}'] = pools[Pool.UNSCHEDULABLE]
-        found['scheduler_pending_pods{queue="gated"}'] = pools[Pool.GATED]
-        for (pool, event), pods in queue.incoming.items():
-            found[f'scheduler_queue_incoming_pods_total{{event="{event}",queue="{pool}"}}'] = pods
-        for (plugin, name), pods in _unschedulable(queue).items():
-            found[f'scheduler_unschedulable_pods{{plugin="{plugin}",profile="{name}"}}'] = pods
-        found["scheduler_inflight_events"] = queue.in_flight_event_count
-        found['scheduler_cache_size{type="nodes"}'] = cache.columns.count
-        found['scheduler_cache_size{type="pods"}'] = len(cache.pods)
-        found['scheduler_cache_size{type="assumed_pods"}'] = cache.assumed_count
-        found['scheduler_goroutines{operation="binding"}'] = self.binding
-        found["scheduler_node_exclusions"] = len(exclusions)
-        profile = f'profile="{self._profile}"'
-        for (of, result), histogram in self._attempt_seconds.items():
-            labels = f'profile="{of}",result="{result}"'
-            found.update(histogram.samples("scheduler_scheduling_attempt_duration_seconds", labels))
-        for attempts, histogram in self._sli_seconds.items():
-            labels = f'attempts="{attempts if attempts < 16 else "16+"}"'
-            found.update(histogram.samples("scheduler_pod_scheduling_sli_duration_seconds", labels))
-        found.update(self.algorithm_seconds.samples("scheduler_scheduling_algorithm_duration_seconds"))
-        found.update(self.pod_attempts.samples("scheduler_pod_scheduling_attempts"))
-        for result, histogram in self._permit_wait_seconds.items():
-            found.update(histogram.samples("scheduler_permit_wait_duration_seconds", f'result="{result}"'))
-        for metric, by_labels in self._timed.items():
-            for labels, histogram in by_labels.items():
-                found.update(histogram.samples(metric, labels))
-        found.update(self.unbound_to_rebound_seconds.samples("scheduler_unbound_to_rebound_seconds"))
-        found.update(self.bind_seconds.samples(POINTS, f'extension_point="Bind",{profile},status="Success"'))
-        return found
+        return METRICS.of(Reading(self, queue, cache, exclusions))
+
+    def timed(self, metric: str) -> Mapping[tuple[str, ...], Histogram]:
+        """Return the times of one metric, by labels."""
+        return self._timed[metric]
+
+    def points(self) -> Mapping[tuple[str, ...], Histogram]:
+        """Return the times of extension points; every Bind is timed, not one in ten."""
+        return {**self._timed[POINTS], ("Bind", self._profile, "Success"): self.bind_seconds}
+
+
+class Reading(NamedTuple):
+    """What the metrics are read from."""
+
+    own: SchedulerMetrics
+    queue: SchedulingQueue
+    cache: Cache
+    exclusions: Exclusions
+
+
+def _pending(read: Reading) -> dict[str, float]:
+    pools = read.queue.pools
+    return {
+        "active": pools[Pool.ACTIVE],
+        "backoff": pools[Pool.BACKOFF] + pools[Pool.ERROR_BACKOFF],
+        "unschedulable": pools[Pool.UNSCHEDULABLE],
+        "gated": pools[Pool.GATED],
+    }
+
+
+def _cached(read: Reading) -> dict[str, float]:
+    cache = read.cache
+    return {"nodes": cache.columns.count, "pods": len(cache.pods), "assumed_pods": cache.assumed_count}
+
+
+PENDING_PODS: Final = ("scheduler_pending_pods", "Pods that wait, by the queue they wait in.")
+GOROUTINES: Final = ("scheduler_goroutines", "Tasks under way.")
+PDB_VIOLATIONS: Final = ("scheduler_preemption_pdb_violations_total", "Victims whose disruption budget was exceeded.")
+METRICS: Final[Metrics[Reading]] = Metrics(
+    counter(ATTEMPTS, "Scheduling attempts.", lambda read: read.own.counts.of(ATTEMPTS), "profile", "result"),
+    counter(REBOUND, "Unbound pods bound to the same node again.", lambda read: read.own.counts.of(REBOUND)),
+    counter(UNBINDS, "Pods unbound from their node.", lambda read: read.own.counts.of(UNBINDS), "reason"),
+    counter(WASTED, "Victims of a placement that was unbound.", lambda read: read.own.counts.of(WASTED)),
+    counter(BINDING_FAILURES, "Bindings that failed.", lambda read: read.own.counts.of(BINDING_FAILURES), "reason"),
+    gauge(*PENDING_PODS, _pending, "queue"),
+    counter("scheduler_queue_incoming_pods_total", "Pods added to a queue.",
+            lambda read: {(event, pool): count for (pool, event), count in read.queue.incoming.items()},
+            "event", "queue"),
+    gauge("scheduler_unschedulable_pods", "Pods that a plugin rejected.", lambda read: _unschedulable(read.queue),
+          "plugin", "profile"),
+    gauge("scheduler_inflight_events", "Events kept for pods in flight.",
+          lambda read: read.queue.in_flight_event_count),
+    gauge("scheduler_cache_size", "What the cache holds.", _cached, "type"),
+    gauge(*GOROUTINES, lambda read: {"binding": read.own.binding}, "operation"),
+    gauge("scheduler_node_exclusions", "Nodes that pods are kept away from.", lambda read: len(read.exclusions)),
+    histogram("scheduler_scheduling_attempt_duration_seconds", "Time of an attempt.",
+              lambda read: read.own.attempt_seconds, "profile", "result"),
+    histogram("scheduler_pod_scheduling_sli_duration_seconds", "Time from a pod's first attempt to its binding.",
+              lambda read: {str(n) if n < 16 else "16+": each for n, each in read.own.sli_seconds.items()}, "attempts"),
+    histogram("scheduler_scheduling_algorithm_duration_seconds", "Time of the scheduling cycle.",
+              lambda read: read.own.algorithm_seconds),
+    histogram("scheduler_pod_scheduling_attempts", "Attempts that a pod needed.", lambda read: read.own.pod_attempts),
+    histogram("scheduler_permit_wait_duration_seconds", "Time that pods waited for permission.",
+              lambda read: read.own.permit_wait_seconds, "result"),
+    histogram(PLUGINS, "Time of a plugin at a point, of one attempt in ten.", lambda read: read.own.timed(PLUGINS),
+              "extension_point", "plugin", "status"),
+    histogram(POINTS, "Time of all plugins at a point, of one attempt in ten.", lambda read: read.own.points(),
+              "extension_point", "profile", "status"),
+    histogram(HINTS, "Time of a queueing hint, of one in ten.", lambda read: read.own.timed(HINTS),
+              "event", "hint", "plugin"),
+    histogram(EVENTS, "Time to find the pods an event may help, of one in ten.", lambda read: read.own.timed(EVENTS),
+              "event"),
+    histogram("scheduler_unbound_to_rebound_seconds", "Time from a pod's unbind to its next binding.",
+              lambda read: read.own.unbound_to_rebound_seconds),
+)  # fmt: skip

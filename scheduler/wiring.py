@@ -36,17 +36,17 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.world import ListedWorld, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler
-from scheduler.metrics import Metrics
+from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.queue import GroupedQueue, GroupQueueing
-from scheduler.preemption.progress import Preempting
+from scheduler.pod_groups.queue import GroupedQueue, GroupQueueRules
+from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.preenqueue_status import missing_gate
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
+from scheduler.resize.deferred_pods import DeferredPods, gated
 from scheduler.resize.out_of_tree import RELEVANCE, OutOfTreePlugins
-from scheduler.resize.queueing import ResizeQueueing, gated
 from scheduler.resize.rules import rules_of
 from scheduler.switches import AsyncCallSwitches, GangSwitches, SchedulerSwitches
 from services.api.kinds.node import Node
@@ -105,7 +105,7 @@ def build(
         random=random,
         wall=clock.wall,
         profile=config.scheduler_name,
-        preempting=Preempting(partial(_is_staying, pods)),
+        preempting=RunningPreemptions(partial(_is_staying, pods)),
         groups=PodGroups(is_on=switches.of(GangSwitches).is_on),
         waiting=waiting,
     )
@@ -188,7 +188,7 @@ def core_of(
     if handle.groups.is_on:
         make_queue = partial(
             GroupedQueue,
-            GroupQueueing(  # type: ignore[assignment]
+            GroupQueueRules(  # type: ignore[assignment]
                 handle.groups,
                 handle.world,
                 one_by_one=gangs.is_one_by_one,
@@ -210,10 +210,10 @@ def core_of(
         backoff_max_s=configured.backoff_max_s,
         pop_from_backoff=own.pops_from_backoff,
     )
-    metrics = Metrics(profiles.names[0], now)
+    metrics = SchedulerMetrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
-        resizes = ResizeQueueing(
+        resizes = DeferredPods(
             handle.cache,
             queue,
             ResizeCycle(handle, rules, out_of_tree),

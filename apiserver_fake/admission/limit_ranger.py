@@ -37,7 +37,7 @@ def ranges_of(ctx: WriteContext, namespace: str) -> list[LimitRange]:
 def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Document, str]:
     """Return a pod's spec with the limits and requests its containers do not state, and a note on who got what.
 
-    The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" when nobody got anything.
+    The note is what upstream puts into the annotation `kubernetes.io/limit-ranger`; "" when no container got anything.
     """
     note = ""
     for each in ranges:

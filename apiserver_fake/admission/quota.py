@@ -2,7 +2,7 @@
 
 A quota binds from the moment its status says what is enforced and used: the quota controller writes that first, and
 counts anew whenever less may be in use. Because the charge and the object are one group of changes, two creations
-never take the same room. Source: kep-1287-in-place-resize 3.2; decision 0014; upstream
+never take the same capacity. Source: kep-1287-in-place-resize 3.2; decision 0014; upstream
 `plugin/pkg/admission/resourcequota` (v1.36).
 """
 

@@ -1,7 +1,7 @@
 """What the API server may refuse of a resize although its namespace allows it: what the pod's node could never do.
 
 Up to v1.36 such a resize is accepted, and the node calls it Infeasible. Since v1.37 the admission plugin
-PodResizeValidator refuses it, so that whoever asks hears of it at once (`resize.feasibility`). What only the kubelet
+PodResizeValidator refuses it, so that the client learns of it at once (`resize.feasibility`). What only the kubelet
 knows, of swap or of static managers, stays its affair. Source: upstream `plugin/pkg/admission/podresize` (v1.37).
 """
 
@@ -28,7 +28,7 @@ def check_feasible(pod: Document, ctx: WriteContext) -> None:
     Raises: Forbidden naming every resource of which the node has too little, or what else is wrong with it.
     """
     node_name = (pod.get("spec") or {}).get("nodeName") or ""
-    if not node_name or ctx.switches.choice("resize.feasibility") != BY_ADMISSION:
+    if not node_name or ctx.switches.resize_feasibility != BY_ADMISSION:
         return
     name = pod["metadata"]["name"]
     problem = _problem(pod, node_name, ctx.lookup("nodes", "", node_name))

@@ -147,14 +147,14 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
         if rule.where == "lease" and not _is_own_lease(identity, new["metadata"].get("name") or ""):
             raise _forbidden(identity, request)
         if request.resource == "pods" and (new.get("spec") or {}).get("nodeName"):
-            _check_preset_node(identity, new)
+            _check_preset_node(rule, identity, new)
     elif rule.may_change:
         check_mask(identity, request, rule, old, new)
 
 
-def _check_preset_node(identity: Identity, pod: Document) -> None:
+def _check_preset_node(rule: Rule, identity: Identity, pod: Document) -> None:
     # S22: a pod born bound bypasses the scheduler.
-    if rule_is_admin(identity) or identity.user == "system:controller:daemonset":
+    if rule.may_choose_node:
         return
     name = pod["metadata"].get("name") or ""
     raise Forbidden(
@@ -163,13 +163,8 @@ def _check_preset_node(identity: Identity, pod: Document) -> None:
     )
 
 
-def rule_is_admin(identity: Identity) -> bool:
-    """Whether this is an administrator."""
-    return "system:mesh-admins" in identity.groups
-
-
 def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:
-    if not rule.needs or (rule.unless[0] and ctx.switches.flag(rule.unless[0]) == rule.unless[1]):
+    if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
         return
     options = delete_options(request)
     missing = [

@@ -102,7 +102,7 @@ _JOB = msgspec.json.Decoder(Job)
 def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     """Return what the invariants judge a stored object by: the fields that may only go one way.
 
-    `is_new`: also what does not change afterwards, and what a pod asks for, which is told again when it changes.
+    `is_new`: also what does not change afterwards, and what a pod asks for, which is recorded again when it changes.
     """
     found: Document = {}
     decoded: _Any = _DECODERS.get(resource, _ANY).decode(body)

@@ -1,4 +1,4 @@
-"""The mesh's own door: multiplexed calls and multiplexed watches over gRPC.
+"""The mesh's own server: multiplexed calls and multiplexed watches over gRPC.
 
 A stream carries one connection's calls (or watches) of any number of identities. What is ready together is
 sent together: an idle stream sends at once, one that has just sent lingers up to 2 ms, because draining what
@@ -182,7 +182,7 @@ class _CallStream:
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
         self._unanswered = 0
-        self._wake, self._room = _Wake(), _Wake()
+        self._wake, self._capacity = _Wake(), _Wake()
         self._is_closing = False
 
     async def run(self) -> None:
@@ -204,7 +204,7 @@ class _CallStream:
             for message in batch.requests:
                 self._begin(message, group)
             while self._outbox_bytes > OUTBOX_BYTES_MAX:
-                await self._room.wait()
+                await self._capacity.wait()
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
         number = message.id
@@ -247,7 +247,7 @@ class _CallStream:
                 size += len(part)
                 parts.append(part)
             self._outbox_bytes -= size
-            self._room.set()
+            self._capacity.set()
             await self._pace.send(self._context, b"".join(parts))
 
 
@@ -369,7 +369,7 @@ class _WatchStream:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """Whether the port can be bound; asked first because gRPC tells a taken one in lines of its own."""
+    """Whether the port can be bound; asked first because gRPC reports a taken one in lines of its own."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             return True
@@ -377,7 +377,7 @@ def _is_free(host: str, port: int) -> bool:
         return error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 
 
-class GrpcDoor(ApiServerServicer):
+class GrpcServer(ApiServerServicer):
     """The servicer and the listening server around it."""
 
     def __init__(self, server: ApiServer, clock: Clock) -> None:
@@ -435,7 +435,7 @@ class GrpcDoor(ApiServerServicer):
             raise AssertionError("abort raises") from None
 
     async def _admit(self, context: Any) -> Identity:
-        """Return the identity of a stream and tell its client that it is taken, or refuse it.
+        """Return the identity of a stream and confirm to its client that it is accepted, or refuse it.
 
         A client that writes into a refusal loses the reason, so it writes nothing before this word.
         """
@@ -448,7 +448,7 @@ class GrpcDoor(ApiServerServicer):
         own = await self._identity(context)
         try:
             identity = _Callers(self._server, own).of(request.token)
-            response = await self._server.door(identity).call(to_request(request))
+            response = await self._server.api_for(identity).call(to_request(request))
         except ApiError as error:
             response = refusal(error)
         if len(response.body) > FRAME_BYTES * 3:
@@ -470,10 +470,10 @@ class GrpcDoor(ApiServerServicer):
         await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
 
 
-async def serve(server: ApiServer, host: str, port: int, *, clock: Clock) -> tuple[GrpcDoor, int]:
-    """Listen on `host:port` (0: any free one) and return the door and its port.
+async def serve(server: ApiServer, host: str, port: int, *, clock: Clock) -> tuple[GrpcServer, int]:
+    """Listen on `host:port` (0: any free one) and return the server and its port.
 
     Raises: StartError when the address cannot be had.
     """
-    door = GrpcDoor(server, clock)
-    return door, await door.open(host, port)
+    listening = GrpcServer(server, clock)
+    return listening, await listening.open(host, port)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.schema import types as schemas
+from apiserver_fake.schema import schemas
 from services.api.errors import BadRequest, Conflict, Invalid
 from services.api.meta import Document
 from services.api.times import format_time
@@ -273,8 +273,10 @@ def plan(
     previous: Document = {}
     for found in (live.get("metadata") or {}).get("managedFields") or ():
         is_mine = (found.get("manager"), found.get("operation"), found.get("subresource", "")) == (
-            manager, "Apply", subresource,
-        )  # fmt: skip
+            manager,
+            "Apply",
+            subresource,
+        )
         if is_mine:
             previous = found
         else:

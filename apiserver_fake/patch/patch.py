@@ -11,7 +11,7 @@ from typing import Any
 from apiserver_fake.patch.errors import type_name, unprocessable
 from apiserver_fake.patch.json_patch import json_patch
 from apiserver_fake.patch.strategic_merge import strategic_merge_patch
-from apiserver_fake.schema.types import shape_of
+from apiserver_fake.schema.schemas import shape_of
 from services.api.errors import BadRequest, UnsupportedMediaType
 from services.api.meta import Document
 

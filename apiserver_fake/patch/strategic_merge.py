@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_fake.patch.errors import type_name, unprocessable
-from apiserver_fake.schema.types import ANYTHING, Shape
+from apiserver_fake.schema.schemas import ANYTHING, Shape
 
 _ORDER = "$setElementOrder/"
 _DELETE_VALUES = "$deleteFromPrimitiveList/"

@@ -1,4 +1,4 @@
-"""What an object gets when it is created: a name, a uid, and room for it."""
+"""What an object gets when it is created: a name, a uid, and a place within the limits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_uid(random: Random) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def check_room(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
+def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
     """Refuse a creation beyond the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
     for held, most, where in (
         (staged.count(), limits.objects, "the store"),

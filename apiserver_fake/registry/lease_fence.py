@@ -35,7 +35,7 @@ _LEASE = msgspec.json.Decoder(_Lease)
 def fenced(plan: Plan, text: str) -> Plan:
     """Return the write, refused when the Lease it was made under has been taken again since.
 
-    `text`: `<namespace>/<name>/<transitions>`. A Lease that is not stored fences nobody.
+    `text`: `<namespace>/<name>/<transitions>`. A Lease that is not stored fences no writer.
     Raises: BadRequest for a text of another form; from the plan, Conflict with reason StaleLeaseEpoch.
     """
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.registry.errors import check_scope, find_resource, not_found
-from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.resource_versions import parse_rv
 from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store
@@ -36,7 +36,7 @@ class NotYet(Exception):
 class Reads:
     """The read path of every kind."""
 
-    def __init__(self, store: Store, *, clock: Clock, cursors: Cursors) -> None:
+    def __init__(self, store: Store, *, clock: Clock, cursors: ContinueTokens) -> None:
         self._store, self._clock, self._cursors = store, clock, cursors
 
     def get(self, request: Request) -> Response:
@@ -72,7 +72,7 @@ class Reads:
         selection = self.selection(resource, request)
         limit = min(request.limit, LIST_PAGE_OBJECTS) if request.limit > 0 else 0
         bytes_max = LIST_PAGE_BYTES if limit else 0
-        fingerprint = Cursors.fingerprint(request)
+        fingerprint = ContinueTokens.fingerprint(request)
         if request.continue_token:
             if request.resource_version or request.resource_version_match:
                 raise BadRequest("specifying resourceVersion or resourceVersionMatch is not allowed with continue")
@@ -119,7 +119,7 @@ class Reads:
     def _expired(self, after: Any, fingerprint: bytes) -> Expired:
         if after is None:
             return Expired("The resourceVersion for the provided list is too old.")
-        # Whoever can live with an inconsistent list may go on at the newest state.
+        # A client that can live with an inconsistent list may go on at the newest state.
         token = self._cursors.token(0, after, fingerprint, self._clock.now())
         error = ExpiredPage(
             "The provided continue parameter is too old to display a consistent list result. You can start a new "

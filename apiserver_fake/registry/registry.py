@@ -21,8 +21,8 @@ from apiserver_fake.registry.errors import check_scope, find_resource
 from apiserver_fake.registry.lease_fence import fenced
 from apiserver_fake.registry.read import Reads
 from apiserver_fake.registry.write import Write
-from apiserver_fake.registry.write_context import Surroundings
-from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.registry.write_context import WriteContexts
+from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import DeleteOptions, subresource
@@ -47,11 +47,11 @@ class Registry:
         clock: Clock,
         random: Random,
         switches: Switches,
-        cursors: Cursors,
+        cursors: ContinueTokens,
         limits: Limits,
     ) -> None:
         self._store = store
-        self._surroundings = Surroundings(clock=clock, random=random, switches=switches, limits=limits)
+        self._surroundings = WriteContexts(clock=clock, random=random, switches=switches, limits=limits)
         self.reads = Reads(store, clock=clock, cursors=cursors)
 
     def authorize(self, identity: Identity, request: Request) -> None:

@@ -14,10 +14,10 @@ import msgspec
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.registry.creation import check_room, choose_name, new_uid
+from apiserver_fake.registry.creation import check_capacity, choose_name, new_uid
 from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
-from apiserver_fake.registry.write_context import Surroundings, document_of
-from apiserver_fake.schema.types import check_fields, conform
+from apiserver_fake.registry.write_context import WriteContexts, document_of
+from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record
 from apiserver_fake.storage.resource_versions import parse_rv
 from apiserver_fake.storage.store import Staged
@@ -38,9 +38,9 @@ class Write:
     """One write being evaluated inside the commit."""
 
     def __init__(
-        self, surroundings: Surroundings, resource: Resource, identity: Identity, request: Request, traceparent: str
+        self, contexts: WriteContexts, resource: Resource, identity: Identity, request: Request, traceparent: str
     ) -> None:
-        self.surroundings = surroundings
+        self.contexts = contexts
         self.resource = resource
         self.identity = identity
         self.request = request
@@ -52,7 +52,7 @@ class Write:
     def create(self, staged: Staged, body: Document) -> Response:
         """Stage a new object and return it. Raises: ApiError."""
         request, resource = self.request, self.resource
-        ctx = self.surroundings.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged)
         new = self._own(body)
         meta = new["metadata"]
         self._place(meta)
@@ -71,7 +71,7 @@ class Write:
             )
         if staged.get(resource.name, namespace, name) is not None:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
-        check_room(self.surroundings.limits, staged, resource, namespace, name)
+        check_capacity(self.contexts.limits, staged, resource, namespace, name)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation))
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
@@ -174,7 +174,7 @@ class Write:
         if changed is old:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
-        ctx = self.surroundings.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation, old))
         if "status" in resource.subresources:
             if "status" in old:
@@ -228,9 +228,15 @@ class Write:
             text = "Invalid value: 0x0: must be specified for an update"
             raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in (
-            "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-            "generation", "generateName", "selfLink",
-        ):  # fmt: skip
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "generateName",
+            "selfLink",
+        ):
             if field in before:
                 meta[field] = before[field]
             else:
@@ -282,7 +288,7 @@ class Write:
         request, resource = self.request, self.resource
         stored = staged.get(resource.name, request.namespace, request.name)
         old = document_of(stored)
-        ctx = self.surroundings.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged)
         if request.verb in ("update", "patch"):
             if stored is None or old is None:
                 raise not_found(resource, request.name)
@@ -351,7 +357,7 @@ class Write:
         stored = self._stored(staged)
         self._check_preconditions(stored, options.uid, options.resource_version)
         old: Document = msgspec.json.decode(stored.body)
-        ctx = self.surroundings.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged)
         admit(self.identity, request, old, None, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:

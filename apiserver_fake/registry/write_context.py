@@ -11,6 +11,7 @@ from apiserver_fake.storage.records import Record
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import ServerMemory, WriteContext
+from apiserver_fake.switches import ApiServerSwitches
 from services.api.identity import Identity
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
@@ -22,11 +23,12 @@ SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
 DOCUMENTS_KEPT = 64
 
 
-class Surroundings:
+class WriteContexts:
     """What all writes have around them; lives with the server."""
 
     def __init__(self, *, clock: Clock, random: Random, switches: Switches, limits: Limits) -> None:
-        self._clock, self._random, self._switches = clock, random, switches
+        self._clock, self._random = clock, random
+        self._switches, self._register = switches.of(ApiServerSwitches), switches
         self.limits = limits
         self._memory = ServerMemory()
         self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
@@ -52,6 +54,7 @@ class Surroundings:
             now_s=self._clock.now(),
             wall_s=self._clock.wall(),
             switches=self._switches,
+            register=self._register,
             random=self._random,
             request=request,
             lookup=lookup,

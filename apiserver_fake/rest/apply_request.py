@@ -13,7 +13,7 @@ from services.api.resources import resources
 from services.api.wire import Api, Request, Response
 
 TRIES_MAX = 5
-"""How often an apply starts over because somebody else wrote in between."""
+"""How often an apply starts over because another client wrote in between."""
 
 
 def _config(body: bytes) -> Document:
@@ -95,7 +95,7 @@ async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float)
                 body=msgspec.json.encode(planned),
             )
         )
-        # Somebody wrote in between, or created or deleted the object: plan again on what is there now.
+        # Another client wrote in between, or created or deleted the object: plan again on what is there now.
         if response.is_ok or wanted_version or response.code not in (404, 409):
             return response
     return response

@@ -1,4 +1,6 @@
-"""OpenAPI v3: one index and one document a group version, made from the register and `schemas.json`.
+"""OpenAPI v3: one index and one document a group version, made from the register, `schemas.json` and the kinds' tables.
+
+Types and descriptions are upstream's schemas; defaults, enums and bounds come from the tables that check writes.
 
 kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
 the server), and what do the fields mean (`explain`, client-side strategic merge). A kind without a
@@ -12,7 +14,9 @@ from typing import Any
 
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.paths import subresource_form
-from apiserver_fake.schema.types import component_of, components
+from apiserver_fake.schema.schemas import component_of, components
+from apiserver_fake.strategy import strategy_for
+from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document
 from services.api.resources import Resource, resources
 
@@ -77,9 +81,11 @@ def _operation(action: str, r: Resource, component: str, kind: Document | None =
         types = list(content)
         if action == "patch":
             types = [
-                "application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json",
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
                 "application/strategic-merge-patch+json",
-            ]  # fmt: skip
+            ]
         operation["requestBody"] = {"content": dict.fromkeys(types, content["application/json"])}
     return operation
 
@@ -87,6 +93,25 @@ def _operation(action: str, r: Resource, component: str, kind: Document | None =
 def _path_parameters(r: Resource, *, named: bool) -> list[Document]:
     names = (["name"] if named else []) + (["namespace"] if r.namespaced else [])
     return [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]
+
+
+def _constrain(components: dict[str, Document], name: str, table: Struct, seen: dict[str, None]) -> None:
+    """Write what a kind's table of field rules says into the schemas of its types; shared schemas are copied."""
+    if name in seen or name not in components:
+        return
+    seen[name] = None
+    properties = {**components[name].get("properties", {})}
+    for field in table.fields:
+        schema = properties.get(field.name)
+        if schema is None:
+            continue
+        if said := constraints(field):
+            properties[field.name] = {**said, **schema}
+        inner = field.items if isinstance(field.items, Struct) else field.struct
+        target = schema.get("items", schema).get("$ref", "")
+        if inner is not None and target:
+            _constrain(components, target.removeprefix(_PREFIX), inner, seen)
+    components[name] = {**components[name], "properties": properties}
 
 
 def document(group: str, version: str) -> Document:
@@ -132,8 +157,11 @@ def document(group: str, version: str) -> Document:
             entry: Document = {methods[v]: _operation(methods[v], r, of_sub, _kind_of(*own)) for v in form.verbs}
             entry["parameters"] = _path_parameters(r, named=True)
             paths[f"{base}/{{name}}/{name}"] = entry
-    # The closure shares the loaded schemas; a root is copied before it is told its kinds.
+    # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
     components = {**_closure(roots), **invented}
+    for r in served:
+        if (table := strategy_for(r.name).fields) is not None:
+            _constrain(components, component_of(r.api_version, r.kind), table, {})
     for name in roots:
         components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}
     return {

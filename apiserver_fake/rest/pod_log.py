@@ -1,7 +1,7 @@
 """`pods/log`: the API server fetches a container's output from the kubelet that runs the pod.
 
 The kubelet's address is what its Node says: the InternalIP among `status.addresses` and
-`status.daemonEndpoints.kubeletEndpoint.Port`. The pod is read as the caller, so whoever may not see a pod
+`status.daemonEndpoints.kubeletEndpoint.Port`. The pod is read as the caller, so a client that may not see a pod
 cannot read its log; the node is read as the server itself.
 """
 
@@ -33,9 +33,9 @@ def container_of(pod: Document, asked: str) -> str:
     name, spec = pod["metadata"].get("name", ""), pod.get("spec") or {}
     names = [str(c.get("name")) for c in spec.get("containers") or ()]
     inits = [str(c.get("name")) for c in spec.get("initContainers") or ()]
-    guests = [str(c.get("name")) for c in spec.get("ephemeralContainers") or ()]
+    ephemeral = [str(c.get("name")) for c in spec.get("ephemeralContainers") or ()]
     if asked:
-        if asked not in (*names, *inits, *guests):
+        if asked not in (*names, *inits, *ephemeral):
             raise BadRequest(f"container {asked} is not valid for pod {name}")
         return asked
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")

@@ -64,7 +64,7 @@ def cached_answer(
 
 
 def page_not_found() -> web.Response:
-    """Return what a path gets that nobody serves."""
+    """Return the answer to a path that is not served."""
     return web.Response(text="404 page not found\n", status=404)
 
 

@@ -1,4 +1,4 @@
-"""The door that kubectl and client-go know: HTTP/1.1 and JSON over the same server as the mesh's own door.
+"""The server that kubectl and client-go know: HTTP/1.1 and JSON over the same registry as the mesh's own server.
 
 A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes
 that were stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and
@@ -20,14 +20,18 @@ import yaml
 from aiohttp import web
 
 from apiserver_fake.patch.apply import manager_required
-from apiserver_fake.rest import apply_request as rest_apply
-from apiserver_fake.rest import discovery, openapi, tables
-from apiserver_fake.rest import media_types as rest_media
-from apiserver_fake.rest import paths as rest_paths
-from apiserver_fake.rest import pod_log as rest_log
-from apiserver_fake.rest import reviews as rest_reviews
-from apiserver_fake.rest import streams as rest_streams
-from apiserver_fake.rest import watch as rest_watch
+from apiserver_fake.rest import (
+    apply_request,
+    discovery,
+    media_types,
+    openapi,
+    paths,
+    pod_log,
+    reviews,
+    streams,
+    tables,
+    watch,
+)
 from apiserver_fake.rest.headers import bearer_of, host_name, is_allowed_host, is_traceparent, warning_header
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
@@ -65,9 +69,9 @@ CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
 class Server(Protocol):
-    """What this door needs of the API server."""
+    """What the REST server needs of the API server."""
 
-    def door(self, identity: Identity) -> Api:
+    def api_for(self, identity: Identity) -> Api:
         """Return the API as that identity reaches it."""
         ...
 
@@ -91,7 +95,7 @@ def _no_metrics() -> str:
 
 @dataclass(frozen=True)
 class RestSettings:
-    """How the door behaves.
+    """How the REST server behaves.
 
     `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
     `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
@@ -111,7 +115,7 @@ class RestSettings:
     """How long one send of a watch may block before the stream is cut (L-WS)."""
 
 
-class RestDoor:
+class RestHandler:
     """Handles every request of one listener."""
 
     def __init__(
@@ -129,13 +133,13 @@ class RestDoor:
         self._tracer = tracer
         self._session = session
         self._settings = settings
-        self.heard: dict[object, None] = {}
+        self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
-        self.heard[request.protocol] = None
+        self.active[request.protocol] = None
         try:
             self._check_web(request)
             identity = self._identity(request)
@@ -171,7 +175,7 @@ class RestDoor:
     # --- where to
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
-        parts = rest_paths.split(request.rel_url.raw_path)
+        parts = paths.split(request.rel_url.raw_path)
         match parts:
             case ["api", version, _, *_] if discovery.is_served("", version):
                 return await self._resource(request, identity, "", version, parts[2:])
@@ -207,7 +211,7 @@ class RestDoor:
 
     def _only(self, request: web.BaseRequest, method: str) -> None:
         if request.method != method:
-            raise rest_paths.method_not_allowed()
+            raise paths.method_not_allowed()
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
@@ -247,7 +251,7 @@ class RestDoor:
         if plain is None:
             return page_not_found()
         self._only(request, "GET")
-        form = rest_media.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
+        form = media_types.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
         found = discovery.document_at(path, form.version) if form.convert else plain
         assert found is not None, "the aggregated form exists where the plain one does"
         return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
@@ -257,31 +261,31 @@ class RestDoor:
     async def _resource(
         self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
     ) -> web.StreamResponse:
-        review = rest_reviews.review_at(group, version, rest)
+        review = reviews.review_at(group, version, rest)
         if review is not None:
             return await self._review(request, identity, review)
         parameters = Parameters(request.rel_url.query)
-        api = self._server.door(identity)
-        namespace, name, streamed = rest_streams.asked(group, version, rest)
+        api = self._server.api_for(identity)
+        namespace, name, streamed = streams.asked(group, version, rest)
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
-            raise rest_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
-        route = rest_paths.parse(group, version, rest)
-        verb = rest_paths.verb_of(request.method, route)
+            raise streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+        route = paths.parse(group, version, rest)
+        verb = paths.verb_of(request.method, route)
         if verb in ("list", "get"):
             if route.subresource == "log":
-                itself = self._server.door(self._settings.itself)
-                return await rest_log.stream(request, route, parameters, api, itself, self._session)
-            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+                itself = self._server.api_for(self._settings.itself)
+                return await pod_log.stream(request, route, parameters, api, itself, self._session)
+            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
             include = tables.check_include(parameters.text("includeObject"))
-            if rest_paths.is_watch(verb, route, parameters):
-                encoder = rest_watch.EventEncoder(route, form, include, self._clock.wall)
-                batches = api.watch(rest_paths.watch_request(route, parameters))
-                return await rest_watch.stream(
+            if paths.is_watch(verb, route, parameters):
+                encoder = watch.EventEncoder(route, form, include, self._clock.wall)
+                batches = api.watch(paths.watch_request(route, parameters))
+                return await watch.stream(
                     request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s
                 )
         else:
-            form = rest_media.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
             include = tables.check_include(parameters.text("includeObject"))
         span = self._span(request, route, verb)
         try:
@@ -316,14 +320,14 @@ class RestDoor:
         body, patch_type = b"", ""
         content_type = request.headers.get("Content-Type", "")
         if verb == "patch":
-            patch_type = rest_media.patch_type_of(content_type)
+            patch_type = media_types.patch_type_of(content_type)
         if verb not in ("get", "list"):
             body = await read_body(request)
         if verb in ("create", "update", "delete", "deletecollection"):
-            body = rest_media.json_of(body, content_type)
+            body = media_types.json_of(body, content_type)
         elif patch_type == "apply":
-            body = rest_media.json_from_yaml(body)
-        call = rest_paths.to_request(
+            body = media_types.json_from_yaml(body)
+        call = paths.to_request(
             verb,
             route,
             parameters,
@@ -332,12 +336,12 @@ class RestDoor:
             traceparent=span.traceparent,
             request_id=request.headers.get("x-request-id", ""),
             lease_epoch=request.headers.get("x-lease-epoch", ""),
-            default_manager=rest_paths.manager_of(request.headers.get("User-Agent", "")),
+            default_manager=paths.manager_of(request.headers.get("User-Agent", "")),
         )
         if patch_type == "apply":
             if not parameters.text("fieldManager"):
                 raise manager_required()
-            return await rest_apply.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+            return await apply_request.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
@@ -365,7 +369,7 @@ class RestDoor:
                 document = tables.partial_metadata_list(document, form.version)
             else:
                 document = tables.partial_metadata(document, form.version)
-        if form.media_type == rest_media.YAML:
+        if form.media_type == media_types.YAML:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)
 
@@ -377,10 +381,10 @@ class RestDoor:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
         question: Document = {}
-        if rest_reviews.needs_body(review) and body:
-            question = decoded(rest_media.json_of(body, request.headers.get("Content-Type", "")))
-        allows = rest_reviews.allows_from(self._settings.authorize)
-        return json_answer(msgspec.json.encode(rest_reviews.answer(review, question, identity, allows)), status=201)
+        if reviews.needs_body(review) and body:
+            question = decoded(media_types.json_of(body, request.headers.get("Content-Type", "")))
+        allows = reviews.allows_from(self._settings.authorize)
+        return json_answer(msgspec.json.encode(reviews.answer(review, question, identity, allows)), status=201)
 
 
 def _asked(verb: str, route: Route) -> Request:
@@ -396,18 +400,18 @@ def _asked(verb: str, route: Route) -> Request:
 class _SilenceSweep:
     """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
 
-    def __init__(self, server: web.Server, door: RestDoor, clock: Clock, allowed_s: float) -> None:
-        self._server, self._door, self._clock, self._allowed_s = server, door, clock, allowed_s
+    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, allowed_s: float) -> None:
+        self._server, self._handler, self._clock, self._allowed_s = server, handler, clock, allowed_s
         self._silent_since: dict[object, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
-        now, heard = self._clock.now(), self._door.heard
+        now, active = self._clock.now(), self._handler.active
         connections = self._server.connections
-        silent = [c for c in connections if c not in heard]
+        silent = [c for c in connections if c not in active]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
-        self._door.heard = {c: None for c in connections if c in heard}
+        self._handler.active = {c: None for c in connections if c in active}
         for connection in silent:
             if now - self._silent_since[connection] >= self._allowed_s:
                 connection.force_close()
@@ -420,7 +424,7 @@ class _SilenceSweep:
 
 
 class RestRunner:
-    """A listening REST door; `cleanup` ends it and everything it started."""
+    """A listening REST server; `cleanup` ends it and everything it started."""
 
     def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
         self._runner = runner
@@ -449,13 +453,18 @@ async def serve(
     """
     chosen = settings or RestSettings()
     session = aiohttp.ClientSession(auto_decompress=True)
-    door = RestDoor(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
+    handler = RestHandler(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
     listener = web.Server(
-        door.handle, handler_cancellation=True, tcp_keepalive=True, keepalive_timeout=KEEPALIVE_S, access_log=None,
-        max_line_size=REQUEST_LINE_BYTES_MAX, max_field_size=REQUEST_LINE_BYTES_MAX,
-    )  # fmt: skip
+        handler.handle,
+        handler_cancellation=True,
+        tcp_keepalive=True,
+        keepalive_timeout=KEEPALIVE_S,
+        access_log=None,
+        max_line_size=REQUEST_LINE_BYTES_MAX,
+        max_field_size=REQUEST_LINE_BYTES_MAX,
+    )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
-    sweep = _SilenceSweep(listener, door, clock, chosen.first_request_max_s)
+    sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
     try:
         await runner.setup()
         site = web.TCPSite(runner, host, port, backlog=1024)

@@ -1,12 +1,12 @@
 """`pods/exec`, `pods/attach` and `pods/portforward`: what is asked, and why it cannot be.
 
 Containers here are emulated: no process is there to run a command in, to attach to, or to listen on a port.
-Somebody who asks is told so, after what a real cluster would look at first: the pod, its node, its containers.
+The answer says so, after what a real cluster would look at first: the pod, its node, its containers.
 """
 
 from __future__ import annotations
 
-from apiserver_fake.rest import pod_log as rest_log
+from apiserver_fake.rest import pod_log
 from apiserver_fake.rest.paths import Parameters
 from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document
@@ -23,19 +23,19 @@ def asked(group: str, version: str, rest: list[str]) -> tuple[str, str, str]:
 
 
 def refusal(pod: Document, stream: str, parameters: Parameters) -> ApiError:
-    """Return what to answer somebody who asks for this stream of this pod."""
+    """Return the answer to a client that asks for this stream of this pod."""
     name = pod["metadata"].get("name", "")
     if not (pod.get("spec") or {}).get("nodeName"):
         return BadRequest(f"pod {name} does not have a host assigned")
-    told = "containers are emulated here, what one does is told by the annotation keplab.dev/run"
+    reason = "containers are emulated here, what one does is told by the annotation keplab.dev/run"
     match stream:
         case "portforward":
-            text = f"pod {name} listens on no port: {told}"
+            text = f"pod {name} listens on no port: {reason}"
         case _:
             try:
-                container = rest_log.container_of(pod, parameters.text("container"))
+                container = pod_log.container_of(pod, parameters.text("container"))
             except BadRequest as error:
                 return error
             what = "no command can be run" if stream == "exec" else "there is no process to attach to"
-            text = f"{what} in container {container} of pod {name}: {told}"
+            text = f"{what} in container {container} of pod {name}: {reason}"
     return ApiError(text, reason="NotImplemented", code=501)

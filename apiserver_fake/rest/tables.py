@@ -1,7 +1,7 @@
 """What `kubectl get` prints: objects and lists turned into `meta.k8s.io` Tables.
 
 Columns and cells are defined with each kind (`services/api/kinds`). Ages are counted from the server's wall
-clock. An object that a cell function cannot read still gets a row: one odd object must not hide the rest.
+clock. An object whose columns cannot be read still gets a row: one odd object must not hide the rest.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from services.api.errors import BadRequest
 from services.api.meta import Document
-from services.api.printing import AGE, NAME, age
-from services.api.resources import Cells, Column, Resource
+from services.api.printing import AGE, NAME
+from services.api.resources import Column, Resource
 
 INCLUDES = ("", "Metadata", "Object", "None")
 _DESCRIPTIONS = {
@@ -21,31 +21,17 @@ _DESCRIPTIONS = {
 }
 
 
-def _scale_cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    return [
-        document["metadata"].get("name", ""),
-        spec.get("replicas", 0),
-        status.get("replicas", 0),
-        age(document, now),
-    ]
+_SCALE = (
+    NAME,
+    Column("Desired", "spec.replicas", "integer", default=0),
+    Column("Available", "status.replicas", "integer", default=0),
+    AGE,
+)
+_PLAIN = (NAME, Column("Created At", "metadata.creationTimestamp", "date"))
 
 
-def _default_cells(document: Document, now: float) -> list[Any]:
-    meta = document["metadata"]
-    return [meta.get("name", ""), meta.get("creationTimestamp", "")]
-
-
-_SCALE = ((NAME, Column("Desired", "integer"), Column("Available", "integer"), AGE), _scale_cells)
-_DEFAULT = ((NAME, Column("Created At", "date")), _default_cells)
-
-
-def _layout(resource: Resource, kind: str) -> tuple[tuple[Column, ...], Cells]:
-    if kind == "Scale":
-        return _SCALE
-    if resource.cells is None or not resource.columns:
-        return _DEFAULT
-    return resource.columns, resource.cells
+def _layout(resource: Resource, kind: str) -> tuple[Column, ...]:
+    return _SCALE if kind == "Scale" else resource.columns or _PLAIN
 
 
 def _definitions(columns: tuple[Column, ...]) -> list[Document]:
@@ -61,9 +47,9 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
     ]
 
 
-def _cells_of(columns: tuple[Column, ...], cells: Cells, document: Document, now_wall_s: float) -> list[Any]:
+def _cells_of(columns: tuple[Column, ...], document: Document, now_wall_s: float) -> list[Any]:
     try:
-        return cells(document, now_wall_s)
+        return [column.cell(document, now_wall_s) for column in columns]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         # A value of an unexpected shape (V11): show the name and that the rest could not be read.
         name = (document.get("metadata") or {}).get("name", "")
@@ -111,10 +97,10 @@ def table(
     `metadata` is the list's or the object's own; `with_columns` is False after the first event of a watch.
     """
     kind = str(documents[0].get("kind", "")) if documents else ""
-    columns, cells = _layout(resource, kind)
+    columns = _layout(resource, kind)
     rows: list[Document] = []
     for document in documents:
-        row: Document = {"cells": _cells_of(columns, cells, document, now_wall_s)}
+        row: Document = {"cells": _cells_of(columns, document, now_wall_s)}
         if include == "Object":
             row["object"] = document
         elif include == "Metadata":

@@ -27,7 +27,7 @@ class Cursor:
     expires_at_s: float
 
 
-class Cursors:
+class ContinueTokens:
     """Writes and reads continue tokens under one secret."""
 
     def __init__(self, secret: bytes) -> None:

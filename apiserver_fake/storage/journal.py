@@ -82,7 +82,7 @@ class Journal(Protocol):
         ...
 
     async def probe(self) -> None:
-        """Find out whether there is room again. Raises: OSError."""
+        """Find out whether there is space again. Raises: OSError."""
         ...
 
     async def fold(self, base: Base) -> None:
@@ -107,7 +107,7 @@ class MemoryJournal:
         """Do nothing."""
 
     async def probe(self) -> None:
-        """Find room, always."""
+        """Find space, always."""
 
     async def fold(self, base: Base) -> None:
         """Do nothing."""
@@ -244,7 +244,7 @@ class DiskJournal:
             self._window.popleft()
 
     async def probe(self) -> None:
-        """Cut what a failed append may have left behind off the log; that needs room as well."""
+        """Cut what a failed append may have left behind off the log; that needs space as well."""
         name = self._log
         data = self._disk.read(name) if name else None
         if data is not None and len(data) > self._log_bytes:
@@ -285,10 +285,22 @@ _COLUMNS = 16
 
 def _row(entry: Entry) -> tuple[object, ...]:
     values: tuple[object, ...] = (
-        entry.rv, entry.type, entry.group_end, entry.previous_rv, entry.resource, entry.namespace, entry.name,
-        entry.uid, entry.body, entry.traceparent, entry.identity, entry.request_id, entry.fingerprint, entry.code,
+        entry.rv,
+        entry.type,
+        entry.group_end,
+        entry.previous_rv,
+        entry.resource,
+        entry.namespace,
+        entry.name,
+        entry.uid,
+        entry.body,
+        entry.traceparent,
+        entry.identity,
+        entry.request_id,
+        entry.fingerprint,
+        entry.code,
         entry.answer,
-    )  # fmt: skip
+    )
     return (*values, _sum(msgspec.msgpack.encode(entry)))
 
 
@@ -337,9 +349,9 @@ class SqliteJournal:
         database = self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
-        verdict = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise JournalError(f"{path}: {verdict}", EXIT_CORRUPT)
+        result = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if result != "ok":
+            raise JournalError(f"{path}: {result}", EXIT_CORRUPT)
         database.executescript(_SCHEMA)
         meta: dict[str, bytes] = dict(database.execute("SELECT key, value FROM meta"))
         if "secret" not in meta:

@@ -1,4 +1,4 @@
-"""What a watch tells of a change, seen through its selection."""
+"""What a watch shows of a change, seen through its selection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def transition(change: Change, selection: Selection) -> WatchEvent | None:
 
 
 def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
-    """Return an event that tells of an object as the record has it."""
+    """Return an event that shows an object as the record has it."""
     return WatchEvent(
         type=kind,
         resource=record.resource,

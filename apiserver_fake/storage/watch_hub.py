@@ -1,4 +1,4 @@
-"""Store changes to bounded queues, one a watch; who is too slow is cut, nobody is thinned (W14, W15).
+"""Store changes to bounded queues, one a watch; a watch that is too slow is cut, none is thinned (W14, W15).
 
 The hub finds a change's watchers by index: a watch on one name or on one node's pods costs nothing for
 changes of others. Events are made once and shared. A watcher is taken from with `take`; it says through its
@@ -124,7 +124,7 @@ class Watcher:
     def backlog(self, events: list[WatchEvent]) -> None:
         """Put what was found at the start in front; it does not count against the queue's bounds."""
         self._backlog.extend(events)
-        self._tell()
+        self._notify_once()
 
     def offer(self, event: WatchEvent) -> None:
         """Queue a live event, or cut the watch when it has not kept up (W14)."""
@@ -138,7 +138,7 @@ class Watcher:
         self._queue.append(event)
         self._queue_bytes += size
         if len(self._queue) == 1:
-            self._tell()
+            self._notify_once()
 
     def settle(self, place: dict[int, Watcher]) -> None:
         """Remember the index entry this watcher stands in."""
@@ -151,14 +151,14 @@ class Watcher:
         if self._place is not None:
             self._place.pop(self.number, None)
             self._place = None
-        self._tell()
+        self._notify_once()
 
     @property
     def is_live(self) -> bool:
         """Whether the hub delivers to it already."""
         return self._place is not None
 
-    def _tell(self) -> None:
+    def _notify_once(self) -> None:
         if self.notify is not None:
             self.notify(self)
 

@@ -89,7 +89,7 @@ class Operation:
     plan: Callable[[Staged], Response]
     done: asyncio.Future[Response]
     deadline_s: float
-    told: Callable[[Response], None] | None = None
+    on_response: Callable[[Response], None] | None = None
     """Called with the answer before its caller gets it."""
     identity: str = ""
     request_id: str = ""
@@ -169,7 +169,7 @@ class Writer:
                 await asyncio.sleep(0)
 
     async def _answer_overdue(self) -> None:
-        """Tell callers whose deadline passed that the outcome is unknown; their operations go on (S8)."""
+        """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8)."""
         while True:
             await asyncio.sleep(OVERDUE_CHECK_S)
             now_s = self._clock.now()
@@ -179,8 +179,8 @@ class Writer:
     def _answer(self, operation: Operation, response: Response) -> None:
         self._pending.pop(operation, None)
         if not operation.done.done():
-            if operation.told is not None:
-                operation.told(response)
+            if operation.on_response is not None:
+                operation.on_response(response)
             operation.done.set_result(response)
 
     def _evaluate(self) -> _Batch:
@@ -223,7 +223,7 @@ class Writer:
         except AssertionError:
             raise  # a broken invariant of the store is fatal (P13)
         except Exception as error:
-            # One request that trips over a bug must not take the store away from everybody.
+            # One request that trips over a bug must not take the store away from all others.
             staged.rollback(mark)
             self.failures += 1
             response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
@@ -258,20 +258,20 @@ class Writer:
         return start, [Kept(r.resource, r.rv, r.body) for r in self._store.state_at(start)]
 
     async def _survive(self, error: OSError, batch: _Batch) -> None:
-        """Become read-only until there is room; any other failure is the end. Source: guarantees S16."""
+        """Become read-only until there is space; any other failure is the end. Source: guarantees S16."""
         if error.errno != errno.ENOSPC:
             raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
         self.is_read_only = True
-        no_room = refusal(
+        store_full = refusal(
             Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
         )
         # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
         for operation, _ in batch.answered:
-            self._answer(operation, no_room)
+            self._answer(operation, store_full)
         while self._queue:
             operation = self._queue.popleft()
             self._queue_bytes -= operation.size
-            self._answer(operation, no_room)
+            self._answer(operation, store_full)
         while self.is_read_only:
             await asyncio.sleep(1.0)
             try:
@@ -286,9 +286,17 @@ class Writer:
 def _entry(change: Change) -> Entry:
     record = change.record
     return Entry(
-        change.rv, change.type, change.group_end, change.previous.rv if change.previous else 0, record.resource,
-        record.namespace, record.name, record.uid, record.body, change.traceparent,
-    )  # fmt: skip
+        change.rv,
+        change.type,
+        change.group_end,
+        change.previous.rv if change.previous else 0,
+        record.resource,
+        record.namespace,
+        record.name,
+        record.uid,
+        record.body,
+        change.traceparent,
+    )
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:

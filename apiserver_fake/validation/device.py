@@ -1,21 +1,21 @@
 """Rules that the kinds of dynamic resource allocation share: names, selectors, configuration, references.
 
-What this server cannot do yet is refused, field by field (`beyond`): a field that was stored and ignored would be a
-promise, and one that was dropped could turn a request into another one. Texts of upstream's
+What this server cannot do yet is refused, field by field (`beyond`): a field that was stored and ignored would mislead
+its reader, and one that was dropped could turn a request into another one. Texts of upstream's
 `pkg/apis/resource/validation`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 
 from apiserver_fake.strategy import Cause
-from apiserver_fake.validation.formats import forbidden, invalid, required, subdomain, too_many
-from apiserver_fake.validation.pod.placement import check_node_term
-from services.api.device_selectors import SelectorError, compile_selector
+from apiserver_fake.validation.fields import Check, Field, Report, Struct
+from apiserver_fake.validation.formats import forbidden, invalid, required, subdomain
+from apiserver_fake.validation.pod.placement import NODE_TERM
+from services.api.cel.device_selectors import SelectorError, compile_selector
 from services.api.meta import Document
 
 LIST_MAX, CONFIG_BYTES_MAX, DRIVER_NAME_MAX, POOL_NAME_MAX = 32, 10 * 1024, 63, 253
@@ -23,13 +23,15 @@ _ID_RE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 ID_TEXT = "the name must be a C identifier of at most 32 characters"
 
 
-def beyond(holder: Document, names: Iterable[str], at: str) -> list[Cause]:
-    """Refuse the fields of that list that are set: they mean something that nothing here does."""
-    return [
-        forbidden(f"{at}.{name}", "is not supported by this server")
-        for name in names
-        if holder.get(name) not in (None, False, [], {}, "")
-    ]
+def beyond(*names: str) -> Check:
+    """Return a rule that refuses these fields when they are set: they mean something that nothing here does."""
+
+    def check(holder: Document, at: str, report: Report) -> None:
+        for name in names:
+            if holder.get(name) not in (None, False, [], {}, ""):
+                report.causes.append(forbidden(at + name, "is not supported by this server"))
+
+    return check
 
 
 def driver_name(path: str, value: str) -> list[Cause]:
@@ -59,42 +61,41 @@ def attribute_name(path: str, value: str, *, is_full: bool = False) -> list[Caus
     return causes if _ID_RE.fullmatch(name) else [*causes, invalid(path, value, ID_TEXT)]
 
 
-def check_selectors(selectors: list[Document], at: str) -> list[Cause]:
-    """Check CEL selectors: each must be an expression that can be evaluated here."""
-    causes = too_many(at, len(selectors), LIST_MAX)
-    for index, each in enumerate(selectors[:LIST_MAX]):
-        here = f"{at}[{index}].cel"
-        expression = (each.get("cel") or {}).get("expression") or ""
-        if not expression:
-            causes.append(required(here if each.get("cel") is None else f"{here}.expression"))
-            continue
-        try:
-            compile_selector(expression)
-        except SelectorError as error:
-            causes.append(invalid(f"{here}.expression", expression, str(error)))
-    return causes
+def _selector(each: Document, at: str, report: Report) -> None:
+    """CEL selectors: each must be an expression that can be evaluated here."""
+    expression = (each.get("cel") or {}).get("expression") or ""
+    if not expression:
+        report.causes.append(required(f"{at}cel" if each.get("cel") is None else f"{at}cel.expression"))
+        return
+    try:
+        compile_selector(expression)
+    except SelectorError as error:
+        report.causes.append(invalid(f"{at}cel.expression", expression, str(error)))
 
 
-def check_opaque(config: Document, at: str) -> list[Cause]:
-    """Check configuration for one driver."""
-    opaque = config.get("opaque")
-    if opaque is None:
-        return [required(f"{at}.opaque")]
-    causes = driver_name(f"{at}.opaque.driver", opaque.get("driver") or "")
-    parameters, here = opaque.get("parameters"), f"{at}.opaque.parameters"
-    if parameters is None:
-        causes.append(required(here))
-    elif len(msgspec.json.encode(parameters)) > CONFIG_BYTES_MAX:
+SELECTORS = Field("selectors", most=LIST_MAX, items=Struct(_selector))
+
+
+def _parameters(parameters: Document, path: str, report: Report) -> None:
+    if len(msgspec.json.encode(parameters)) > CONFIG_BYTES_MAX:
         text = f"Too long: may not be more than {CONFIG_BYTES_MAX} bytes"
-        causes.append(Cause(here, "FieldValueTooLong", text))
-    return causes
+        report.causes.append(Cause(path, "FieldValueTooLong", text))
 
 
-def check_one_term(selector: Document, at: str) -> list[Cause]:
-    """Check a node selector that must have exactly one term."""
-    terms, here = selector.get("nodeSelectorTerms") or [], f"{at}.nodeSelectorTerms"
+OPAQUE = Field(
+    "opaque",
+    required=True,
+    struct=Struct(Field("driver", missing="", form=driver_name), Field("parameters", required=True, rule=_parameters)),
+)
+"""Configuration for one driver."""
+
+
+def _one_term(terms: list[Document], path: str, report: Report) -> None:
     if len(terms) != 1:
-        return [invalid(here, len(terms), "must have exactly one node selector term")]
-    causes: list[Cause] = []
-    check_node_term(terms[0], f"{here}[0]", causes)
-    return causes
+        report.causes.append(invalid(path, len(terms), "must have exactly one node selector term"))
+    else:
+        NODE_TERM.check(terms[0], f"{path}[0].", report)
+
+
+ONE_TERM = Struct(Field("nodeSelectorTerms", missing=[], rule=_one_term))
+"""A node selector that must have exactly one term."""

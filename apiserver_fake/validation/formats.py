@@ -264,6 +264,35 @@ def label_selector(path: str, selector: Document) -> list[Cause]:
     return causes
 
 
+_PERCENT_RE = re.compile(r"[0-9]{1,9}%")
+
+
+def count_or_percentage(path: str, value: int | str) -> list[Cause]:
+    """Check a number not below 0 or a text such as `25%`."""
+    if isinstance(value, int):
+        return not_negative(path, value)
+    if _PERCENT_RE.fullmatch(value):
+        return []
+    text = (
+        "a valid percent string must be a numeric string followed by an ending '%' "
+        "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+    )
+    return [invalid(path, value, text)]
+
+
+def at_most_all(path: str, value: int | str) -> list[Cause]:
+    """Check a number not below 0 or a percentage up to 100%."""
+    wrong = count_or_percentage(path, value)
+    if not wrong and isinstance(value, str) and number_of(value) > 100:
+        return [invalid(path, value, "must not be greater than 100%")]
+    return wrong
+
+
+def number_of(value: int | str) -> int:
+    """Return the number in a valid count or percentage."""
+    return value if isinstance(value, int) else int(value[:-1])
+
+
 def selects(selector: Document, values: Mapping[str, str]) -> bool:
     """Whether a LabelSelector document matches these labels; an empty one matches everything."""
     return from_label_selector(msgspec.convert(selector, LabelSelector)).matches(values)
@@ -272,6 +301,11 @@ def selects(selector: Document, values: Mapping[str, str]) -> bool:
 def immutable(path: str, old: Any, new: Any) -> list[Cause]:
     """Check that a field did not change."""
     return [] if old == new else [invalid(path, new, IMMUTABLE)]
+
+
+def not_decremented(path: str, old: int | None, new: int | None) -> list[Cause]:
+    """Check a counter that only grows."""
+    return [invalid(path, new or 0, "cannot be decremented")] if (new or 0) < (old or 0) else []
 
 
 def not_negative(path: str, value: int | None) -> list[Cause]:

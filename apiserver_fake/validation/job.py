@@ -5,7 +5,12 @@ The texts are upstream's (`pkg/apis/batch/validation`). Source: controllers 5.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
 from apiserver_fake.strategy import Cause
+from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
     duplicate,
     immutable,
@@ -19,45 +24,30 @@ from apiserver_fake.validation.formats import (
     too_many,
     unsupported,
 )
-from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.validation.pod.spec import POD_SPEC
 from services.api.job_indexes import parse_indexes
 from services.api.meta import Document
 
 PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20
 COMPLETIONS_SOFT_MAX, PARALLELISM_SOFT_MAX, FAILED_INDEXES_MAX = 100_000, 10_000, 10_000
 """Above so many completions, fewer may run at once and fewer indexes may fail."""
-_COUNTS = (
-    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex", "maxFailedIndexes",
-)  # fmt: skip
-_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+NO_LIMIT = 2**31 - 1
+ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+FIXED = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
 _CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 """What a queue may still decide for a suspended job (KEP-2926)."""
 
 
-def check(spec: Document, *, comparing: bool = False) -> list[Cause]:
-    """Return what is wrong with a completed Job's spec."""
-    causes: list[Cause] = []
-    for name in _COUNTS:
-        causes += not_negative(f"spec.{name}", spec.get(name))
-    causes += _check_modes(spec)
-    causes += _check_template(spec, comparing=comparing)
-    if policy := spec.get("podFailurePolicy"):
-        causes += _check_failure_policy(spec, policy)
-    if policy := spec.get("successPolicy"):
-        causes += _check_success_policy(spec, policy)
-    if manager := spec.get("managedBy"):
-        causes += qualified_name("spec.managedBy", manager)
-        if "/" not in manager:
-            causes.append(invalid("spec.managedBy", manager, "must be a domain-prefixed path (such as acme.io/foo)"))
-    return causes
-
-
-def _check_modes(spec: Document) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_modes(spec: Document, at: str, report: Report) -> None:
+    causes = report.causes
     mode, is_indexed = spec["completionMode"], spec["completionMode"] == "Indexed"
-    if mode not in ("NonIndexed", "Indexed"):
-        causes.append(unsupported("spec.completionMode", mode, ("NonIndexed", "Indexed")))
     completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
     if is_indexed and completions is None:
         causes.append(required("spec.completions", f"when completion mode is {mode}"))
@@ -85,68 +75,49 @@ def _check_modes(spec: Document) -> list[Cause]:
     allowed = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
         causes.append(unsupported("spec.podReplacementPolicy", policy, allowed))
-    return causes
 
 
-def _check_template(spec: Document, *, comparing: bool) -> list[Cause]:
-    template, selector = spec.get("template"), spec.get("selector")
+def _check_template(spec: Document, at: str, report: Report) -> None:
+    """Check what the template and the spec around it say of each other; the pod itself follows."""
+    template, selector, causes = spec.get("template"), spec.get("selector"), report.causes
     if template is None:
-        return [required("spec.template")]
-    causes: list[Cause] = []
+        return
     own = (template.get("metadata") or {}).get("labels") or {}
-    causes += labels("spec.template.metadata.labels", own)
+    wrong = labels("spec.template.metadata.labels", own)
     if selector is None:
-        causes.append(required("spec.selector"))
+        wrong.append(required("spec.selector"))
     else:
-        causes += label_selector("spec.selector", selector)
-        if not causes and not selects(selector, own):
-            causes.append(invalid("spec.template.metadata.labels", own, "`selector` does not match template `labels`"))
-    pod = template.get("spec") or {}
-    policy = pod.get("restartPolicy")
+        wrong += label_selector("spec.selector", selector)
+        if not wrong and not selects(selector, own):
+            text = "`selector` does not match template `labels`"
+            wrong.append(invalid("spec.template.metadata.labels", own, text))
+    causes += wrong
+    policy, here = (template.get("spec") or {}).get("restartPolicy"), "spec.template.spec.restartPolicy"
     if policy not in ("OnFailure", "Never"):
-        detail = ("OnFailure", "Never")
-        at = "spec.template.spec.restartPolicy"
-        causes.append(unsupported(at, policy, detail) if policy else required(at, "valid values: OnFailure, Never"))
+        allowed = ("OnFailure", "Never")
+        causes.append(
+            unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
+        )
     elif policy != "Never" and (spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None):
         what = "pod failure policy" if spec.get("podFailurePolicy") else "backoffLimitPerIndex"
-        text = f'only "Never" is supported when {what} is specified'
-        causes.append(invalid("spec.template.spec.restartPolicy", policy, text))
-    return causes + pod_rules.check(pod, "spec.template.spec", comparing=comparing)
+        causes.append(invalid(here, policy, f'only "Never" is supported when {what} is specified'))
 
 
-def _check_failure_policy(spec: Document, policy: Document) -> list[Cause]:
-    at, rules = "spec.podFailurePolicy.rules", policy.get("rules") or []
-    causes = too_many(at, len(rules), RULES_MAX)
-    containers = {
-        each.get("name")
-        for kind in ("initContainers", "containers")
-        for each in ((spec.get("template") or {}).get("spec") or {}).get(kind) or ()
-    }
-    for number, rule in enumerate(rules[:RULES_MAX]):
-        here = f"{at}[{number}]"
-        action, codes, patterns = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
-        if action not in _ACTIONS:
-            causes.append(unsupported(f"{here}.action", action, _ACTIONS) if action else required(f"{here}.action"))
-        if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
-            text = "requires the backoffLimitPerIndex to be set"
-            causes.append(invalid(f"{here}.action", action, text))
-        if (codes is None) == (not patterns):
-            text = "specifying one of OnExitCodes and OnPodConditions is required, and only one of them"
-            causes.append(invalid(here, action, text))
-        if codes is not None:
-            causes += _check_exit_codes(codes, f"{here}.onExitCodes", containers)
-        causes += too_many(f"{here}.onPodConditions", len(patterns or ()), PATTERNS_MAX)
-        for index, pattern in enumerate(patterns or ()):
-            which = f"{here}.onPodConditions[{index}]"
-            causes += qualified_name(f"{which}.type", pattern.get("type") or "")
-            if pattern.get("status") not in ("True", "False", "Unknown"):
-                causes.append(unsupported(f"{which}.status", pattern.get("status"), ("False", "True", "Unknown")))
-    return causes
+def _check_rule(rule: Document, at: str, report: Report) -> None:
+    action, codes, patterns = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
+    if action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
+        text = "requires the backoffLimitPerIndex to be set"
+        report.causes.append(invalid(f"{at}action", action, text))
+    if (codes is None) == (not patterns):
+        text = "specifying one of OnExitCodes and OnPodConditions is required, and only one of them"
+        report.causes.append(invalid(at[:-1], action, text))
 
 
-def _check_exit_codes(codes: Document, at: str, containers: set[str | None]) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_exit_codes(codes: Document, at: str, report: Report) -> None:
+    causes = report.causes
     operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
+    pod = (report.scope.get("template") or {}).get("spec") or {}
+    containers = {each.get("name") for kind in ("initContainers", "containers") for each in pod.get(kind) or ()}
     if operator not in ("In", "NotIn"):
         causes.append(unsupported(f"{at}.operator", operator, ("In", "NotIn")))
     if name is not None and name not in containers:
@@ -163,15 +134,16 @@ def _check_exit_codes(codes: Document, at: str, containers: set[str | None]) -> 
         seen.add(value)
     if values != sorted(values):
         causes.append(invalid(f"{at}.values", values, "must be ordered"))
-    return causes
 
 
-def _check_success_policy(spec: Document, policy: Document) -> list[Cause]:
-    at, rules = "spec.successPolicy.rules", policy.get("rules") or []
+def _check_success_policy(policy: Document, path: str, report: Report) -> None:
+    at, rules, causes = f"{path}.rules", policy.get("rules") or [], report.causes
+    if not policy:
+        return
     if not rules:
-        return [required(at, "at least one rules must be specified when the successPolicy is specified")]
-    causes = too_many(at, len(rules), RULES_MAX)
-    completions = spec.get("completions") or 0
+        causes.append(required(at, "at least one rules must be specified when the successPolicy is specified"))
+    causes += too_many(at, len(rules), RULES_MAX)
+    completions = report.scope.get("completions") or 0
     for number, rule in enumerate(rules[:RULES_MAX]):
         here = f"{at}[{number}]"
         text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
@@ -189,7 +161,64 @@ def _check_success_policy(spec: Document, policy: Document) -> list[Cause]:
                 what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
                 text_ = f"must be less than or equal to {most} ({what})"
                 causes.append(invalid(f"{here}.succeededCount", count, text_))
-    return causes
+
+
+def _managed_by(manager: str, path: str, report: Report) -> None:
+    if manager:
+        report.causes += qualified_name(path, manager)
+        if "/" not in manager:
+            text = "must be a domain-prefixed path (such as acme.io/foo)"
+            report.causes.append(invalid(path, manager, text))
+
+
+def _backoff_limit(spec: Mapping[str, Any]) -> int:
+    return 6 if spec.get("backoffLimitPerIndex") is None else NO_LIMIT
+
+
+def _completions(spec: Mapping[str, Any]) -> int | None:
+    return 1 if spec.get("parallelism") is None and spec.get("completions") is None else None
+
+
+def _replacement_policy(spec: Mapping[str, Any]) -> str:
+    return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+
+
+def _open_scope(spec: Document, at: str, report: Report) -> None:
+    report.scope = spec
+
+
+PATTERN = Struct(
+    Field("type", missing="", form=qualified_name),
+    Field("status", default="True", enum=("False", "True", "Unknown")),
+)
+RULE = Struct(
+    Field("action", required=True, enum=ACTIONS),
+    _check_rule,
+    Field("onExitCodes", rule=_check_exit_codes),
+    Field("onPodConditions", most=PATTERNS_MAX, items=PATTERN),
+)
+SPEC = Struct(
+    Field("parallelism", default=1, minimum=0),
+    Field("completions", default=_completions, minimum=0),
+    Field("activeDeadlineSeconds", minimum=0),
+    Field("backoffLimit", default=_backoff_limit, minimum=0),
+    Field("ttlSecondsAfterFinished", minimum=0),
+    Field("backoffLimitPerIndex", minimum=0),
+    Field("maxFailedIndexes", minimum=0),
+    Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
+    Field("suspend", default=False),
+    Field("podReplacementPolicy", default=_replacement_policy),
+    _check_modes,
+    _check_template,
+    Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
+    _open_scope,
+    Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
+    Field("successPolicy", rule=_check_success_policy),
+    Field("managedBy", rule=_managed_by),
+)
+STATUS = Struct(
+    *(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")),
+)
 
 
 def check_update(old: Document, new: Document, status: Document) -> list[Cause]:
@@ -199,8 +228,7 @@ def check_update(old: Document, new: Document, status: Document) -> list[Cause]:
     is_elastic = new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism")
     if not is_elastic:
         causes += immutable("spec.completions", old.get("completions"), new.get("completions"))
-    for name in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
-                 "successPolicy"):  # fmt: skip
+    for name in FIXED:
         causes += immutable(f"spec.{name}", old.get(name), new.get(name))
     before, after = old.get("template") or {}, new.get("template") or {}
     if old.get("suspend") and not status.get("startTime"):
@@ -218,14 +246,11 @@ def check_status(old: Document, new: Document) -> list[Cause]:
     """Return what no honest controller writes: an end taken back, both ends at once, counters that fall."""
     causes: list[Cause] = []
     before, after = old.get("status") or {}, new.get("status") or {}
-    for name in ("active", "ready", "terminating", "succeeded", "failed"):
-        causes += not_negative(f"status.{name}", after.get(name))
     was, now = _true_conditions(before), _true_conditions(after)
     for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
         if name in was and name not in now:
             causes.append(invalid("status.conditions", name, f"cannot disable the {name}=True condition"))
-    for one, other in (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"),
-                       ("SuccessCriteriaMet", "FailureTarget")):  # fmt: skip
+    for one, other in product(("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")):
         if one in now and other in now:
             causes.append(invalid("status.conditions", one, f"cannot set {one}=True and {other}=True conditions"))
     is_finished = "Complete" in now or "Failed" in now

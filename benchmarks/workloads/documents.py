@@ -162,14 +162,22 @@ def volumes_of(volume: Volume, namespace: str, name: str) -> Iterator[tuple[str,
         else {"csi": {"driver": EBS, "volumeHandle": name}}
     )
     modes = ["ReadOnlyMany"]
-    yield "persistentvolumes", {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"pv-{name}", "annotations": {"pv.kubernetes.io/bound-by-controller": "true"}},
-        "spec": {"accessModes": modes, "capacity": amount, "persistentVolumeReclaimPolicy": "Retain",
-                 "claimRef": claim, **source},
-        "status": {"phase": "Bound"},
-    }  # fmt: skip
+    yield (
+        "persistentvolumes",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"pv-{name}", "annotations": {"pv.kubernetes.io/bound-by-controller": "true"}},
+            "spec": {
+                "accessModes": modes,
+                "capacity": amount,
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": claim,
+                **source,
+            },
+            "status": {"phase": "Bound"},
+        },
+    )
     yield (
         "persistentvolumeclaims",
         {

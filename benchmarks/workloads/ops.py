@@ -71,7 +71,7 @@ class CreatePods:
     """Pods of one template, and waiting until all have a node.
 
     `namespace` "": one of its own. `is_dealt`: over namespaces `<namespace>-0` … in turn. `is_measured`: these
-    are what the figures are of. `may_wait`: some or all cannot be scheduled, so nobody waits for them.
+    are what the figures are of. `may_wait`: some or all cannot be scheduled, so that they are not waited for.
     `volume`: each pod brings a claim that is bound to a volume of this sort already. `per_s`: how many are created in
     a second, one after the other; 0: all at once.
     """
@@ -90,7 +90,7 @@ class CreatePods:
 class DeferResizes:
     """Pods that are on the workload's nodes already, dealt out in turn, whose resize the node defers.
 
-    `template` asks for what they wish, `allocated` is what they have.
+    `template` asks for what they request, `allocated` is what they have.
     """
 
     template: Document

@@ -1,7 +1,7 @@
 """New pods beside pods that run and want more than their nodes have left (KEP-5836).
 
 Not of upstream's making: its scheduler_perf has no resizes. Nodes are short of memory, which the new pods do not ask
-for, and nobody there may be evicted, so that no resize can come true. Source: kep-5836, acceptance scenario 20.
+for, and no pod there may be evicted, so that no resize can come true. Source: kep-5836, acceptance scenario 20.
 """
 
 from __future__ import annotations

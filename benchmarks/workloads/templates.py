@@ -31,9 +31,13 @@ def node(*, taints: tuple[Document, ...] = (), **resources: str) -> Document:
 
 
 def pod(
-    prefix: str, *, labels: Document | None = None, requests: Document | None = None, is_light: bool = False,
+    prefix: str,
+    *,
+    labels: Document | None = None,
+    requests: Document | None = None,
+    is_light: bool = False,
     **spec: Any,
-) -> Document:  # fmt: skip
+) -> Document:
     """Return a pod whose name begins with `prefix`. Default requests 100m and 500Mi; `is_light`: none."""
     container: Document = {"name": "pause", "image": PAUSE}
     if not is_light:
@@ -49,8 +53,9 @@ def pod(
     }
 
 
-def affinity_term(labels: Document, key: str, *, namespaces: tuple[str, ...] = (),
-                  team: Document | None = None) -> Document:  # fmt: skip
+def affinity_term(
+    labels: Document, key: str, *, namespaces: tuple[str, ...] = (), team: Document | None = None
+) -> Document:
     """Return a PodAffinityTerm over pods with these labels, in named namespaces or in those of a team."""
     where = {"namespaceSelector": {"matchLabels": team}} if team is not None else {"namespaces": list(namespaces)}
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **(where if team or namespaces else {})}

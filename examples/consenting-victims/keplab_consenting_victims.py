@@ -14,7 +14,7 @@ from scheduler.resize.fit import NodeCapacity
 
 
 class ConsentingVictimsArgs(Args, frozen=True):
-    """`label`: whoever carries it may be evicted for any pod of higher priority."""
+    """`label`: pods that carry it may be evicted for any pod of higher priority."""
 
     label: str = "example.com/may-be-evicted"
 
@@ -35,13 +35,13 @@ class ConsentingVictims:
         if not pod.spec.node_name:  # the drafts between do not ask
             return PostFilterResult(unschedulable())
         node = self.cache.nodes[pod.spec.node_name]
-        room, victims = NodeCapacity(node, pod, desired(pod.pod)), []
+        capacity, victims = NodeCapacity(node, pod, desired(pod.pod)), []
         for victim in sorted(self.consenting(pod, node), key=lambda each: (each.priority, each.uid)):
-            if room.fits().is_success:
+            if capacity.fits().is_success:
                 break
-            room.remove(pod_unit(victim))
+            capacity.remove(pod_unit(victim))
             victims.append(victim)
-        if not room.fits().is_success:
+        if not capacity.fits().is_success:
             return PostFilterResult(unschedulable("those who may be evicted hold too little"))
         preemptor = Preemptor(pod.uid, pod.priority, (pod,))
         eviction = Eviction(preemptor, node.name, tuple(victims), (node.name,), self.name)

@@ -2,7 +2,7 @@
 
 A node's agent publishes the free CPUs of its cells as a label, one number a cell: `example.com/numa-free: 4.0.7.8`.
 Thousands of nodes have few distinct values, and Columns keeps the number of each node's value: so every value
-is judged once, and the nodes look their verdict up in one array operation.
+is judged once, and the nodes look their score up in one array operation.
 """
 
 import numpy as np

@@ -11,8 +11,7 @@ from kubelet.status.versions import Write
 from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod
 from services.api.times import format_micro_time
-from services.api.wire import Request
-from services.client.client import encode
+from services.api.wire import Request, encode
 
 UNBIND = ("create", "unbind")
 

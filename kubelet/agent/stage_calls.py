@@ -12,8 +12,8 @@ from kubelet.agent.requests import CALL_DEADLINE_S
 from kubelet.effects import Operation, StageDelete, StageEvent, StagePatch
 from services.api.errors import UnknownOutcome
 from services.api.meta import Key
-from services.api.wire import Api, Request, Response
-from services.client.client import delete_request, encode
+from services.api.wire import Api, Request, Response, encode
+from services.client.client import delete_request
 
 
 class Outcome(NamedTuple):

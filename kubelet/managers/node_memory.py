@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from services.api.hugepages import page_size
-from services.api.numa_needs import MEMORY
+from services.api.numa.huge_pages import page_size
+from services.api.numa.needs import MEMORY
 from services.api.podresources import Amounts
 from services.api.quantity import amount
 

@@ -1,1 +1,1 @@
-"""What the scheduler believes of nodes and pods, as objects and as columns over all nodes."""
+"""What the scheduler knows and assumes of nodes and pods, as objects and as columns over all nodes."""

@@ -1,4 +1,4 @@
-"""What the scheduler believes of nodes and pods: seen by watch, plus what it has just decided.
+"""What the scheduler knows and assumes of nodes and pods: seen by watch, plus what it has just decided.
 
 A pod is *assumed* from Reserve on and its requests are charged at once; it becomes *added* when the
 watch shows it bound, or is *forgotten* when the bind definitely failed. No timer ever drops an assumed
@@ -26,7 +26,7 @@ from services.api.quantity import amount
 
 @dataclass(slots=True)
 class Assumption:
-    """One belief that a pod will be bound. `is_obsolete`: the world went on without it, and whatever
+    """The assumption that a pod will be bound. `is_obsolete`: the pod was changed meanwhile, and what
     its binding cycle still learns must touch neither cache nor queue (kubelet-unbinding 7.1).
 
     `state` is the cycle's `CycleState`, for Unreserve; the cache does not look into it. `is_confirmed`: the
@@ -123,7 +123,7 @@ class Cache:
         return assumption
 
     def forget(self, uid: str) -> None:
-        """Stop believing: the bind definitely failed, or the pod was unbound before we saw it bound."""
+        """Drop the assumption: the bind definitely failed, or the pod was unbound before we saw it bound."""
         state = self.pods[uid]
         assert state.assumption is not None, f"{state.pod.key} on {state.node_name} is not assumed, cannot forget it"
         self.remove_pod(uid)
@@ -169,7 +169,7 @@ class Cache:
         self._discharge(uid, state.node_name)
 
     def take_out(self, uid: str) -> None:
-        """Go on as if the pod did not run, for a what-if that ends before anybody else looks; see `put_back`."""
+        """Remove the pod for a dry run that ends before anything else reads the cache; see `put_back`."""
         self._discharge(uid, self.pods[uid].node_name)
 
     def put_back(self, uid: str) -> None:

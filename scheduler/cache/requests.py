@@ -31,7 +31,7 @@ class PodRequests:
 
     `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
     scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
-    `unactuated`: what of it a pod on a node has asked for and not been given, as far as anybody wants to know.
+    `unactuated`: what of it a pod on a node has asked for and not been given, if that is tracked.
     """
 
     amounts: Amounts

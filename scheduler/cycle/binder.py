@@ -24,6 +24,7 @@ from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.plugin import BindCall
 from scheduler.framework.status import Code, Status
 from scheduler.framework.timing import status_of
+from scheduler.metrics import BINDING_FAILURES
 from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from services.api.errors import ApiError, NotFound, UnknownOutcome
@@ -204,10 +205,10 @@ class Binder:
         freed = msgspec.structs.replace(info.pod, spec=msgspec.structs.replace(info.spec, node_name=node))
         if status.code.is_rejected:
             # The capacity it frees is no reason to try a rejected pod again: the others are woken when it is back.
-            core.metrics.count('scheduler_binding_failures_total{reason="rejected"}')
+            core.metrics.counts.add(BINDING_FAILURES, "rejected")
             await self._failures.fail_with(Attempt(queued, now, span), status, message)
             core.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now, only=lambda other: other.uid != info.uid)
             return
-        core.metrics.count('scheduler_binding_failures_total{reason="error"}')
+        core.metrics.counts.add(BINDING_FAILURES, "error")
         core.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now)
         await self._failures.fail_with(Attempt(queued, now, span), status, message)

@@ -1,7 +1,7 @@
 """The binding cycle: make a choice true, and find the way back when it cannot be made so.
 
 Pure parts: what the answer to a bind means, and what a live read says about a bind whose answer was lost.
-The shell in `binding.py` makes the calls. Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
+`binder` makes the calls. Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
 """
 
 from __future__ import annotations

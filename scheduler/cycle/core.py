@@ -10,7 +10,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.metrics import Metrics
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from services.api.kinds.node import Node
@@ -31,7 +31,7 @@ class Core:
     exclusions: Exclusions
     profiles: Profiles
     decisions: Decisions
-    metrics: Metrics
+    metrics: SchedulerMetrics
 
 
 @dataclass(frozen=True)

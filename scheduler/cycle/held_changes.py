@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Holding:
+class HeldChanges:
     """Passes changes on at once, or in their order when the waiting cycle is over."""
 
     def __init__(self) -> None:

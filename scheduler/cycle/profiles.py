@@ -6,16 +6,18 @@ Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.batching import Batching
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.framework.events import Registration
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
 from scheduler.framework.timing import PluginTimes, Turns, Watch
+from services.telemetry.metrics import Metrics, counter
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,14 @@ class Profiles:
         """Return the pod's profile. Raises: KeyError for a pod that is not ours."""
         return self._current[pod.spec.scheduler_name]
 
-    def batching_samples(self) -> Iterator[tuple[str, float]]:
-        """Yield what became of hints and batches, by profile (KEP-5598)."""
-        for name, profile in self._by_name.items():
-            batching = profile.cycle.batching
-            for result, count in batching.attempts.items() if batching is not None else ():
-                yield f'scheduler_batch_attempts_total{{profile="{name}",result="{result}"}}', count
-            for reason, count in batching.flushed.items() if batching is not None else ():
-                yield f'scheduler_batch_cache_flushed_total{{profile="{name}",reason="{reason}"}}', count
+    def batching(self) -> dict[str, Batching]:
+        """Return what became of hints and batches, by profile (KEP-5598)."""
+        found = ((name, profile.cycle.batching) for name, profile in self._by_name.items())
+        return {name: batching for name, batching in found if batching is not None}
+
+    def metrics(self) -> dict[str, float]:
+        """Return what became of hints and batches."""
+        return METRICS.of(self)
 
     def runner_of(self, pod: PodInfo) -> Runner:
         """Return the plugins that decide about the pod. Raises: KeyError for a pod that is not ours."""
@@ -104,3 +106,13 @@ class Profiles:
     def registrations(self) -> Mapping[str, Mapping[str, tuple[Registration, ...]]]:
         """Return, by profile and plugin, the events that may change its no: one plugin may hint by its arguments."""
         return {name: {**profile.runner.registrations(), **self._others} for name, profile in self._by_name.items()}
+
+
+METRICS: Final[Metrics[Profiles]] = Metrics(
+    counter("scheduler_batch_attempts_total", "Attempts with a hint, by result.",
+            lambda own: {(name, result): count for name, batching in own.batching().items()
+                         for result, count in batching.attempts.items()}, "profile", "result"),
+    counter("scheduler_batch_cache_flushed_total", "Batches given up, by reason.",
+            lambda own: {(name, reason): count for name, batching in own.batching().items()
+                         for reason, count in batching.flushed.items()}, "profile", "reason"),
+)  # fmt: skip

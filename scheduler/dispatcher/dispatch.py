@@ -16,16 +16,19 @@ import structlog
 
 from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
 from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
-from scheduler.histogram import SLI_BOUNDS, Histogram
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams
-from services.api.wire import Request
-from services.client.client import Client, encode
+from services.api.wire import Request, encode
+from services.client.client import Client
+from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 STATUS_DEADLINE_S: Final = 10.0
 """A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
 log = structlog.get_logger()
+
+
+SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -61,8 +64,8 @@ class Dispatcher:
         self._running = 0
         self._waiters: dict[int, asyncio.Future[Outcome]] = {}
         self._wake = asyncio.Event()
-        self._counts: dict[tuple[str, str], int] = {}
-        self._seconds: dict[tuple[str, str], Histogram] = {}
+        self._counts: dict[tuple[str, ...], float] = {}
+        self._seconds: dict[tuple[str, ...], Histogram] = {}
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -227,20 +230,18 @@ class Dispatcher:
     def _count(self, call_type: str, outcome: Outcome, took_s: float) -> None:
         labels = (call_type, "success" if outcome.ending is Ending.DONE else "error")
         self._counts[labels] = self._counts.get(labels, 0) + 1
-        histogram = self._seconds.get(labels)
-        if histogram is None:
-            histogram = self._seconds[labels] = Histogram(SLI_BOUNDS)
-        histogram.observe(took_s)
+        if labels not in self._seconds:
+            self._seconds[labels] = Histogram(SLI_BOUNDS)
+        self._seconds[labels].observe(took_s)
 
     def metrics(self) -> dict[str, float]:
         """Return counters, durations and the gauge of waiting calls under upstream's names."""
-        found: dict[str, float] = {}
-        for call_type, waiting in self._queue.pending.items():
-            found[f'scheduler_pending_async_api_calls{{call_type="{call_type}"}}'] = waiting
-        for (call_type, result), count in self._counts.items():
-            labels = f'call_type="{call_type}",result="{result}"'
-            found[f"scheduler_async_api_call_execution_total{{{labels}}}"] = count
-            found.update(
-                self._seconds[call_type, result].samples("scheduler_async_api_call_execution_duration_seconds", labels)
-            )
-        return found
+        return METRICS.of(self)
+
+
+METRICS: Final[Metrics[Dispatcher]] = Metrics(
+    gauge("scheduler_pending_async_api_calls", "Calls that wait.", lambda own: own._queue.pending, "call_type"),
+    counter("scheduler_async_api_call_execution_total", "Calls made.", lambda own: own._counts, "call_type", "result"),
+    histogram("scheduler_async_api_call_execution_duration_seconds", "Time a call took.", lambda own: own._seconds,
+              "call_type", "result"),
+)  # fmt: skip

@@ -26,7 +26,7 @@ RETRY_S: Final = 0.01
 
 
 class Granter:
-    """`find`: the claim as it is believed to be. `wall`: seconds since 1970, for the time of the allocation."""
+    """`find`: the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the allocation."""
 
     def __init__(
         self, ledger: ClaimLedger, find: Callable[[Key], ResourceClaim | None], wall: Callable[[], float]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from scheduler.dra.constraints import Constraint
 from scheduler.dra.pools import Candidate, DeviceId, Pool
-from services.api.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
+from services.api.cel.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from services.api.kinds.resourceclaim import (

@@ -1,4 +1,4 @@
-"""What the scheduler believes of claims before the API server confirms it, and which devices are in use. Pure.
+"""What the scheduler assumes of claims before the API server confirms it, and which devices are in use. Pure.
 
 Three layers, the upper one wins: what informers show; what we wrote and they do not show yet; what Reserve has
 allocated in memory and is not written yet (in flight). Another pod may not rely on that: if its write failed, that pod
@@ -33,7 +33,7 @@ class Release(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Letting:
+class PendingRelease:
     """One claim to be released for a pod; what is written is decided by the claim as it is then."""
 
     how: Release
@@ -48,10 +48,10 @@ def _ignore() -> None:
 
 @dataclass
 class ClaimLedger:
-    """`lettings` are for the shell to write; `on_letting` is called when there is a new one."""
+    """`releases` are for the deallocator to write; `on_release` is called when there is a new one."""
 
-    lettings: deque[Letting] = field(default_factory=deque)
-    on_letting: Callable[[], None] = _ignore
+    releases: deque[PendingRelease] = field(default_factory=deque)
+    on_release: Callable[[], None] = _ignore
     _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
     _written: dict[Key, ResourceClaim] = field(default_factory=dict)
     _in_flight: dict[str, AllocationResult] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class ClaimLedger:
         return claim_uid in self._in_flight
 
     def of(self, key: Key, known: ResourceClaim | None) -> ResourceClaim | None:
-        """Return what is believed of a claim that the informer shows as `known`."""
+        """Return what is assumed of a claim that the informer shows as `known`."""
         written = self._written.get(key)
         if written is None or known is None or known.metadata.uid != written.metadata.uid:
             return known
@@ -94,7 +94,7 @@ class ClaimLedger:
             self._count(new)
 
     def wrote(self, claim: ResourceClaim) -> None:
-        """Believe what the server answered to a write, until the informer shows it."""
+        """Assume what the server answered to a write, until the informer shows it."""
         self._written[claim.metadata.key] = claim
         self._count(claim)
 
@@ -108,10 +108,10 @@ class ClaimLedger:
         if self._in_flight.pop(claim.metadata.uid, None) is not None:
             self._count(claim)
 
-    def request_release(self, letting: Letting) -> None:
+    def request_release(self, release: PendingRelease) -> None:
         """Have a claim released."""
-        self.lettings.append(letting)
-        self.on_letting()
+        self.releases.append(release)
+        self.on_release()
 
     def _count(self, claim: ResourceClaim) -> None:
         uid = claim.metadata.uid

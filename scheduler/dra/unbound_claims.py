@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.dra.ledger import ClaimLedger, Letting, Release
+from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.pod_claims import FindClaim, claim_keys
 from services.api.kinds.pod import Pod
 
@@ -12,4 +12,4 @@ def release_unbound(pod: Pod, ledger: ClaimLedger, find: FindClaim) -> None:
     for key in claim_keys(pod):
         claim = find(key)
         if claim is not None:
-            ledger.request_release(Letting(Release.UNBIND, key, claim.metadata.uid, pod.metadata.uid))
+            ledger.request_release(PendingRelease(Release.UNBIND, key, claim.metadata.uid, pod.metadata.uid))

@@ -51,7 +51,7 @@ class Explainer:
         self._core = core
         self._pod_of = pod_of
         self._now = now
-        self._recording = recording
+        self._record_writer = recording
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
@@ -81,8 +81,8 @@ class Explainer:
             )
         found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
-        if self._recording is not None:
-            found["annotations"] = self._recording.records.whole(found["uid"])
+        if self._record_writer is not None:
+            found["annotations"] = self._record_writer.records.whole(found["uid"])
         return found
 
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:

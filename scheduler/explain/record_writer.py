@@ -23,7 +23,7 @@ from services.client.client import Client
 log = structlog.get_logger()
 
 
-class Recording:
+class RecordWriter:
     """`records` keeps everything; what waits to be written is a pod's key and uid."""
 
     def __init__(self, core: Core, client: Client) -> None:

@@ -32,6 +32,7 @@ from scheduler.preemption.extender_consent import ASKING, LEFT, ExtenderError, a
 from scheduler.preemption.victims import Victims
 from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
+from services.telemetry.metrics import Metrics, counter
 
 TIMEOUT_S: Final = 5.0
 """How long an extender may think that has no `httpTimeout` of its own."""
@@ -82,13 +83,10 @@ class Extenders:
 
     def metrics(self) -> dict[str, float]:
         """Return how many questions were asked, and how many failures passed over."""
-        return {
-            "scheduler_extender_questions_total": self.asked_total,
-            "scheduler_extender_failures_ignored_total": self.ignored_total,
-        }
+        return METRICS.of(self)
 
     def are_interested(self, pod: PodInfo) -> bool:
-        """Whether a cycle of this pod has to ask anybody."""
+        """Whether a cycle of this pod has to ask an extender."""
         return any(is_interested(each, pod) for each in self._extenders)
 
     async def close(self) -> None:
@@ -245,3 +243,9 @@ class Extenders:
     def _ignore(self, extender: Extender, pod: PodInfo, error: ExtenderError) -> None:
         self.ignored_total += 1
         log.warning("extender.ignored", extender=extender.url_prefix, pod=str(pod.key), reason=str(error))
+
+
+METRICS: Final[Metrics[Extenders]] = Metrics(
+    counter("scheduler_extender_questions_total", "Questions asked.", lambda own: own.asked_total),
+    counter("scheduler_extender_failures_ignored_total", "Failures passed over.", lambda own: own.ignored_total),
+)

@@ -18,7 +18,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
 from scheduler.dra.allocation_writer import Granter
 from scheduler.dra.allocator import AllocationError, Allocator, Refused
-from scheduler.dra.ledger import Letting, Release
+from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
 from scheduler.entry import Args, PluginEntry
@@ -64,7 +64,7 @@ class _Notes:
 
 
 class DynamicResources:
-    """Knows claims as the ledger believes them to be, and classes and slices as informers hold them.
+    """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them.
 
     `filter_timeout_s`: how long the search for one node may take; 0: as long as it takes.
     """
@@ -205,7 +205,7 @@ class DynamicResources:
                 self._release(Release.UNRESERVE, current, pod)
 
     def _release(self, how: Release, claim: ResourceClaim, pod: PodInfo) -> None:
-        self._ledger.request_release(Letting(how, claim.metadata.key, claim.metadata.uid, pod.uid))
+        self._ledger.request_release(PendingRelease(how, claim.metadata.key, claim.metadata.uid, pod.uid))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Skip when every claim has its devices and lists the pod already (KEP-5278)."""

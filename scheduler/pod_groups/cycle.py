@@ -139,7 +139,7 @@ class GroupCycle:
             return self._reject(Outcome.ERROR, found.status, found)
         if found.is_feasible and not any(each.needs_eviction for each in found.placed):
             if found.refused and scheduled and group.spec.is_gang:
-                better = self._post_filter(profile, placer, group, members, found, place)
+                better = self._preempt_for_growth(profile, placer, group, members, found, place)
                 if better is not None:
                     return better
             return self._bind(found)
@@ -157,7 +157,7 @@ class GroupCycle:
     def _bind(self, found: Placement) -> GroupResult:
         return GroupResult(Outcome.SCHEDULED, "", tuple(found.placed), tuple(map(_as_rejected, found.refused)))
 
-    def _post_filter(
+    def _preempt_for_growth(
         self,
         profile: Profile,
         placer: Placer,

@@ -17,7 +17,7 @@ from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.scheduling_cycle import ScheduleResult
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.handle import Handle
-from scheduler.histogram import Histogram
+from scheduler.metrics import PDB_VIOLATIONS
 from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome, Rejected
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed
@@ -31,8 +31,11 @@ from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from services.api.kinds.podgroup import PodGroup
 from services.api.seams import Seams, Span
+from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
 
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
+ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
+PREEMPTIONS: Final = "scheduler_workload_preemption_attempts_total"
 COUNT_BOUNDS: Final = tuple(float(2**i) for i in range(11))
 
 Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
@@ -66,7 +69,7 @@ class GroupLoop:
         self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
         self._writer = GroupStatusWriter(clients.client)
         self._profile = core.profiles.names[0]
-        self._counters: dict[str, float] = {}
+        self._counts = Counts()
         self._attempt_seconds: dict[Outcome, Histogram] = {}
         self._algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(COUNT_BOUNDS)
@@ -170,33 +173,35 @@ class GroupLoop:
     # -- metrics ---------------------------------------------------------------------------------------
 
     def _count(self, result: GroupResult, took_s: float) -> None:
-        self._add(f'scheduler_podgroup_schedule_attempts_total{{profile="{self._profile}",result="{result.outcome}"}}')
+        self._counts.add(ATTEMPTS, self._profile, result.outcome)
         self._algorithm_seconds.observe(took_s)
         self._attempt_seconds.setdefault(result.outcome, Histogram(ATTEMPT_BOUNDS)).observe(took_s)
         preemption = result.preemption
         if preemption is None:
             return
         outcome = "success" if preemption.status.is_success else "failure"
-        self._add(f'scheduler_workload_preemption_attempts_total{{result="{outcome}"}}')
+        self._counts.add(PREEMPTIONS, outcome)
         eviction: Eviction | None = preemption.eviction
         if eviction is not None:
             self._victims.observe(len(eviction.victims))
-            self._add('scheduler_preemption_pdb_violations_total{preemptor="podgroup"}', preemption.violations)
-
-    def _add(self, name: str, by: float = 1) -> None:
-        self._counters[name] = self._counters.get(name, 0) + by
+            self._counts.add(PDB_VIOLATIONS[0], "podgroup", by=preemption.violations)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of groups under upstream's names (preemption 5)."""
-        found = dict(self._counters)
         queue = self._core.queue
-        if isinstance(queue, GroupedQueue):
-            found.update(queue.samples())
-        for outcome, seconds in self._attempt_seconds.items():
-            labels = f'profile="{self._profile}",result="{outcome}"'
-            found.update(seconds.samples("scheduler_podgroup_scheduling_attempt_duration_seconds", labels))
-        found.update(self._algorithm_seconds.samples("scheduler_podgroup_scheduling_algorithm_duration_seconds"))
-        found.update(self._victims.samples("scheduler_workload_preemption_victims"))
-        for kind, units in self._units.items():
-            found.update(units.samples("scheduler_preemption_workload_disruptions", f'preemptor="{kind}"'))
-        return found
+        return METRICS.of(self) | (queue.metrics() if isinstance(queue, GroupedQueue) else {})
+
+
+METRICS: Final[Metrics[GroupLoop]] = Metrics(
+    counter(ATTEMPTS, "Attempts to schedule a pod group.", lambda own: own._counts.of(ATTEMPTS), "profile", "result"),
+    counter(PREEMPTIONS, "Attempts to preempt for a pod group.", lambda own: own._counts.of(PREEMPTIONS), "result"),
+    counter(*PDB_VIOLATIONS, lambda own: own._counts.of(PDB_VIOLATIONS[0]), "preemptor"),
+    histogram("scheduler_podgroup_scheduling_attempt_duration_seconds", "Time of an attempt.",
+              lambda own: {(own._profile, outcome): each for outcome, each in own._attempt_seconds.items()},
+              "profile", "result"),
+    histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", "Time of a group's scheduling cycle.",
+              lambda own: own._algorithm_seconds),
+    histogram("scheduler_workload_preemption_victims", "Victims of a group's attempt.", lambda own: own._victims),
+    histogram("scheduler_preemption_workload_disruptions", "Workloads disrupted at once.", lambda own: own._units,
+              "preemptor"),
+)  # fmt: skip

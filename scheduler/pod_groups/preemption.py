@@ -37,7 +37,7 @@ _PLUGIN: Final = "DefaultPreemption"
 
 @dataclass(frozen=True, slots=True)
 class GroupPreemption:
-    """`status` success: `placed` members are to be nominated and `eviction` made, if there is anybody to evict.
+    """`status` success: `placed` members are to be nominated and `eviction` made, if there are victims.
 
     `violations` counts pods that a budget would have kept.
     """
@@ -133,7 +133,7 @@ class _ClusterWhatIf:
         self.placed: list[Placed] = []
 
     def remove(self, unit: Unit) -> None:
-        """Go on as if the unit did not run."""
+        """Remove the unit from the dry run."""
         for pod in unit.pods:
             self._cache.take_out(pod.uid)
             self._out[pod.uid] = pod

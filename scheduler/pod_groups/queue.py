@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
@@ -29,6 +29,7 @@ from scheduler.framework.events import (
 )
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
+from scheduler.metrics import PENDING_PODS
 from scheduler.pod_groups.entity import GroupInfo, entity_key
 from scheduler.queue.backoff import Backoff
 from scheduler.queue.hints import Strategy
@@ -36,10 +37,11 @@ from scheduler.queue.scheduling_queue import PARKED, GateObserver, Pool, PreEnqu
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
+from services.telemetry.metrics import Metrics, gauge
 
 
 @dataclass(frozen=True)
-class GroupQueueing:
+class GroupQueueRules:
     """How groups queue. `hints` False: a rejected group comes back when its back-off ends, and not before."""
 
     groups: PodGroups
@@ -54,7 +56,7 @@ class GroupedQueue(SchedulingQueue):
 
     def __init__(
         self,
-        how: GroupQueueing,
+        how: GroupQueueRules,
         *,
         sort_key: SortKey,
         pre_enqueue: PreEnqueue,
@@ -300,6 +302,8 @@ class GroupedQueue(SchedulingQueue):
             self._wait_for(entity, member)
         super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
         if not self._how.hints:
+            # Nothing but the clock wakes it, so an idle scheduler must not either (KEP-5142).
+            entity.not_before = max(entity.not_before, self._backoff_of.expiration(entity))
             super().move(entity.key, SCHEDULE_ATTEMPT_FAILURE, now)
 
     def done(self, uid: str) -> None:
@@ -351,25 +355,33 @@ class GroupedQueue(SchedulingQueue):
 
     # -- metrics ---------------------------------------------------------------------------------------
 
-    def samples(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return how many entities and members wait where (preemption 5)."""
-        found: dict[str, float] = {}
         members = {"incomplete": 0, "pending": 0}
         groups = dict.fromkeys(Pool, 0)
         for entity in self.entities():
             groups[entity.pool] += 1
             members["incomplete" if entity.pool is Pool.GATED else "pending"] += len(_members_of(entity))
+        found = Waiting({}, {})
         for queue, pools in _QUEUES.items():
             of_groups = sum(groups[pool] for pool in pools)
-            of_pods = sum(self.pools[pool] for pool in pools) - of_groups
-            found[f'scheduler_queued_entities{{queue="{queue}",type="PodGroup"}}'] = of_groups
-            found[f'scheduler_queued_entities{{queue="{queue}",type="Pod"}}'] = of_pods
-            found[f'scheduler_pending_pods{{queue="{queue}"}}'] = of_pods
-        for queue, count in members.items():
-            found[f'scheduler_pending_pods{{queue="{queue}"}}'] = count
-        return found
+            found.pods[queue] = sum(self.pools[pool] for pool in pools) - of_groups
+            found.entities[queue, "PodGroup"], found.entities[queue, "Pod"] = of_groups, found.pods[queue]
+        found.pods.update(members)
+        return METRICS.of(found)
 
 
+class Waiting(NamedTuple):
+    """How many entities wait by queue and type, how many pods by queue."""
+
+    entities: dict[tuple[str, ...], float]
+    pods: dict[str, float]
+
+
+METRICS: Final[Metrics[Waiting]] = Metrics(
+    gauge("scheduler_queued_entities", "Groups and pods that wait.", lambda found: found.entities, "queue", "type"),
+    gauge(*PENDING_PODS, lambda found: found.pods, "queue"),
+)
 _QUEUES: Mapping[str, tuple[Pool, ...]] = {
     "active": (Pool.ACTIVE,),
     "backoff": (Pool.BACKOFF, Pool.ERROR_BACKOFF),

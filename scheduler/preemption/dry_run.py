@@ -14,7 +14,7 @@ Whereabouts = Callable[[PodInfo], NodeInfo | None]
 
 
 def nowhere(pod: PodInfo) -> NodeInfo | None:
-    """Know no node but the one in question: enough while every unit is one pod."""
+    """Return None: every unit is one pod, on the node in question."""
     return None
 
 
@@ -42,7 +42,7 @@ class NodeWhatIf:
         self._whereabouts = whereabouts
 
     def remove(self, unit: Unit) -> None:
-        """Go on as if the unit did not run."""
+        """Remove the unit from the dry run."""
         for pod in unit.pods:
             if self._node.remove(pod.uid) is not None:
                 self._filters.remove_pod(self._state, self._pod, pod, self._node)

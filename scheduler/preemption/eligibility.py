@@ -1,4 +1,4 @@
-"""Whether a pod may preempt anybody at all (preemption 3.1)."""
+"""Whether a pod may preempt at all (preemption 3.1)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_terminating_by_preemption(pod: Pod) -> bool:
     return condition is not None and condition.status == "True" and condition.reason == BY_SCHEDULER
 
 
-def anybody(pod: PodInfo, node: NodeInfo) -> bool:
+def any_pod(pod: PodInfo, node: NodeInfo) -> bool:
     """Let every pod of lower priority be a victim: the default of `IsEligiblePod`."""
     return True
 
@@ -49,7 +49,7 @@ def refusal(
     *,
     is_hopeless: bool,
     is_grouped: bool = False,
-    is_eligible: EligiblePod = anybody,
+    is_eligible: EligiblePod = any_pod,
     priority_of: Priority = own_priority,
     priority: int | None = None,
 ) -> str:

@@ -18,16 +18,16 @@ from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
-from scheduler.histogram import Histogram
-from scheduler.metrics import RESIZE
+from scheduler.metrics import GOROUTINES, RESIZE
 from scheduler.preemption.disruption_target import disruption_patch
-from scheduler.preemption.progress import Eviction, Preempting
+from scheduler.preemption.progress import Eviction, RunningPreemptions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 from scheduler.switches import EvictionSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams, Span
+from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 PARALLEL: Final = 16
 """Victims evicted at once, upstream's parallelism."""
@@ -61,7 +61,7 @@ class Evictions:
         core: Core,
         clients: Clients,
         recorder: SchedulerRecorder,
-        preempting: Preempting,
+        preempting: RunningPreemptions,
         waiting: WaitingPods,
         wake: asyncio.Event,
         waits_for_resize: Callable[[Pod], bool],
@@ -90,20 +90,7 @@ class Evictions:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
-        found: dict[str, float] = {"scheduler_preemption_attempts_total": self._preempting.attempts}
-        found.update(self._victims.samples("scheduler_preemption_victims"))
-        for result, seconds in self._seconds.items():
-            label = f'result="{result}"'
-            found.update(seconds.samples("scheduler_preemption_goroutines_duration_seconds", label))
-            of_resizes = self._of_resizes[result]
-            found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = seconds.count - of_resizes.count
-            if self._has_resize_labels:
-                label = f'operation="{RESIZE}",{label}'
-                found[f"scheduler_preemption_goroutines_execution_total{{{label}}}"] = of_resizes.count
-                label = f'{label},preemptor="pod"'
-                found.update(of_resizes.samples("scheduler_preemption_execution_duration_seconds", label))
-        found['scheduler_goroutines{operation="preemption"}'] = len(self._preempting)
-        return found
+        return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self._has_resize_labels else {})
 
     def count_attempt(self) -> None:
         """Note an attempt that no plugin made: one for a resize, before metrics had those apart."""
@@ -302,7 +289,7 @@ class Evictions:
         return _Fate.IN_MEMORY
 
     async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
-        """Mark the victim and delete it; gone already is as good."""
+        """Mark the victim and delete it; one that is gone already counts as deleted."""
         client, preemptor = self._clients.client, eviction.preemptor
         who = preemptor.pods[0].spec.scheduler_name
         text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
@@ -356,3 +343,23 @@ class Evictions:
             related=preemptor.pods[0],
             traceparent=span.traceparent,
         )
+
+
+EXECUTIONS: Final = ("scheduler_preemption_goroutines_execution_total", "Evictions carried out.")
+METRICS: Final[Metrics[Evictions]] = Metrics(
+    counter("scheduler_preemption_attempts_total", "Preemption attempts.", lambda own: own._preempting.attempts),
+    histogram("scheduler_preemption_victims", "Victims of an attempt.", lambda own: own._victims),
+    histogram("scheduler_preemption_goroutines_duration_seconds", "Time of an eviction.", lambda own: own._seconds,
+              "result"),
+    counter(*EXECUTIONS, lambda own: {result: seconds.count - own._of_resizes[result].count
+                                      for result, seconds in own._seconds.items()}, "result"),
+    gauge(*GOROUTINES, lambda own: {"preemption": len(own._preempting)}, "operation"),
+)  # fmt: skip
+RESIZE_METRICS: Final[Metrics[Evictions]] = Metrics(
+    counter(*EXECUTIONS, lambda own: {result: seconds.count for result, seconds in own._of_resizes.items()}, "result"),
+    histogram("scheduler_preemption_execution_duration_seconds", "Time of an eviction for a resize.",
+              lambda own: {(result, "pod"): seconds for result, seconds in own._of_resizes.items()},
+              "result", "preemptor"),
+    labels=("operation",),
+)  # fmt: skip
+"""Once metrics have resizes apart (kep-5836 12)."""

@@ -22,7 +22,7 @@ Results = dict[str, tuple[Stamp, Candidate | Status]]
 
 
 class Memory:
-    """Of the templates asked about last."""
+    """Results by template, of the templates asked about last."""
 
     def __init__(self) -> None:
         self._budgets: Sequence[PodDisruptionBudget] = ()

@@ -1,4 +1,4 @@
-"""Evictions under way, and what a scheduler asks its shell to evict (KEP-4832; preemption 4)."""
+"""Evictions under way, and what the loops are to evict (KEP-4832; preemption 4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Preemptor:
 
     @property
     def kind(self) -> str:
-        """What it is called in conditions and events."""
+        """The kind that conditions and events name."""
         return "podgroup" if self.is_group else "pod"
 
 
@@ -50,11 +50,11 @@ class Eviction:
 
 
 def stays(victim: PodInfo) -> bool:
-    """Hold every victim for alive: all that is known without an informer."""
+    """Return True: without an informer every victim counts as alive."""
     return True
 
 
-class Preempting:
+class RunningPreemptions:
     """Preemptors whose evictions are on their way, by uid; they are not scheduled meanwhile.
 
     While the last victim is being evicted, its own state decides: its delete event may come before the answer to

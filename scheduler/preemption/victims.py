@@ -43,10 +43,10 @@ class Victims:
 
 
 class WhatIf(Protocol):
-    """A node (or a cluster) that may be changed in thought."""
+    """A node (or a cluster) whose pods can be removed and added for a dry run."""
 
     def remove(self, unit: Unit) -> None:
-        """Go on as if the unit did not run."""
+        """Remove the unit from the dry run."""
         ...
 
     def add(self, unit: Unit) -> None:

@@ -49,7 +49,7 @@ class InFlight:
         self._starts[uid] = self._first + len(self._events)
 
     def note(self, event: ClusterEvent, old: Any, new: Any, only_uid: str = "") -> None:
-        """Keep the event, if anybody is in flight."""
+        """Keep the event, if any pod is in flight."""
         if self._starts:
             self._events.append(Happened(event, old, new, only_uid))
 

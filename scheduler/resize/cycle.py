@@ -38,7 +38,7 @@ MALFORMED: Final = "pod has malformed resource quantities"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Whom it is for, and where. `need`: what the pod asks for; `rivals`: pods nominated there that matter as much.
+    """The pod and its node. `need`: what the pod asks for; `rivals`: pods nominated there that matter as much.
 
     `out_of_tree`: what plugins say that are not kube-scheduler's own; None when the profile has none.
     `post_filters`: the plugins that may evict, by name.

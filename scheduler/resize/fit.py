@@ -59,7 +59,7 @@ class NodeCapacity:
             self._charge(counted(rival), 1)
 
     def remove(self, unit: Unit) -> None:
-        """Go on as if the unit did not run; its pods on other nodes make no difference here."""
+        """Remove the unit; its pods on other nodes make no difference here."""
         for pod in unit.pods:
             if pod.uid in self._pods:
                 self._pods.remove(pod.uid)
@@ -116,7 +116,7 @@ class CapacityAndFilters:
         self._both = (capacity, filters)
 
     def remove(self, unit: Unit) -> None:
-        """Go on as if the unit did not run."""
+        """Remove the unit from the dry run."""
         for each in self._both:
             each.remove(unit)
 

@@ -29,7 +29,7 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 
 
 class OutOfTreePlugins:
-    """Those of one profile: one runner for their gates, which hold in every draft, one for whom the draft asks."""
+    """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks."""
 
     def __init__(self, profile: Profile, mode: str) -> None:
         own = plugins()
@@ -55,7 +55,7 @@ class OutOfTreePlugins:
 
 
 class OutOfTreeAttempt:
-    """What they say in one attempt for one pod on its node."""
+    """One attempt for one pod on its node, as far as out-of-tree plugins take part."""
 
     def __init__(self, plugins: OutOfTreePlugins, pod: PodInfo, node: NodeInfo, columns: Columns, now: float) -> None:
         self.state = CycleState(now)

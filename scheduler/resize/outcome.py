@@ -1,4 +1,4 @@
-"""What an attempt for a deferred resize found, in words that queue, shell and people need."""
+"""What an attempt for a deferred resize found, as queue, loop and messages need it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Waits(StrEnum):
     CAPACITY = "room"
     POLICY = "policy"
     PLUGIN = "plugin"
-    """That a plugin which is not kube-scheduler's own changes its mind."""
+    """For an event that an out-of-tree plugin registered."""
     KUBELET = "kubelet"
     """It fits, and is parked."""
     NOTHING = "nothing"
@@ -70,7 +70,7 @@ class ResizeOutcome:
 
     @property
     def message(self) -> str:
-        """The sentence for people, in the words of a fit error over the one node."""
+        """The message of the Event, in the words of a fit error over the one node."""
         if self.is_error:
             return f'running plugin "{self.plugin}": {", ".join(self.reasons)}'
         lines = ", ".join(sorted(f"1 {reason}" for reason in self.reasons or (FITS,)))

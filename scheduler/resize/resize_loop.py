@@ -7,8 +7,7 @@ PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt, Attempts
@@ -16,17 +15,17 @@ from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.failure_handler import FAILED
 from scheduler.dispatcher.calls import ClearCondition, ConditionChange, SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX
-from scheduler.histogram import Histogram
-from scheduler.metrics import RESIZE
+from scheduler.metrics import PDB_VIOLATIONS, RESIZE
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
+from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.metrics import by_queue
 from scheduler.resize.outcome import ResizeOutcome
-from scheduler.resize.queueing import ResizeQueueing
 from services.api.quantity import format_amount
 from services.api.seams import Seams, Span
+from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 CONDITION_REASON: Final = "PreemptionFailed"
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
@@ -44,7 +43,7 @@ class ResizeLoop:
         clients: Clients,
         recorder: SchedulerRecorder,
         evictions: Evictions,
-        resizes: ResizeQueueing | None,
+        resizes: DeferredPods | None,
     ) -> None:
         self._attempts = Attempts(seams, core)
         self._clients = clients
@@ -55,22 +54,13 @@ class ResizeLoop:
         self._victims = Histogram(VICTIM_BOUNDS)
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
-    def metrics(self) -> Iterator[tuple[str, float]]:
-        """Yield the metrics of resizes under the names that the beta plans (kep-5836 12)."""
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of resizes under the names that the beta plans (kep-5836 12)."""
         resizes = self._resizes
         if resizes is None:
-            return
-        for queue, count in sorted(by_queue(resizes.pending()).items()):
-            yield f'scheduler_pending_resize_pods{{queue="{queue}"}}', count
-        yield "scheduler_resize_preemption_attempts_total", resizes.cycle.attempts
-        yield from self._victims.samples("scheduler_resize_preemption_victims")
-        yield from self._seconds.samples("scheduler_resize_scheduling_algorithm_duration_seconds")
-        if resizes.rules.has_own_labels:
-            for result, seconds in self._evaluations.items():
-                labels = f'operation="{RESIZE}",preemptor="pod",result="{result}"'
-                yield from seconds.samples("scheduler_preemption_evaluation_duration_seconds", labels)
-            labels = f'operation="{RESIZE}",preemptor="pod"'
-            yield f"scheduler_preemption_pdb_violations_total{{{labels}}}", resizes.cycle.violations
+            return {}
+        reading = Reading(self, resizes)
+        return METRICS.of(reading) | (OWN_METRICS.of(reading, RESIZE, "pod") if resizes.rules.has_own_labels else {})
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
@@ -193,3 +183,28 @@ def _nomination(outcome: ResizeOutcome, error: str) -> str | None:
     if outcome.is_guarded or error:
         return None
     return outcome.node if outcome.eviction is not None else ""
+
+
+class Reading(NamedTuple):
+    """What the metrics are read from."""
+
+    loop: ResizeLoop
+    resizes: DeferredPods
+
+
+METRICS: Final[Metrics[Reading]] = Metrics(
+    gauge("scheduler_pending_resize_pods", "Deferred resizes that wait.",
+          lambda read: dict(sorted(by_queue(read.resizes.pending()).items())), "queue"),
+    counter("scheduler_resize_preemption_attempts_total", "Preemption attempts.",
+            lambda read: read.resizes.cycle.attempts),
+    histogram("scheduler_resize_preemption_victims", "Victims of an attempt.", lambda read: read.loop._victims),
+    histogram("scheduler_resize_scheduling_algorithm_duration_seconds", "Time of a resize's scheduling cycle.",
+              lambda read: read.loop._seconds),
+)  # fmt: skip
+OWN_METRICS: Final[Metrics[Reading]] = Metrics(
+    histogram("scheduler_preemption_evaluation_duration_seconds", "Time to find victims.",
+              lambda read: read.loop._evaluations, "result"),
+    counter(*PDB_VIOLATIONS, lambda read: read.resizes.cycle.violations),
+    labels=("operation", "preemptor"),
+)  # fmt: skip
+"""Once metrics have resizes apart (kep-5836 12)."""

@@ -1,4 +1,4 @@
-"""What the scheduler believes of volumes and claims before the API server confirms it.
+"""What the scheduler assumes of volumes and claims before the API server confirms it.
 
 A belief holds for the version it was made from: as soon as the informer shows a newer one, that is the truth, our
 own write included. All profiles share the beliefs, so that two pods never get one volume.
@@ -27,15 +27,15 @@ class Beliefs(Generic[V]):
         return len(self._assumed)
 
     def assume(self, item: V) -> None:
-        """Believe this form of the object; its version must be the one it was made from."""
+        """Assume this form of the object; its version must be the one it was made from."""
         self._assumed[item.metadata.key] = item
 
     def drop(self, key: Key) -> None:
-        """Go back to what the informer says."""
+        """Drop the assumed form: the informer's counts again."""
         self._assumed.pop(key, None)
 
     def of(self, known: V) -> V:
-        """Return what is believed of an object that the informer shows as `known`."""
+        """Return what is assumed of an object that the informer shows as `known`."""
         if not self._assumed:
             return known
         assumed = self._assumed.get(known.metadata.key)
@@ -47,7 +47,7 @@ class Beliefs(Generic[V]):
         return known
 
     def on_change(self, change: Change[V]) -> None:
-        """Follow the informer: a newer version, or the object's end, ends what was believed of it."""
+        """Follow the informer: a newer version, or the object's end, ends what was assumed of it."""
         if not self._assumed:
             return
         key = change.object.metadata.key
@@ -57,7 +57,7 @@ class Beliefs(Generic[V]):
 
 
 class AssumedVolumes:
-    """Beliefs about volumes (which claim each is for) and claims (which node is chosen for each)."""
+    """Assumed volumes (which claim each is for) and claims (which node is chosen for each)."""
 
     def __init__(self) -> None:
         self.volumes: Beliefs[PersistentVolume] = Beliefs()

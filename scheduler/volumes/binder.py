@@ -66,11 +66,11 @@ class VolumeBinder:
             self._waiting.setdefault(key, {})[pod.uid] = event
         try:
             try:
-                bindings, makings = await self._write(pod, node_name, reserved, client)
+                bindings, to_provision = await self._write(pod, node_name, reserved, client)
             except (ApiError, UnknownOutcome) as error:
                 return failed(str(error))
             async with asyncio.timeout(self._timeout_s):
-                return await self._wait(node_name, reserved, bindings, makings, event)
+                return await self._wait(node_name, reserved, bindings, to_provision, event)
         except TimeoutError:
             return failed("binding volumes: context deadline exceeded")
         finally:
@@ -108,22 +108,22 @@ class VolumeBinder:
                     resource_version=before.metadata.resource_version,
                 )
             bindings.append((Begun(volume.metadata.key, rv), claim.metadata.key))
-        makings: list[Begun] = []
-        for claim in reserved.makings:
+        to_provision: list[Begun] = []
+        for claim in reserved.to_provision:
             meta = claim.metadata
             patch = {"metadata": {"annotations": {SELECTED_NODE: node_name}}}
             rv = await client.patch_rv(
                 "persistentvolumeclaims", meta.key, patch, uid=meta.uid, resource_version=meta.resource_version
             )
-            makings.append(Begun(meta.key, rv))
-        return bindings, makings
+            to_provision.append(Begun(meta.key, rv))
+        return bindings, to_provision
 
     async def _wait(
         self,
         node_name: str,
         reserved: Reserved,
         bindings: list[tuple[Begun, Key]],
-        makings: list[Begun],
+        to_provision: list[Begun],
         event: asyncio.Event,
     ) -> Status:
         while True:
@@ -133,7 +133,7 @@ class VolumeBinder:
             info = self._cache.nodes.get(node_name)
             if info is None or info.node is None:
                 return failed(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')
-            is_done, problem = progress(self._world, info.node, bindings, makings)
+            is_done, problem = progress(self._world, info.node, bindings, to_provision)
             if is_done:
                 return SUCCESS
             if problem:

@@ -23,16 +23,18 @@ class Begun:
     rv: int
 
 
-def progress(world: World, node: Node, bindings: list[tuple[Begun, Key]], makings: list[Begun]) -> tuple[bool, str]:
+def progress(
+    world: World, node: Node, bindings: list[tuple[Begun, Key]], to_provision: list[Begun]
+) -> tuple[bool, str]:
     """Return whether everything is bound, and else why it cannot be any more ("": not yet).
 
-    `bindings`: volume written, and its claim; `makings`: claims written.
+    `bindings`: volume written, and its claim; `to_provision`: claims written.
     """
     for written, key in bindings:
         is_done, problem = _binding(world, node, written, key)
         if not is_done or problem:
             return False, problem
-    for written in makings:
+    for written in to_provision:
         is_done, problem = _making(world, node, written)
         if not is_done or problem:
             return False, problem

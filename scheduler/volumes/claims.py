@@ -28,7 +28,7 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(frozen=True)
-class Making:
+class Provisioning:
     """How a volume for a claim could be made. `capacities` None: no driver publishes how much capacity is free."""
 
     storage_class: StorageClass
@@ -40,13 +40,13 @@ class PodClaims:
     """A pod's claims. `bound`: with their volumes, None for one that does not exist, in the pod's order.
 
     `waiting` claims have no volume and wait for this pod, the smallest first; `offers` are the volumes each could
-    have and `makings` how one could be made, both by the claim's uid.
+    have and `to_provision` how one could be made, both by the claim's uid.
     """
 
     bound: list[tuple[PersistentVolumeClaim, PersistentVolume | None]] = field(default_factory=list)
     waiting: list[PersistentVolumeClaim] = field(default_factory=list)
     offers: dict[str, Sequence[PersistentVolume]] = field(default_factory=dict)
-    makings: dict[str, Making] = field(default_factory=dict)
+    to_provision: dict[str, Provisioning] = field(default_factory=dict)
 
 
 class ClaimReader:
@@ -58,12 +58,12 @@ class ClaimReader:
         self._volumes = VolumeIndex(world)
 
     def claim(self, key: Key) -> PersistentVolumeClaim | None:
-        """Return the claim as it is believed to be."""
+        """Return the claim as it is assumed to be."""
         known = self._world.get(PersistentVolumeClaim, key)
         return None if known is None else self._assumed.claims.of(known)
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """Return the volume as it is believed to be."""
+        """Return the volume as it is assumed to be."""
         known = self._world.get(PersistentVolume, Key("", name))
         return None if known is None else self._assumed.volumes.of(known)
 
@@ -94,7 +94,7 @@ class ClaimReader:
                 immediate = True
             elif all(each.metadata.uid != claim.metadata.uid for each in found.waiting):
                 found.waiting.append(claim)
-                found.makings[claim.metadata.uid] = self._making(claim, storage_class)
+                found.to_provision[claim.metadata.uid] = self._making(claim, storage_class)
         if immediate:
             return unresolvable(UNBOUND_IMMEDIATE)
         self._offer(found)
@@ -108,17 +108,17 @@ class ClaimReader:
                 known = (self._assumed.volumes.of(volume) for volume in self._volumes.for_claim(claim))
                 found.offers[claim.metadata.uid] = candidates(claim, known)
 
-    def _making(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Making:
+    def _making(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Provisioning:
         driver = self._world.get(CSIDriver, Key("", storage_class.provisioner))
         if driver is None or not driver.spec.storage_capacity:
-            return Making(storage_class, None)
+            return Provisioning(storage_class, None)
         size, name = claim.requested_bytes, storage_class.metadata.name
         enough = (
             each
             for each in self._world.all(CSIStorageCapacity)
             if each.storage_class_name == name and each.limit_bytes is not None and each.limit_bytes >= size
         )
-        return Making(storage_class, tuple(enough))
+        return Provisioning(storage_class, tuple(enough))
 
 
 def missing_claim(volume: Volume, name: str) -> str:

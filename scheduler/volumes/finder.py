@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns, Mask
 from scheduler.volumes import reach
-from scheduler.volumes.claims import Making, PodClaims
+from scheduler.volumes.claims import PodClaims, Provisioning
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
@@ -35,13 +35,13 @@ REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING
 
 @dataclass(frozen=True)
 class Found:
-    """What one node offers. `bindings`: volumes to reserve; `makings`: claims a volume must be made for there.
+    """What one node offers. `bindings`: volumes to reserve; `to_provision`: claims a volume must be made for there.
 
     `reasons`: why the node will not do, empty when it will.
     """
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...] = ()
-    makings: tuple[PersistentVolumeClaim, ...] = ()
+    to_provision: tuple[PersistentVolumeClaim, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ def find(claims: PodClaims, node: Node) -> Found:
         else:
             to_make.append(claim)
     for claim in to_make:
-        problem = _unmakeable(claims.makings[claim.metadata.uid], node)
+        problem = _unmakeable(claims.to_provision[claim.metadata.uid], node)
         if problem:
             reasons.append(problem)
             break
@@ -81,11 +81,11 @@ def _sorted(reasons: list[str]) -> tuple[str, ...]:
     return tuple(reason for reason in REASONS if reason in reasons)
 
 
-def _unmakeable(making: Making, node: Node) -> str:
-    if not making.storage_class.can_provision or not reach.allows(making.storage_class, node):
+def _unmakeable(provisioning: Provisioning, node: Node) -> str:
+    if not provisioning.storage_class.can_provision or not reach.allows(provisioning.storage_class, node):
         return BIND_CONFLICT
-    if making.capacities is not None and not any(
-        reach.has_access(each.node_topology, node) for each in making.capacities
+    if provisioning.capacities is not None and not any(
+        reach.has_access(each.node_topology, node) for each in provisioning.capacities
     ):
         return NOT_ENOUGH_SPACE
     return ""
@@ -141,17 +141,19 @@ def _check_waiting(claims: PodClaims, columns: Columns, refuse: Refuse) -> None:
     for claim in (*selected, *to_match):
         has_volume = matched.get(claim.metadata.uid)
         needs = alive if has_volume is None else alive & ~has_volume
-        making = claims.makings[claim.metadata.uid]
-        allowed = reach.class_mask(making.storage_class, columns) if making.storage_class.can_provision else None
-        if not making.storage_class.can_provision:
+        provisioning = claims.to_provision[claim.metadata.uid]
+        allowed = (
+            reach.class_mask(provisioning.storage_class, columns) if provisioning.storage_class.can_provision else None
+        )
+        if not provisioning.storage_class.can_provision:
             refuse(BIND_CONFLICT, needs)
             alive = alive & ~needs
             continue
         if allowed is not None:
             refuse(BIND_CONFLICT, needs & ~allowed)
             alive, needs = alive & ~(needs & ~allowed), needs & allowed
-        if making.capacities is not None:
-            full = needs & ~reach.capacity_mask(making.capacities, columns)
+        if provisioning.capacities is not None:
+            full = needs & ~reach.capacity_mask(provisioning.capacities, columns)
             refuse(NOT_ENOUGH_SPACE, full)
             alive = alive & ~full
 

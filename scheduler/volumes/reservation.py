@@ -21,11 +21,11 @@ from services.api.meta import Key
 class Reserved:
     """`bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its claim.
 
-    `makings`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
+    `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
     """
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
-    makings: tuple[PersistentVolumeClaim, ...]
+    to_provision: tuple[PersistentVolumeClaim, ...]
     is_cancelled: bool = False
 
     @property
@@ -33,7 +33,7 @@ class Reserved:
         """The claims it is about."""
         return (
             *(claim.metadata.key for _, _, claim in self.bindings),
-            *(claim.metadata.key for claim in self.makings),
+            *(claim.metadata.key for claim in self.to_provision),
         )
 
 
@@ -45,15 +45,15 @@ def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
         if bound is not volume:
             assumed.volumes.assume(bound)
         bindings.append((volume, bound, claim))
-    makings = []
-    for claim in found.makings:
+    to_provision = []
+    for claim in found.to_provision:
         meta = msgspec.structs.replace(
             claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node_name}
         )
         chosen = msgspec.structs.replace(claim, metadata=meta)
         assumed.claims.assume(chosen)
-        makings.append(chosen)
-    return Reserved(tuple(bindings), tuple(makings))
+        to_provision.append(chosen)
+    return Reserved(tuple(bindings), tuple(to_provision))
 
 
 def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
@@ -61,7 +61,7 @@ def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
     for before, bound, _ in reserved.bindings:
         if bound is not before:
             assumed.volumes.drop(bound.metadata.key)
-    for claim in reserved.makings:
+    for claim in reserved.to_provision:
         assumed.claims.drop(claim.metadata.key)
 
 

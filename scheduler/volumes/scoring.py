@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from scheduler.framework.utilization_shape import ShapePoint, broken_line
-from scheduler.volumes.claims import Making, PodClaims
+from scheduler.volumes.claims import PodClaims, Provisioning
 from scheduler.volumes.finder import Found, find
 from scheduler.volumes.reach import has_access
 from services.api.kinds.node import Node
@@ -40,17 +40,17 @@ def _of_existing(found: Found) -> dict[str, tuple[int, int]]:
 
 def _of_free(found: Found, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
     uses: dict[str, tuple[int, int]] = {}
-    for claim in found.makings:
-        free = _free(claims.makings[claim.metadata.uid], node)
+    for claim in found.to_provision:
+        free = _free(claims.to_provision[claim.metadata.uid], node)
         if free is not None:
             requested, _ = uses.get(claim.storage_class, (0, 0))
             uses[claim.storage_class] = (requested + claim.requested_bytes, free)
     return uses
 
 
-def _free(making: Making, node: Node) -> int | None:
+def _free(provisioning: Provisioning, node: Node) -> int | None:
     """Return the bytes that the node's part of the cluster has, None when no driver says."""
-    for each in making.capacities or ():
+    for each in provisioning.capacities or ():
         if has_access(each.node_topology, node):
             return units(each.capacity) if each.capacity is not None else 0
     return None

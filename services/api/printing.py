@@ -1,13 +1,15 @@
-"""How cells of `kubectl get` tables are spelled: ages and shared columns."""
+"""How cells of `kubectl get` tables are spelled: ages, lists, and the columns that kinds share."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from services.api.meta import Document
 from services.api.resources import Column
 from services.api.times import parse_time
 
-NAME = Column("Name", format="name")
-AGE = Column("Age")
+NONE = "<none>"
 
 
 def duration(seconds: float) -> str:
@@ -48,6 +50,27 @@ def age(document: Document, now_wall_s: float, field: str = "creationTimestamp")
     return duration(now_wall_s - parse_time(stamp))
 
 
-def labels_text(labels: dict[str, str] | None) -> str:
+def labels_text(labels: dict[str, str]) -> str:
     """Return `a=b,c=d`, or `<none>`."""
-    return ",".join(f"{k}={v}" for k, v in sorted((labels or {}).items())) or "<none>"
+    return joined([f"{k}={v}" for k, v in sorted(labels.items())])
+
+
+def joined(values: Sequence[Any]) -> str:
+    """Return `a,b`, or `<none>`."""
+    return ",".join(map(str, values)) or NONE
+
+
+def phase(document: Document, now_wall_s: float) -> str:
+    """Return the phase of an object that says Terminating while it is being deleted."""
+    if document["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str(document.get("status", {}).get("phase", ""))
+
+
+def ready_of(document: Document, now_wall_s: float) -> str:
+    """Return a workload's ready replicas of those desired: `1/3`."""
+    return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
+
+
+NAME = Column("Name", "metadata.name", format="name")
+AGE = Column("Age", age)

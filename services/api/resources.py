@@ -15,27 +15,45 @@ from typing import Any
 
 from services.api.meta import AnyObject, Document, View
 
-Cells = Callable[[Document, float], list[Any]]
-"""`(document, wall clock in seconds) -> one cell a column`, for tables."""
+Cell = Callable[[Document, float], Any]
+"""`(document, wall clock in seconds)` to what a table shows of it."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only."""
+    """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only.
+
+    `source`: where the value stands (`status.phase`), or a function that computes the cell. `show` formats a value that
+    is there, `default` stands for one that is absent or "".
+    """
 
     name: str
+    source: str | Cell
     type: str = "string"
     priority: int = 0
     format: str = ""
     description: str = ""
+    default: Any = ""
+    show: Callable[[Any], Any] | None = None
+
+    def cell(self, document: Document, now_wall_s: float) -> Any:
+        """Return what the column shows of one object."""
+        if not isinstance(self.source, str):
+            return self.source(document, now_wall_s)
+        value: Any = document
+        for name in self.source.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None or value == "":
+            return self.default
+        return value if self.show is None else self.show(value)
 
 
 @dataclass(frozen=True)
 class Resource:
     """One kind as the API serves it.
 
-    `view` is the frozen Struct that rooms decode; `subresources` are served besides the object;
-    `columns` and `cells` make the table of `kubectl get`. `selectable_fields` maps a field selector's
+    `view` is the frozen Struct that components decode; `subresources` are served besides the object;
+    `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
     label to its value in the document (beyond metadata.name and metadata.namespace).
     `has_spec` says that `metadata.generation` counts changes of the spec.
     """
@@ -52,8 +70,11 @@ class Resource:
     view: type[View] = AnyObject
     has_spec: bool = False
     columns: tuple[Column, ...] = ()
-    cells: Cells | None = None
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
+
+    def cells(self, document: Document, now_wall_s: float) -> list[Any]:
+        """Return one object's row in the table of `kubectl get`."""
+        return [column.cell(document, now_wall_s) for column in self.columns]
 
     @property
     def name(self) -> str:

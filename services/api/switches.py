@@ -40,8 +40,6 @@ class Switch:
     @property
     def shown_by(self) -> str:
         """Return the path, within the repository, of what compares the values."""
-        if not self.scenario:
-            return ""
         return self.scenario if self.scenario.endswith(".md") else f"experiments/{self.scenario}.txt"
 
     @property

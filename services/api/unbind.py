@@ -38,7 +38,7 @@ REASONS: Final = frozenset((
 
 
 def spelling(switches: Switches) -> tuple[str, str]:
-    """Return verb and subresource by which a kubelet gives a pod back (4.2); the body is the same."""
+    """Return verb and subresource by which a kubelet unbinds a pod (4.2); the body is the same."""
     return ("delete", "binding") if switches.choice("unbind.api") == "binding_delete" else ("create", "unbind")
 
 
@@ -85,7 +85,7 @@ def has_start_fence(switches: Switches) -> bool:
 
 
 def is_reason(pattern: str) -> bool:
-    """Whether any node may give a pod back for a reason like this; globs allowed (`unbind.reasons`)."""
+    """Whether any node may unbind a pod for a reason like this; globs allowed (`unbind.reasons`)."""
     if pattern == "all" or pattern.startswith("OutOf"):
         return True
     return any(fnmatchcase(reason, pattern) for reason in (*sorted(REASONS), "OutOfcpu"))

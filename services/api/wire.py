@@ -8,14 +8,20 @@ carry exactly these, so a component cannot tell which one it speaks through.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from services.api.errors import ApiError, from_status
 
+_ENCODER = msgspec.json.Encoder()
 STALE_LEASE_EPOCH = "StaleLeaseEpoch"
 """Why a write of a leader that was replaced is refused (409, C11)."""
+
+
+def encode(document: Any) -> bytes:
+    """Return the JSON of a document or patch."""
+    return _ENCODER.encode(document)
 
 
 class LeaseEpoch(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
                 detail = random.choice(("ENOSPC", "EIO")) if kind == "disk" else ""
                 faults.append(Fault(at_s, kind, random.choice(kubelets), duration, detail))
         else:
-            # The server's own link is nobody's: breaking it would break nothing.
+            # The server has no link of its own: breaking it would break nothing.
             component = random.choice([c for c in components if c != "apiserver"])
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))

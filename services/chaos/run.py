@@ -20,7 +20,8 @@ from services.client.link_faults import LinkFaults
 from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
-from services.scenarios.run import RunResult, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import simulate
 from services.scenarios.runner import Disturb
 from services.scenarios.script.scenario import Scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh
@@ -198,7 +199,7 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
 
 
 def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
-    """Return the pods that no node has; the scenarios of chaos leave room for all."""
+    """Return the pods that no node has; scenarios for chaos have capacity for all."""
     waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
     return [
         (f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}", "is still unscheduled at rest")

@@ -128,13 +128,13 @@ def _end_without_reader(error: OSError) -> int:
     """Return the exit code when standard output takes nothing any more; what is left in it goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:
-        return EXIT_OK  # whoever read our output has seen enough
+        return EXIT_OK  # the reader of our output has seen enough
     click.echo(f"keplab: cannot write the output: {os.strerror(error.errno or 0)}", err=True)
     return EXIT_FAILED
 
 
 def main() -> NoReturn:
-    """Run the command line and exit; SIGTERM is heard as Ctrl-C is, so that what was started is ended."""
+    """Run the command line and exit; SIGTERM ends it as Ctrl-C does, so that what was started is ended."""
     # A shell has what it runs in the background ignore Ctrl-C; the way it ends must be there all the same.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,7 @@ import msgspec
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
-from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response
+from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, encode
 from services.client.backoff import Backoff
 
 DEADLINE_S = 30.0
@@ -30,7 +30,6 @@ RawItems = list[msgspec.Raw]
 JsonPatch = list[Document]
 
 _READS = frozenset(("get", "list"))
-_ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Document] = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -47,11 +46,6 @@ class ListBody(msgspec.Struct):
 
 
 LIST_DECODER = msgspec.json.Decoder(ListBody)
-
-
-def encode(document: Any) -> bytes:
-    """Return the JSON of a document or patch."""
-    return _ENCODER.encode(document)
 
 
 def decode(response: Response) -> Document:

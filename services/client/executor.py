@@ -19,8 +19,8 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.resources import resources
 from services.api.seams import EventLog
-from services.api.wire import Request, Response
-from services.client.client import Client, delete_request, encode
+from services.api.wire import Request, Response, encode
+from services.client.client import Client, delete_request
 from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, Update
 
 NOT_PERFORMED = "not performed: an action before it failed"

@@ -57,7 +57,7 @@ class Watches:
         self._has_work = asyncio.Event()
         self._drained = asyncio.Event()
         self._queued_bytes = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
 
     @property
     def open(self) -> int:
@@ -107,7 +107,7 @@ class Watches:
         backoff = Backoff(self._link.random)
         while True:
             await self._has_work.wait()
-            began = self._heard_at = self._link.clock.now()
+            began = self._received_at = self._link.clock.now()
             stream = self._link.stub.Watch(metadata=self._link.metadata)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -144,7 +144,7 @@ class Watches:
                 raise ConnectionError("the server closed the stream")
             backoff.reset()
             self._link.succeeded()
-            self._heard_at = self._link.clock.now()
+            self._received_at = self._link.clock.now()
             for batch in frame.batches:
                 self._deliver(batch)
             for end in frame.ends:
@@ -202,7 +202,7 @@ class Watches:
 
     async def _listen_for_silence(self) -> None:
         while True:
-            silent_s = self._link.clock.now() - self._heard_at
+            silent_s = self._link.clock.now() - self._received_at
             if silent_s >= SILENCE_MAX_S:
                 raise ConnectionError(f"no frame for {silent_s:.0f} s")
             await asyncio.sleep(SILENCE_MAX_S - silent_s)

@@ -1,1 +1,1 @@
-"""The controller manager; every file that offers `controller` is one controller, the rest is their shared rules."""
+"""The controller manager: every folder is a controller, `shared_*` what several of them use."""

@@ -18,12 +18,16 @@ LEASE = "kube-controller-manager"
 
 @cache
 def registered() -> dict[str, Registration]:
-    """Return the controllers there are by name, in the order in which they start: the folder is the register."""
-    folders = [info.name for info in pkgutil.iter_modules(services.controllers.__path__) if info.ispkg]
-    found: list[Registration] = [
-        importlib.import_module(f"services.controllers.{folder}.controller").CONTROLLER for folder in folders
-    ]
-    return {each.name: each for each in sorted(found, key=lambda each: (each.start_order, each.name))}
+    """Return the controllers there are by name, in the order in which they start: the folder is the register.
+
+    Raises: ValueError when two folders offer one name.
+    """
+    found: dict[str, Registration] = {}
+    for folder in (info.name for info in pkgutil.iter_modules(services.controllers.__path__) if info.ispkg):
+        offered: Registration = importlib.import_module(f"services.controllers.{folder}.controller").CONTROLLER
+        if found.setdefault(offered.name, offered) is not offered:
+            raise ValueError(f"two folders in controllers/ offer {offered.name}")
+    return dict(sorted(found.items(), key=lambda item: (item[1].start_order, item[0])))
 
 
 def chosen(names: tuple[str, ...]) -> list[Registration]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from services.experiments.arms import Arm
 from services.scenarios.measures.history import PodHistory
-from services.scenarios.run import RunResult
+from services.scenarios.result import RunResult
 
 RunOne = Callable[[Arm, int], RunResult]
 """Runs one arm with one seed."""

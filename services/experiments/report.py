@@ -11,7 +11,7 @@ from html import escape
 from services.experiments.compare import Comparison
 from services.experiments.style import head, ticks
 from services.scenarios.measures.history import Sample
-from services.scenarios.run import RunResult
+from services.scenarios.result import RunResult
 
 MEASURES: tuple[tuple[str, str, str], ...] = (
     ("pods_created", "Pods created", "{:.0f}"),
@@ -71,8 +71,8 @@ def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     table = []
     runs_of_all = [run for _, runs in comparison.arms for run in runs]
     some = (*OF_PREEMPTION, *OF_JOBS)
-    told = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
-    for key, label, form in (*MEASURES, *told):
+    measured = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
+    for key, label, form in (*MEASURES, *measured):
         table.append((label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms]))
     return table
 

@@ -85,8 +85,8 @@ def _bar(fall: Waterfall, row: Row, y: int) -> str:
     left, right = _x(fall, span.start_ns), _x(fall, span.end_ns)
     colour, strength = COLOURS.get(span.service, _OTHER), "1" if row.is_critical else "0.4"
     name = label(span)
-    room = max(12, (_NAMES - 16 - 12 * row.depth) // 6)
-    shown = name if len(name) <= room else name[: room - 1] + "…"
+    width = max(12, (_NAMES - 16 - 12 * row.depth) // 6)
+    shown = name if len(name) <= width else name[: width - 1] + "…"
     start, length = (span.start_ns - fall.begin_ns) / 1e6, (span.end_ns - span.start_ns) / 1e6
     tip = f"{name}: from {start:.3f} ms, {length:.3f} ms{' · ' + span.error if span.error else ''}"
     return (

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from services.api.resources import resources
-from services.scenarios.run import RunResult
+from services.scenarios.result import RunResult
 from services.scenarios.script.scenario import Scenario
 
 _PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")

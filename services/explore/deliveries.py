@@ -13,7 +13,7 @@ import msgspec
 
 from services.api.errors import ApiError
 from services.api.wire import Request, WatchEvent, WatchRequest
-from services.scenarios.simulation.network import Carried
+from services.scenarios.simulation.traffic import Carried
 
 REQUEST, REPLY, WATCH = "request", "reply", "watch"
 SERVER = "apiserver"
@@ -27,7 +27,7 @@ class Delivery:
 
     `names`: what a schedule may call it by, one for each change that a batch of a watch carries. `about`: the objects,
     as `pods/default/p`. `text`: the same in few words. `stream`: messages of one stream never overtake each other.
-    `due_s`: when it would have arrived, had nobody held it.
+    `due_s`: when it would have arrived, had it not been held.
     """
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ class Namer:
         self._counts: dict[str, int] = {}
 
     def name(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> Delivery:
-        """Return the message as a delivery that nobody holds back."""
+        """Return the message as a delivery that is not held back."""
         stream, parts = _parts(component, way, what)
         sign = ">" if way == REQUEST else "<"
         names = tuple(self._numbered(f"{component} {sign} {words}") for words, _ in parts)

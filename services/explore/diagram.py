@@ -1,7 +1,7 @@
 """How it came about: the messages and events of one run that matter, as a sequence diagram in text. Pure.
 
-What matters is what concerns the objects that broke, the objects of the messages held back, and whoever met them on
-the same node. A message stands where it arrives; one that was held back stands also where it was sent.
+What matters is what concerns the objects that broke, the objects of the messages held back, and the pods that met
+them on the same node. A message stands where it arrives; one that was held back stands also where it was sent.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _draw(row: list[str], step: Step, where: dict[str, int]) -> None:
         x = where.get(step.source, _TIME_WIDTH + 2)
         mark = "✗ " if step.kind == BROKE else "• "
         text = mark + step.text
-        row.extend(" " * (x - len(row)))  # of an undisturbed break nobody's column may be there
+        row.extend(" " * (x - len(row)))  # of an undisturbed break no column may be there
         row[x : x + len(text)] = list(text)
         return
     left, right = sorted((where[step.source], where[step.target]))

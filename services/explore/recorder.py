@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from services.explore.deliveries import RUNNER, Delivery, Namer
 from services.explore.schedules import Schedule
-from services.scenarios.simulation.network import Carried
+from services.scenarios.simulation.traffic import Carried
 from services.telemetry.eventlog import Line
 
 

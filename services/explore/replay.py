@@ -68,9 +68,11 @@ def overtaken_by(run: Recording, hold: Hold) -> str:
     past = [
         d
         for d in run.deliveries
-        if d.receiver == delivery.receiver and d.stream != delivery.stream and d.about
+        if d.receiver == delivery.receiver
+        and d.stream != delivery.stream
+        and d.about
         and delivery.due_s <= d.arrives_s < delivery.arrives_s
-    ]  # fmt: skip
+    ]
     names = frozenset(path.partition("/")[2] for path in delivery.about)
     past.sort(key=lambda d: (not is_about(d, names), not d.about[0].startswith("pods"), d.arrives_s))
     shown = list(dict.fromkeys(titled(d.names[0]) for d in past))

@@ -17,7 +17,7 @@ from services.explore.moments import Event, EventError, moments
 from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
 from services.explore.trial import Recording, Trial, attempt, record
-from services.explore.workers import in_order
+from services.scenarios.workers import in_order
 
 MOMENTS_MAX = 8
 """More moments than this share a budget badly; the first ones are looked at."""
@@ -70,7 +70,7 @@ class Report:
     """Messages that could be held, over all moments."""
     found: list[Found] = field(default_factory=list)
     is_interrupted: bool = False
-    """Whether somebody would not wait: less than the budget was tried, or what was found may not be the smallest."""
+    """Whether an interrupt ended it: less than the budget was tried, or what was found may not be the smallest."""
 
 
 Progress = Callable[[int, int, int], None]

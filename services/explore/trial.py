@@ -11,7 +11,8 @@ from services.explore.breaks import Break, breaks_of
 from services.explore.deliveries import Delivery
 from services.explore.recorder import Recorder
 from services.explore.schedules import Hold, Schedule
-from services.scenarios.run import RunResult, load_scenario, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
 from services.telemetry.eventlog import Line
 

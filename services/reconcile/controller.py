@@ -112,7 +112,7 @@ class Controller:
 
     @property
     def user(self) -> str:
-        """Whom it acts as."""
+        """The user it acts as."""
         return self.identity or controller_identity(self.name).user
 
 

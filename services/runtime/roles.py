@@ -30,7 +30,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     `may_change`: paths that an update or patch may touch, all of them when empty. `needs`: preconditions a delete
     must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
     namespaces of that user, `lease` for the caller's own lease only. `to_unknown`: conditions may be changed to
-    Unknown only.
+    Unknown only. `may_choose_node`: a pod may be created with its node (S22: it bypasses the scheduler).
     """
 
     name: str
@@ -41,6 +41,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     unless: tuple[str, bool] = ("", False)
     where: str = ""
     to_unknown: bool = False
+    may_choose_node: bool = False
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +68,7 @@ def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return whom the controllers act as."""
+    """Return the users that the controllers act as."""
     return tuple(Identity(role.user) for role in controller_roles())
 
 

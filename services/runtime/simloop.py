@@ -101,7 +101,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._frozen.setdefault(owner, [])
 
     def thaw(self, owner: str) -> None:
-        """Let the owner go on, at once with all that became ready meanwhile. Without a freeze it does nothing."""
+        """Resume the owner, at once with all that became ready meanwhile. Without a freeze it does nothing."""
         self._ready.extend(self._frozen.pop(owner, ()))  # type: ignore[attr-defined]
 
     def _is_held(self, handle: asyncio.Handle) -> bool:

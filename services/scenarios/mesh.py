@@ -44,8 +44,8 @@ class MeshPlan:
     `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
     `traced`: keep every span; it changes no decision, but costs time. `stages`: files of KWOK Stages.
-    `own_switches`: by process or room, what is set there otherwise than everywhere. `window_s`: seconds for which the
-    API server keeps changes, none besides; None: as ever.
+    `own_switches`: by process or component, what is set there otherwise than everywhere. `window_s`: seconds for which
+    the API server keeps changes, none besides; None: as ever.
     """
 
     nodes: tuple[dict[str, object], ...] = ()
@@ -68,10 +68,10 @@ class MeshPlan:
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:
-        """Return the rooms and processes that may have switches of their own."""
-        rooms = ["apiserver", "scheduler", "controllers", "kubelet"]
+        """Return the components and processes that may have switches of their own."""
+        kinds = ["apiserver", "scheduler", "controllers", "kubelet"]
         processes = [each.name for each in self.schedulers.processes()] + [f"kubelet/{host}" for host in self.deal()]
-        return [*rooms, *(name for name in processes if name not in rooms)]
+        return [*kinds, *(name for name in processes if name not in kinds)]
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""

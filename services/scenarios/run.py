@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
@@ -15,85 +13,23 @@ from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
-from services.scenarios.invariants import Auditor, Violation
-from services.scenarios.measures.history import PodHistory, Sample, Writes, measures
+from services.scenarios.invariants import Auditor
+from services.scenarios.measures.history import Writes, measures
 from services.scenarios.measures.rejections import Rejections
 from services.scenarios.measures.resizes import Preemptions
 from services.scenarios.measures.scheduling_results import SchedulingResults
 from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.processes.process_mesh import ProcessMesh
-from services.scenarios.runner import Disturb, Judgement, Progress, ScenarioRun, run_scenario
+from services.scenarios.result import RunResult
+from services.scenarios.runner import Disturb, Progress, ScenarioRun, run_scenario
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
 from services.scenarios.script.workload import node_definition
-from services.scenarios.simulation.network import Traffic
 from services.scenarios.simulation.simulated_mesh import SimMesh
+from services.scenarios.simulation.traffic import Traffic
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
-
-
-@dataclass
-class RunResult:
-    """What one run showed. `switches`: what was set, by the scenario, the arm and the command line."""
-
-    scenario: str
-    mode: str
-    seed: int
-    switches: tuple[str, ...]
-    digest: str
-    passed: bool
-    expectations: list[Judgement]
-    violations: list[Violation]
-    violation_count: int
-    error: str
-    is_mistake: bool
-    virtual_s: float
-    wall_s: float
-    measures: dict[str, float | None]
-    pods: list[PodHistory]
-    samples: list[Sample]
-    spans: list[FinishedSpan] = field(default_factory=list)
-    lines: int = 0
-    failures: list[str] = field(default_factory=list)
-    """Processes that ended by themselves, and why."""
-    not_judged: dict[str, str] = field(default_factory=dict)
-    """Invariants that this run says nothing about, and why."""
-    started_s: float = 0.0
-    """When the scenario began on the event log's clock; times of expectations and pods count from here."""
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document of `keplab run -o json`."""
-        return {
-            "scenario": self.scenario,
-            "mode": self.mode,
-            "seed": self.seed,
-            "switches": list(self.switches),
-            "digest": self.digest,
-            "passed": self.passed,
-            "error": self.error,
-            "expectations": [
-                {"line": j.line, "text": j.text, "passed": j.passed, "seen": j.seen, "at_s": round(j.at_s, 6)}
-                for j in self.expectations
-            ],
-            "violations": [
-                {
-                    "invariant": v.invariant,
-                    "at": v.at,
-                    "objects": list(v.objects),
-                    "trace_id": v.trace_id,
-                    "detail": v.detail,
-                }
-                for v in self.violations
-            ],
-            "violation_count": self.violation_count,
-            "not_judged": self.not_judged,
-            "measures": self.measures,
-            "virtual_s": round(self.virtual_s, 6),
-            "wall_s": round(self.wall_s, 3),
-            "event_lines": self.lines,
-            "process_failures": self.failures,
-        }
 
 
 class Takers:
@@ -116,9 +52,14 @@ class Takers:
     def measures(self, run: ScenarioRun) -> dict[str, float | None]:
         """Return the figures of a run that is over, by name."""
         return measures(
-            run.history, self._writes, self._scheduling_results, self._preemptions, self._rejections, run.started_s,
+            run.history,
+            self._writes,
+            self._scheduling_results,
+            self._preemptions,
+            self._rejections,
+            run.started_s,
             run.ended_s,
-        )  # fmt: skip
+        )
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -205,7 +146,7 @@ def simulate(
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced)
-    logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand rooms' log lines are not
+    logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, takers = Auditor(plan.switches), Takers()
     started = time.perf_counter()
     meshes: list[SimMesh] = []
@@ -280,7 +221,7 @@ def run_as_processes(
 
 
 def _not_judged(scenario: Scenario, auditor: Auditor) -> dict[str, str]:
-    """Return which invariants nobody judged, and why; a scenario that settles judges those of a mesh at rest."""
+    """Return which invariants were not judged, and why; a scenario that settles judges those of a mesh at rest."""
     settles = any(step.verb == "settle" for step in scenario.steps)
     return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 

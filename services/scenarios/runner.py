@@ -18,6 +18,7 @@ from services.client.client import Client
 from services.scenarios.measures.history import History
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
+from services.scenarios.result import Judgement
 from services.scenarios.script.context import ScenarioContext, substitute
 from services.scenarios.script.expectation import Expectation, Judging
 from services.scenarios.script.scenario import Scenario, Step
@@ -28,19 +29,8 @@ RETRY_WRITE_S = 0.2
 
 
 @dataclass
-class Judgement:
-    """One expectation's result. `at_s`: when it was decided."""
-
-    line: int
-    text: str
-    passed: bool
-    seen: str
-    at_s: float
-
-
-@dataclass
 class ScenarioRun:
-    """What was told: judgements in order, the pods' history, and what went wrong with the context itself."""
+    """One run: judgements in order, the pods' history, and what went wrong with the scenario itself."""
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)

@@ -11,9 +11,29 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 T = TypeVar("T")
+
+
+class Counts:
+    """Counters by the values of their labels; a counter appears with its first count."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def add(self, name: str, *labels: str, by: float = 1) -> None:
+        """Count."""
+        counts = self._counts.get(name)
+        if counts is None:
+            counts = self._counts[name] = {}
+        counts[labels] = counts.get(labels, 0) + by
+
+    def of(self, name: str) -> Mapping[tuple[str, ...], float]:
+        """Return one counter."""
+        return self._counts.get(name, {})
 
 
 class Histogram:
@@ -48,8 +68,8 @@ class Histogram:
 
 Kind = Literal["counter", "gauge", "histogram"]
 Value = float | Histogram
-Read = Callable[[T], Value | Mapping[str, Value] | Mapping[tuple[str, ...], Value]]
-"""With several labels the keys are tuples, in the order of the labels."""
+Read = Callable[[T], Value | Mapping[Any, Value]]
+"""By label values the key is a text, or a tuple of texts in the order of the labels."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +115,23 @@ def histogram(name: str, help: str, read: Read[T], *labels: str) -> Metric[T]:  
     return Metric(name, "histogram", help, read, labels)
 
 
-REGISTER: Final[dict[str, Metric[object]]] = {}
-"""Every metric that the modules imported so far declare, by name."""
+REGISTER: Final[dict[str, tuple[Kind, str]]] = {}
+"""Type and help of every metric that the modules imported so far declare, by name."""
 
 
 class Metrics(Generic[T]):
     """The metrics of one class. `labels`: those that all of them have, with one value an object.
 
-    Raises: ValueError for a name that is declared already.
+    Classes may share a metric, each with label values of its own.
+    Raises: ValueError for a name that is declared already with another type or help.
     """
 
     def __init__(self, *metrics: Metric[T], labels: tuple[str, ...] = ()) -> None:
         self._metrics, self._labels = metrics, labels
         for metric in metrics:
-            if metric.name in REGISTER:
-                raise ValueError(f"metric {metric.name} is declared twice")
-            REGISTER[metric.name] = metric  # type: ignore[assignment]  # what it reads does not matter there
+            declared = REGISTER.setdefault(metric.name, (metric.kind, metric.help))
+            if declared != (metric.kind, metric.help):
+                raise ValueError(f"metric {metric.name} is declared twice: {' '.join(declared)}")
 
     def of(self, source: T, *values: str) -> dict[str, float]:
         """Return the samples of one object by name, labels included as Prometheus writes them."""
@@ -148,7 +169,7 @@ def render(values: Mapping[str, float]) -> bytes:
 
 def _kind(family: str, histograms: set[str]) -> str:
     if family in REGISTER:
-        return REGISTER[family].kind
+        return REGISTER[family][0]
     return "histogram" if family in histograms else "counter" if family.endswith("_total") else "gauge"
 
 

@@ -145,7 +145,7 @@ def kill_by_engine(mesh, container):
 
 @pytest.mark.parametrize("kill", [kill_by_pid, kill_by_engine])
 @pytest.mark.parametrize("service", ["scheduler", "controllers", "kubelet", "apiserver"])
-def test_a_killed_room_comes_back_and_the_mesh_converges(mesh, service, kill):
+def test_a_killed_component_comes_back_and_the_mesh_converges(mesh, service, kill):
     name = f"after-{service}-{kill.__name__.replace('_', '-')}"
     mesh.deploy(f"{name}-a", 4)
     before = {pod["metadata"]["uid"] for pod in mesh.wait_until_running(f"{name}-a", 4)}
@@ -194,7 +194,7 @@ def test_a_kubelet_that_was_cut_off_comes_back_with_the_same_pods(mesh):
     assert before == {pod["metadata"]["uid"] for pod in mesh.wait_until_running("cut-off", 6)}
 
 
-def test_every_room_sends_its_spans(mesh):
+def test_every_component_sends_its_spans(mesh):
     if mesh.receiver == "none":
         pytest.skip("neither Jaeger's image nor a collector binary is to be had here")
     mesh.deploy("traced", 1)
@@ -203,7 +203,7 @@ def test_every_room_sends_its_spans(mesh):
     wait_for(lambda: mesh.services_seen() >= set(ROOMS), "spans of every room arrive", 30)
 
 
-def test_a_trace_receiver_that_is_gone_stops_nobody(mesh):
+def test_a_trace_receiver_that_is_gone_stops_no_component(mesh):
     if mesh.receiver != "none":
         mesh.compose("stop", "jaeger")
     mesh.deploy("untraced", 6)

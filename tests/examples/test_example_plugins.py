@@ -50,7 +50,7 @@ def examples(monkeypatch, tmp_path):
 
 
 class Scene:
-    """The hearts of a scheduler with an example's configuration, at a time of day."""
+    """The core of a scheduler with an example's configuration, at a time of day."""
 
     def __init__(self, example: str, hour: float = 12.0, switches: Switches | None = None) -> None:
         handle = new_handle(switches=switches or Switches())

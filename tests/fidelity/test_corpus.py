@@ -190,7 +190,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def verdict(code: Code, reasons: list[str]) -> str:
+def answer_of(code: Code, reasons: list[str]) -> str:
     """Return the corpus's spelling of an answer."""
     if code is Code.SUCCESS:
         return PASSES
@@ -199,13 +199,13 @@ def verdict(code: Code, reasons: list[str]) -> str:
 
 
 def both_forms(world: World, plugin: Any, state: CycleState) -> dict[str, str]:
-    """Return node to verdict after holding the plugin's two forms against each other."""
+    """Return node to answer after holding the plugin's two forms against each other."""
     columns, pod = world.cache.columns, world.pod
     one_by_one = {}
     if hasattr(plugin, "filter"):
         for name, row in world.rows.items():
             status = plugin.filter(state, pod, columns.nodes[row])
-            one_by_one[name] = verdict(status.code, list(status.reasons))
+            one_by_one[name] = answer_of(status.code, list(status.reasons))
     if not isinstance(plugin, VectorFilterPlugin):
         return one_by_one
     mask = plugin.filter_all(state, pod, columns)
@@ -218,7 +218,7 @@ def both_forms(world: World, plugin: Any, state: CycleState) -> dict[str, str]:
                 if refusal.mask[row]:
                     said[name].append((refusal.code, refusal.reason))
     at_once = {
-        name: verdict(each[0][0], [reason for _, reason in each]) if each else PASSES for name, each in said.items()
+        name: answer_of(each[0][0], [reason for _, reason in each]) if each else PASSES for name, each in said.items()
     }
     assert {n for n, row in world.rows.items() if refused[row]} == {n for n, v in at_once.items() if v != PASSES}
     if one_by_one:
@@ -281,7 +281,7 @@ def _check_plugins(world: World, expect: dict[str, Any]) -> None:
             answer = plugin.pre_filter(state, pod, columns)
         status = answer.status if isinstance(answer, PreFilterResult) else answer
         if plugin.name in expect.get("pre_filter", {}):
-            said = "Skip" if status.code is Code.SKIP else verdict(status.code, list(status.reasons))
+            said = "Skip" if status.code is Code.SKIP else answer_of(status.code, list(status.reasons))
             assert said == expect["pre_filter"][plugin.name]
         if status.is_success and (isinstance(plugin, VectorFilterPlugin) or hasattr(plugin, "filter")):
             said = results[plugin.name] = both_forms(world, plugin, state)

@@ -144,7 +144,7 @@ def test_a_namespace_goes_once_its_finalizer_is_gone(mesh):
     assert refused(mesh, "/api/v1/namespaces/going") == (404, "NotFound")
 
 
-def test_guarantees_w18_streams_end_and_the_process_leaves_when_told_to(tmp_path):
+def test_guarantees_w18_streams_end_and_the_process_ends_on_sigterm(tmp_path):
     mesh = Mesh(tmp_path)
     begun, ended = threading.Event(), threading.Event()
     mesh.a_node("n1")

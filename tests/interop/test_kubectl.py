@@ -88,7 +88,7 @@ def test_whoami_and_can_i_answer_for_the_caller(kubectl):
     assert "pods" in kubectl("auth", "can-i", "--list", "-n", "default")
 
 
-def test_a_user_is_refused_what_is_not_hers_and_told_so_beforehand(kubectl, namespace):
+def test_a_user_is_refused_what_is_not_hers_and_can_review_her_access_beforehand(kubectl, namespace):
     refused = kubectl("cordon", "n1", user="user:alice", code=1)
 
     assert 'nodes "n1" is forbidden' in refused

@@ -65,7 +65,7 @@ def test_a_daemon_set_is_shown_described_and_explained(kubectl, agent, namespace
     assert re.search(r"^daemonsets +ds +apps/v1 +true +DaemonSet$", kubectl("api-resources"), re.M)
 
 
-def test_a_drain_leaves_the_pods_of_daemon_sets_only_when_told_to(kubectl, mesh, agent, namespace):
+def test_a_drain_leaves_the_pods_of_daemon_sets_only_when_asked_to(kubectl, mesh, agent, namespace):
     node = f"drained-{kubectl.suite}"
     mesh.a_node(node)
     agent.has_pod_on(node)

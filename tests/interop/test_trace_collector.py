@@ -283,7 +283,7 @@ def leads_to(span: Span, origin: Span, by_id: dict[str, Span]) -> bool:
     return False
 
 
-def test_a_deployment_leads_to_its_running_pods_through_every_room(world):
+def test_a_deployment_leads_to_its_running_pods_through_every_component(world):
     mesh, _, sink = world
     template = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": template}

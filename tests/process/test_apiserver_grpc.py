@@ -126,7 +126,7 @@ def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
             assert (await transport.api().call(Request(verb="list", resource="pods"))).code == 403
             pods = node.watch(WatchRequest(resource="pods", field_selector="spec.nodeName=n1", resource_version="0"))
             first = asyncio.create_task(anext(aiter(pods)))
-            admin = room.server.door(ADMIN)
+            admin = room.server.api_for(ADMIN)
             pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
             body = msgspec.json.encode(pod)
             (await admin.call(Request(verb="create", resource="pods", namespace="default", body=body))).unwrap()

@@ -97,7 +97,7 @@ expect created pods == 10
     )
 
 
-def test_fm_a13_clocks_jump_by_an_hour_and_nobody_is_thought_dead(tmp_path):
+def test_fm_a13_clocks_jump_by_an_hour_and_no_node_is_thought_dead(tmp_path):
     assert [] == missed_by(
         tmp_path,
         """nodes n1..n3 cpu=16

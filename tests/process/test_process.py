@@ -161,7 +161,7 @@ def test_a_bug_ends_it_with_70_and_a_traceback_in_its_log(bakery):
     assert "AssertionError: arithmetic" in crashed[0]["exception"]
 
 
-def test_a_room_that_is_done_ends_the_process_well(bakery):
+def test_a_component_that_is_done_ends_the_process_well(bakery):
     assert 0 == end_of(bakery("--fails", "done"))[0]
 
 

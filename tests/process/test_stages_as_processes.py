@@ -37,7 +37,7 @@ def test_pods_end_as_processes_as_they_end_in_simulation(tmp_path):
     assert missed(run_as_processes(scenario, seed=SEED, engine="memory", data_dir=tmp_path / "mesh")) == []
 
 
-def test_a_wrong_stage_of_a_scenario_is_told_before_it_begins(tmp_path):
+def test_a_wrong_stage_of_a_scenario_is_refused_before_it_begins(tmp_path):
     scenario = scenario_ending(tmp_path, ENDS)
     tmp_path.joinpath("flaky.yaml").write_text(FLAKY.replace("Now", "Then"))
 
@@ -45,7 +45,7 @@ def test_a_wrong_stage_of_a_scenario_is_told_before_it_begins(tmp_path):
         plan_of(scenario, seed=1)
 
 
-def test_a_wrong_stage_is_told_before_the_mesh_is_up(tmp_path):
+def test_a_wrong_stage_is_refused_before_the_mesh_is_up(tmp_path):
     file = tmp_path / "stages.yaml"
     file.write_text("kind: Stage\n")
 

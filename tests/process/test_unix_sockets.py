@@ -56,7 +56,7 @@ def test_a_path_of_any_length_is_served_and_dialled(tmp_path, folders):
     assert asyncio.run(scenario()) == (folders == 12, b"hi!", True)
 
 
-def test_refusals_and_ends_are_told_as_go_tells_them(tmp_path):
+def test_refusals_and_ends_have_the_codes_that_go_gives_them(tmp_path):
     async def scenario():
         async with connected(tmp_path / "a.sock") as (connection, _):
             seen = []
@@ -72,7 +72,7 @@ def test_refusals_and_ends_are_told_as_go_tells_them(tmp_path):
     )  # fmt: skip
 
 
-def test_nobody_there_is_a_deadline_for_who_connects_and_unavailable_for_who_calls(tmp_path):
+def test_an_absent_server_is_a_deadline_when_connecting_and_unavailable_when_calling(tmp_path):
     async def scenario():
         connection = UnixSockets().dial(str(tmp_path / "nobody.sock"))
         try:
@@ -86,7 +86,7 @@ def test_nobody_there_is_a_deadline_for_who_connects_and_unavailable_for_who_cal
     assert called.startswith("rpc error: code = Unavailable desc = ")
 
 
-def test_a_server_that_closes_leaves_the_socket_of_whoever_took_its_place(tmp_path):
+def test_a_server_that_closes_leaves_the_socket_of_its_successor(tmp_path):
     path = str(tmp_path / "a.sock")
 
     async def scenario():

@@ -213,7 +213,7 @@ def test_a_directory_that_cannot_be_written_is_one_line_and_exit_code_3():
         (["bogus"], "No such command 'bogus'"),
     ],
 )
-def test_wrong_usage_is_told_and_exit_code_2(arguments, said, tmp_path):
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments, said, tmp_path):
     ended = keplab(*arguments, cwd=tmp_path)
 
     assert 2 == ended.returncode
@@ -222,7 +222,7 @@ def test_wrong_usage_is_told_and_exit_code_2(arguments, said, tmp_path):
     assert not (tmp_path / ".keplab").exists()
 
 
-def test_what_kubelets_are_told_wrongly_ends_the_start_in_one_line(tmp_path):
+def test_a_wrong_kubelet_configuration_ends_the_start_in_one_line(tmp_path):
     ended = keplab("up", "--data", str(tmp_path), "--engine", "memory", "--latency", "sandbox=never")
 
     assert 3 == ended.returncode
@@ -242,7 +242,7 @@ def test_what_kubelets_are_told_wrongly_ends_the_start_in_one_line(tmp_path):
         ('[{"name": "n1"}, {"name": "n1"}]', "node n1 is defined twice"),
     ],
 )
-def test_a_wrong_nodes_file_is_told_before_anything_starts(content, said, tmp_path):
+def test_a_wrong_nodes_file_is_refused_before_anything_starts(content, said, tmp_path):
     file = tmp_path / "nodes.json"
     if content is not None:
         file.write_text(content)

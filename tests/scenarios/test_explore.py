@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services.api.wire import Request
+from services.api.wire import Request, encode
 from services.cli.__main__ import run
-from services.client.client import Client, encode
+from services.client.client import Client
 from services.explore.moments import parse_event
 from services.explore.replay import read_replay, replay_of, replayed, write_replay
 from services.explore.schedules import Hold

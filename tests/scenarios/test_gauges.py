@@ -22,7 +22,7 @@ def shown_and_stored():
 
     def take(mesh):
         for component in mesh.components():
-            for name, value in mesh.room(component).metrics().items():
+            for name, value in mesh.instance(component).metrics().items():
                 shown[name] = shown.get(name, 0) + value
 
     def follow(line):

@@ -28,9 +28,9 @@ from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 from services.api.errors import Conflict
 from services.api.meta import Key
-from services.api.wire import Request
+from services.api.wire import Request, encode
 from services.chaos.run import run_chaos
-from services.client.client import Client, encode
+from services.client.client import Client
 from services.client.informer import Informer
 from services.client.reflector import Reflector
 from services.scenarios.run import load_scenario, simulate

@@ -19,7 +19,7 @@ from services.client.client import Client
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
-from services.scenarios.simulation.network import SimClock
+from services.scenarios.simulation.lifetime import SimClock
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
@@ -292,7 +292,7 @@ def _metrics_after(name, **overrides):
 
     def look(mesh):
         for component in mesh.components():
-            found.update(mesh.room(component).metrics())
+            found.update(mesh.instance(component).metrics())
 
     simulate(load_scenario(FOLDER / f"unbinding/{name}.txt"), seed=1, overrides=overrides, afterwards=look)
     return found

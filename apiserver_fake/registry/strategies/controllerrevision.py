@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import immutable, invalid, metadata, required
-from services.api.meta import Document
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.validation.fields import Field, Struct
 
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
-    if new.get("data") is None:
-        causes.append(required("data", "data is mandatory"))
-    if (revision := new.get("revision") or 0) < 0:
-        causes.append(invalid("revision", revision, "must be greater than or equal to 0"))
-    return causes if old is None else causes + immutable("data", old.get("data"), new.get("data"))
-
-
-STRATEGIES = {"controllerrevisions.apps": Strategy(validate=_validate)}
+FIELDS = Struct(
+    Field("data", required="data is mandatory", is_immutable=True),
+    Field("revision", minimum=0),
+)
+STRATEGIES = {"controllerrevisions.apps": declared(FIELDS)}

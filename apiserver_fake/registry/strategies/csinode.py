@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import duplicate, immutable, metadata, not_negative, required
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.validation.fields import Field, Struct, unique
+from apiserver_fake.validation.formats import immutable
 from services.api.meta import Document
 
-_FIXED = ("nodeID", "topologyKeys")
+DRIVER = Struct(
+    Field("name", required=True),
+    unique("name", is_empty_a_key=False),
+    Field("nodeID", required=True),
+    Field("allocatable", struct=Struct(Field("count", minimum=0))),
+)
+FIELDS = Struct(Field("spec", struct=Struct(Field("drivers", items=DRIVER))))
 
 
 def _drivers(document: Document) -> list[Document]:
     return (document.get("spec") or {}).get("drivers") or []
 
 
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
+def _keep_what_was_said(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
     before = {each.get("name"): each for each in _drivers(old)} if old is not None else {}
-    seen: set[str] = set()
-    for index, driver in enumerate(_drivers(new)):
-        at, name = f"spec.drivers[{index}]", driver.get("name") or ""
-        if not name:
-            causes.append(required(f"{at}.name"))
-        elif name in seen:
-            causes.append(duplicate(f"{at}.name", name))
-        seen.add(name)
-        if not driver.get("nodeID"):
-            causes.append(required(f"{at}.nodeID"))
-        causes += not_negative(f"{at}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
-        was = before.get(name)
-        if was is not None:
-            for field in _FIXED:
-                causes += immutable(f"{at}.{field}", was.get(field), driver.get(field))
-    return causes
+    return [
+        cause
+        for index, driver in enumerate(_drivers(new))
+        if (was := before.get(driver.get("name"))) is not None
+        for name in ("nodeID", "topologyKeys")
+        for cause in immutable(f"spec.drivers[{index}].{name}", was.get(name), driver.get(name))
+    ]
 
 
-STRATEGIES = {"csinodes.storage.k8s.io": Strategy(validate=_validate)}
+STRATEGIES = {"csinodes.storage.k8s.io": declared(FIELDS, rules=_keep_what_was_said)}

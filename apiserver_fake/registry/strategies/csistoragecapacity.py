@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import immutable, label_selector, metadata, quantity, required, subdomain
-from services.api.meta import Document
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.validation.fields import Field, Struct, amount_of
+from apiserver_fake.validation.formats import label_selector, subdomain
 
-_FIXED = ("nodeTopology", "storageClassName")
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
-    if new.get("storageClassName"):
-        causes += subdomain("storageClassName", new["storageClassName"])
-    else:
-        causes.append(required("storageClassName"))
-    for name in ("capacity", "maximumVolumeSize"):
-        if new.get(name) is not None:
-            causes += quantity(name, "storage", new[name])
-    if new.get("nodeTopology"):
-        causes += label_selector("nodeTopology", new["nodeTopology"])
-    if old is not None:
-        for name in _FIXED:
-            causes += immutable(name, old.get(name), new.get(name))
-    return causes
-
-
-STRATEGIES = {"csistoragecapacities.storage.k8s.io": Strategy(validate=_validate)}
+FIELDS = Struct(
+    Field("nodeTopology", is_immutable=True),
+    Field("storageClassName", required=True, form=subdomain, is_immutable=True),
+    Field("capacity", rule=amount_of("storage")),
+    Field("maximumVolumeSize", rule=amount_of("storage")),
+    Field("nodeTopology", form=label_selector),
+)
+STRATEGIES = {"csistoragecapacities.storage.k8s.io": declared(FIELDS)}

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import invalid, metadata, plain_text
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import invalid, plain_text
 from services.api.meta import Document
 
 _MESSAGE_MAX = 4096
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["message"] = (new.get("message") or "")[:_MESSAGE_MAX]
-
-
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    _prepare_create(new, ctx)
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
-    about, own = (new.get("involvedObject") or {}).get("namespace") or "", new["metadata"].get("namespace") or ""
+def _own_namespace(event: Document, at: str, report: Report) -> None:
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    own = event["metadata"].get("namespace") or ""
     # Events about cluster-scoped objects name no namespace and live in default (or kube-system).
     if about != own and not (about == "" and own in ("default", "kube-system")):
-        causes.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
-    for name in ("reason", "message"):
-        causes += plain_text(name, new.get(name) or "")
-    return causes
+        report.causes.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
 
 
-STRATEGIES = {"events": Strategy(prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate)}
+def _shorten(event: Document) -> None:
+    event["message"] = (event.get("message") or "")[:_MESSAGE_MAX]
+
+
+FIELDS = Struct(
+    _own_namespace, Field("reason", form=plain_text), Field("message", form=plain_text), completion=_shorten
+)
+STRATEGIES = {"events": declared(FIELDS)}

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import (
-    duplicate,
-    forbidden,
-    invalid,
-    metadata,
-    qualified_name,
-    quantity,
-    required,
-)
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause
+from apiserver_fake.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.validation.formats import forbidden, invalid, qualified_name, quantity, required
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
 from services.api.meta import Document
 from services.api.quantity import milli
@@ -25,41 +19,23 @@ _CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
 _STANDARD = _CONTAINERS | {"storage", "pods"}
 
 
-def _prepare(new: Document) -> None:
-    spec = new.get("spec") or {}
-    new["spec"] = {**spec, "limits": [_with_defaults(item) for item in spec.get("limits") or []]}
-
-
-def _with_defaults(item: Document) -> Document:
-    """Return a container's item with limits by default from its maximum, requests from those, or from its minimum."""
+def _complete(item: Document) -> None:
+    """Give a container's item limits by default from its maximum, requests from those, or from its minimum."""
     if item.get("type") != CONTAINER:
-        return item
+        return
     limits = {**(item.get("max") or {}), **(item.get("default") or {})}
     requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
     parts: Document = {"default": limits, "defaultRequest": requests}
-    return {**item, **{name: values for name, values in parts.items() if values}}
+    item.update({name: values for name, values in parts.items() if values})
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    _prepare(new)
+def _type(kind: str, path: str, report: Report) -> None:
+    report.causes += _check_type(kind, path)
 
 
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    if new.get("spec") is not old.get("spec"):
-        _prepare(new)
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes, seen = metadata(new), set()
-    for index, item in enumerate(new["spec"].get("limits") or []):
-        at, kind = f"spec.limits[{index}]", item.get("type") or ""
-        causes += _check_type(kind, f"{at}.type")
-        if kind in seen:
-            causes.append(duplicate(f"{at}.type", kind))
-        seen.add(kind)
-        wrong = _check_parts(item, kind, at)
-        causes += wrong or _check_order(item, at)
-    return causes
+def _amounts(item: Document, at: str, report: Report) -> None:
+    path = at[:-1]
+    report.causes += _check_parts(item, item.get("type") or "", path) or _check_order(item, path)
 
 
 def _check_type(kind: str, at: str) -> list[Cause]:
@@ -121,7 +97,7 @@ def _check_order(item: Document, at: str) -> list[Cause]:
 
 
 def _check_overcommit(name: str, has: dict[str, Any], at: str) -> list[Cause]:
-    """What cannot be promised twice (hugepages, devices) has one default for both."""
+    """What cannot be overcommitted (hugepages, devices) has one default for both."""
     if name in _STANDARD or "default" not in has or "defaultRequest" not in has:
         return []
     limit, request = has["default"], has["defaultRequest"]
@@ -144,6 +120,6 @@ def _check_ratio(has: dict[str, Any], at: str) -> list[Cause]:
     return []
 
 
-STRATEGIES = {
-    LIMIT_RANGES: Strategy(prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate)
-}
+LIMIT = Struct(Field("type", missing="", rule=_type), unique("type"), _amounts, completion=_complete)
+SPEC = Struct(Field("limits", default=[], items=LIMIT))
+STRATEGIES = {LIMIT_RANGES: declared(Struct(Field("spec", default={}, struct=SPEC)))}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import (
-    Cause,
-    DeleteOptions,
-    Strategy,
-    WriteContext,
-    keep_all_but_status,
-    keep_status,
-)
-from apiserver_fake.validation.formats import label, metadata
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import DeleteOptions, WriteContext, keep_all_but_status
+from apiserver_fake.validation.fields import Struct
+from apiserver_fake.validation.formats import label
 from services.api.errors import Forbidden
 from services.api.meta import Document
 from services.api.times import format_time
@@ -19,7 +14,7 @@ FINALIZER = "kubernetes"
 IMMORTAL = ("default", "kube-system", "kube-public")
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
+def _create(new: Document, ctx: WriteContext) -> None:
     spec = new.get("spec") or {}
     finalizers = list(spec.get("finalizers") or [])
     new["spec"] = {**spec, "finalizers": finalizers if FINALIZER in finalizers else [*finalizers, FINALIZER]}
@@ -33,21 +28,16 @@ def _set_name_label(new: Document) -> None:
         new["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": name}}
 
 
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    keep_status(old, new, ctx)
+def _update(old: Document, new: Document, ctx: WriteContext) -> None:
     new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
     _set_name_label(new)
 
 
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
     keep_all_but_status(old, new, ctx)
-    # The phase follows the deletion and nobody's wish.
+    # The phase follows the deletion, whatever a client asks for.
     phase = "Terminating" if old["metadata"].get("deletionTimestamp") else "Active"
     new["status"] = {**(new.get("status") or {}), "phase": phase}
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return metadata(new, label)
 
 
 def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:
@@ -73,10 +63,12 @@ def is_done(namespace: Document) -> bool:
 
 
 STRATEGIES = {
-    "namespaces": Strategy(
-        prepare_create=_prepare_create,
-        prepare_update=_prepare_update,
-        validate=_validate,
+    "namespaces": declared(
+        Struct(),
+        name=label,
+        has_status=True,
+        on_create=_create,
+        on_update=_update,
         before_delete=_before_delete,
         prepare_status=_prepare_status,
     )

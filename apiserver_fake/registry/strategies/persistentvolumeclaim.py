@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from apiserver_fake.admission.limit_ranger import check_claim
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, keep_status
-from apiserver_fake.validation.formats import forbidden, label_selector, metadata, subdomain
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.validation.fields import Field, Struct
+from apiserver_fake.validation.formats import forbidden, label_selector
 from apiserver_fake.validation.storage import (
+    ACCESS_MODES,
+    STORAGE_CLASS,
     STORAGE_CLASSES,
-    VOLUME_MODES,
-    check_choice,
-    check_modes,
-    check_storage,
+    VOLUME_MODE,
+    some_storage,
     with_finalizer,
 )
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION
@@ -19,21 +23,24 @@ from services.api.kinds.storageclass import IS_DEFAULT
 from services.api.meta import Document
 from services.api.quantity import units
 
-_CHANGEABLE = ("resources", "volumeAttributesClassName")
+CHANGEABLE = ("resources", "volumeAttributesClassName")
+SPEC = Struct(
+    ACCESS_MODES,
+    Field("resources", missing={}, struct=Struct(Field("requests", missing={}, rule=some_storage))),
+    replace(VOLUME_MODE, is_immutable=False),
+    STORAGE_CLASS,
+    Field("selector", form=label_selector),
+)
+FIXED_TEXT = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+NO_GROWTH_TEXT = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
 
 
-def _with_defaults(spec: Document) -> Document:
-    return {"volumeMode": "Filesystem", **spec}
-
-
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    spec = _with_defaults(new.get("spec") or {})
-    annotations = new["metadata"].get("annotations") or {}
-    if spec.get("storageClassName") is None and CLASS_ANNOTATION not in annotations:
-        name = _default_class(ctx)
-        if name:
-            spec["storageClassName"] = name
-    new["spec"] = spec
+def _create(new: Document, ctx: WriteContext) -> None:
+    spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
+    if spec.get("storageClassName") is None and CLASS_ANNOTATION not in annotations and (name := _default_class(ctx)):
+        spec["storageClassName"] = name
     new["status"] = {"phase": "Pending"}
     new["metadata"] = with_finalizer(new, IN_USE_FINALIZER)
 
@@ -51,46 +58,21 @@ def _default_class(ctx: WriteContext) -> str:
     return str(defaults[0]["metadata"]["name"]) if defaults else ""
 
 
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    keep_status(old, new, ctx)
-    if new.get("spec") is not old.get("spec"):
-        new["spec"] = _with_defaults(new.get("spec") or {})
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes, spec = metadata(new), new["spec"]
-    causes += check_modes(spec.get("accessModes") or [], "spec.accessModes")
-    causes += check_storage((spec.get("resources") or {}).get("requests") or {}, "spec.resources.requests")
-    causes += check_choice(spec, "volumeMode", VOLUME_MODES, "spec.")
-    if spec.get("storageClassName"):
-        causes += subdomain("spec.storageClassName", spec["storageClassName"])
-    if spec.get("selector"):
-        causes += label_selector("spec.selector", spec["selector"])
-    return causes if old is None or causes else _check_update(old, new, ctx)
-
-
-def _check_update(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
+def _check_update(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    if old is None:
+        return []
     before, spec = old["spec"], new["spec"]
-    fixed = dict.fromkeys(name for name in (*before, *spec) if name not in _CHANGEABLE)
+    fixed = dict.fromkeys(name for name in (*before, *spec) if name not in CHANGEABLE)
     changed = [name for name in fixed if before.get(name) != spec.get(name)]
     # Binding writes the volume's name once; a class may be named later, when one became the default (KEP-3333).
     is_late = ("volumeName", "storageClassName")
     if any(name not in is_late or before.get(name) for name in changed):
-        text = (
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        )
-        return [forbidden("spec", text)]
-    was, wanted = (each["resources"]["requests"]["storage"] for each in (before, spec))
-    if units(wanted) == units(was):
-        return []
-    if units(wanted) < units(was):
+        return [forbidden("spec", FIXED_TEXT)]
+    was, wanted = (units(each["resources"]["requests"]["storage"]) for each in (before, spec))
+    if wanted < was:
         return [forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
-    if (old.get("status") or {}).get("phase") != "Bound" or not _may_grow(spec, ctx):
-        text = (
-            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
-            "support resize"
-        )
-        return [forbidden("spec.resources.requests.storage", text)]
+    if wanted > was and ((old.get("status") or {}).get("phase") != "Bound" or not _may_grow(spec, ctx)):
+        return [forbidden("spec.resources.requests.storage", NO_GROWTH_TEXT)]
     return []
 
 
@@ -100,7 +82,12 @@ def _may_grow(spec: Document, ctx: WriteContext) -> bool:
 
 
 STRATEGIES = {
-    "persistentvolumeclaims": Strategy(
-        prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate, check_bounds=check_claim
+    "persistentvolumeclaims": declared(
+        Struct(Field("spec", default={}, struct=SPEC)),
+        has_status=True,
+        on_create=_create,
+        rules=_check_update,
+        rules_need_valid=True,
+        check_bounds=check_claim,
     )
 }

@@ -7,10 +7,10 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from apiserver_fake.admission import limit_ranger
+from apiserver_fake.admission.priority import resolve_priority
 from apiserver_fake.strategy import (
     Cause,
     DeleteOptions,
@@ -19,19 +19,17 @@ from apiserver_fake.strategy import (
     delete_now_or_mark,
     keep_all_but_status,
 )
-from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, too_many, unsupported
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod import label_keys, pod_level
-from apiserver_fake.validation.pod import spec as pod_rules
-from apiserver_fake.validation.pod import update as pod_update_rules
-from apiserver_fake.validation.pod.container_restarts import without_own_policies
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, unsupported
+from apiserver_fake.validation.pod import defaults, label_keys, pod_level
+from apiserver_fake.validation.pod.container import without_own_policies
+from apiserver_fake.validation.pod.spec import POD_SPEC
+from apiserver_fake.validation.pod.update import check_update
 from services.api.errors import Forbidden
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.times import format_time
 
-PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 BINDING_FIELDS = ("bindingGeneration", "unbindCount", "unbindHistory", "bindingAdditions")
 """Written in bind and unbind transactions only. `bindingAdditions` (ours, beyond kubelet-unbinding 4.1) lists the
 label and annotation keys that the last Binding added, so that the unbind can take exactly those away."""
@@ -40,28 +38,28 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 
 
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    spec = pod_defaults.with_defaults(new.get("spec") or {})
-    spec = pod_defaults.requests_from_limits(spec)
-    spec = pod_level.with_requests(pod_defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
+    spec = POD_SPEC.complete(new.get("spec") or {})
+    spec = defaults.requests_from_limits(spec)
+    spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
     spec = label_keys.merged(
         spec,
         new["metadata"].get("labels") or {},
-        spreads=ctx.switches.flag("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
+        spreads=ctx.switches.spread_selector_merge,
     )
     spec.setdefault("enableServiceLinks", True)
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-        spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
-    if not ctx.switches.flag("GenericWorkload"):
+        spec["tolerations"] = defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+    if not ctx.switches.generic_workload:
         spec.pop("schedulingGroup", None)
-    if not ctx.switches.flag("ContainerRestartRules"):
+    if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
     _set_priority(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
-        status["qosClass"] = pod_defaults.qos_class(spec)
+        status["qosClass"] = defaults.qos_class(spec)
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -104,42 +102,6 @@ def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
 
-def resolve_priority(
-    spec: Document, ctx: WriteContext, refused: Callable[[str], Forbidden], where: str
-) -> tuple[int, str]:
-    """Return the value and preemption policy of the spec's class, and name the class when it is the default one.
-
-    Raises: what `refused` makes of the reason, for an unknown class and for a number that is not the class's.
-    """
-    name, policy = spec.get("priorityClassName") or "", ""
-    if name:
-        found = ctx.lookup(PRIORITY_CLASSES, "", name)
-        if found is None and name not in SYSTEM_CLASSES:
-            raise refused(f"no PriorityClass with name {name} was found")
-        value = int(found.get("value") or 0) if found else SYSTEM_CLASSES[name]
-        policy = (found or {}).get("preemptionPolicy") or ""
-    else:
-        value = 0
-        default = _default_class(ctx)
-        if default is not None:
-            name, value = default["metadata"]["name"], int(default.get("value") or 0)
-            policy = default.get("preemptionPolicy") or ""
-            spec["priorityClassName"] = name
-    asked = spec.get("priority")
-    if asked is not None and asked != value:
-        raise refused(
-            f"the integer value of priority ({asked}) must not be provided in {where}; "
-            f"priority admission controller computed {value} from the given PriorityClass name"
-        )
-    return value, policy or "PreemptLowerPriority"
-
-
-def _default_class(ctx: WriteContext) -> Document | None:
-    # Of several defaults the lowest wins, as upstream picks it.
-    defaults = [each for each in ctx.list(PRIORITY_CLASSES, "") if each.get("globalDefault")]
-    return min(defaults, key=lambda each: (int(each.get("value") or 0), each["metadata"]["name"]), default=None)
-
-
 def _refused(pod: Document, why: str) -> Forbidden:
     name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
     return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
@@ -152,13 +114,13 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     new["status"] = old.get("status") or {}
     before = old.get("spec") or {}
     if new.get("spec") is not before:
-        spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(new.get("spec") or {}))
-        spec = pod_level.with_requests(pod_defaults.with_resize_policies(spec))
+        spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
+        spec = pod_level.with_requests(defaults.with_resize_policies(spec))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]
         if not _is_mirror(old):
-            spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+            spec["tolerations"] = defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
         new["spec"] = spec
 
 
@@ -167,7 +129,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     spec = new.get("spec") or {}
     if old is not None and spec is old.get("spec"):
         return causes + _annotations(old, new)
-    causes += pod_rules.check(spec, "spec", comparing=ctx.switches.flag("TaintTolerationComparisonOperators"))
+    POD_SPEC.check(spec, "spec.", Report(ctx.switches, causes))
     if old is None:
         if spec.get("ephemeralContainers"):
             causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -183,7 +145,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
                 )
             )
         return causes
-    return causes + pod_update_rules.check_update(old.get("spec") or {}, spec) + _annotations(old, new)
+    return causes + check_update(old.get("spec") or {}, spec) + _annotations(old, new)
 
 
 def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:
@@ -210,14 +172,26 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         else:
             status.pop(name, None)
     if node := (old.get("spec") or {}).get("nodeName"):
-        # Nobody nominates a node for a pod that has one (I17), but where that tells of its resize (kep-5836 13.5).
+        # A pod that has a node is not nominated for one (I17), but where that stands for its resize (kep-5836 13.5).
         nominated = status.pop("nominatedNodeName", None)
-        if nominated == node and ctx.switches.choice("resize.double_preemption") == "nnn":
+        if nominated == node and ctx.switches.resize_double_preemption == "nnn":
             status["nominatedNodeName"] = node
-        elif before.get("nominatedNodeName") and not ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+        elif before.get("nominatedNodeName") and not ctx.switches.clearing_nominated_node_name:
             status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)
+
+
+CONDITION = Struct(
+    Field("status", missing="", enum=("True", "False", "Unknown")),
+    Field("reason", form=plain_text),
+    Field("message", form=plain_text),
+)
+STATUS = Struct(
+    Field("conditions", most=64, items=CONDITION),
+    Field("reason", form=plain_text),
+    Field("message", form=plain_text),
+)
 
 
 def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
@@ -230,23 +204,7 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
         causes.append(invalid("status.phase", phase, f"the phase may not go back from {was}"))
     elif phase != was and _RANK.get(was, 0) == 2:
         causes.append(invalid("status.phase", phase, f"the phase {was} is final"))
-    conditions = status.get("conditions") or []
-    causes += too_many("status.conditions", len(conditions), 64)
-    for index, condition in enumerate(conditions[:64]):
-        causes += _check_condition(condition, f"status.conditions[{index}]")
-    for name in ("reason", "message"):
-        if status.get(name):
-            causes += plain_text(f"status.{name}", status[name])
-    return causes
-
-
-def _check_condition(condition: Document, at: str) -> list[Cause]:
-    causes: list[Cause] = []
-    if condition.get("status") not in ("True", "False", "Unknown"):
-        causes.append(unsupported(f"{at}.status", condition.get("status") or "", ("True", "False", "Unknown")))
-    for name in ("reason", "message"):
-        if condition.get(name):
-            causes += plain_text(f"{at}.{name}", condition[name])
+    STATUS.check(status, "status.", Report(causes=causes))
     return causes
 
 
@@ -292,5 +250,6 @@ STRATEGIES = {
         before_delete=_before_delete,
         prepare_status=_prepare_status,
         validate_status=_validate_status,
+        fields=Struct(Field("spec", struct=POD_SPEC), Field("status", struct=STATUS)),
     )
 }

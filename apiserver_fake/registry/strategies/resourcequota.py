@@ -1,9 +1,11 @@
-"""Resource quotas: names that something counts, scopes that go together; what is used is told by the server alone."""
+"""Resource quotas: names that something counts, scopes that go together; the server alone writes what is used."""
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, keep_status
-from apiserver_fake.validation.formats import invalid, metadata, qualified_name, quantity, required
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import IMMUTABLE, invalid, qualified_name, quantity, required
 from services.api import quotas
 from services.api.meta import Document
 
@@ -26,40 +28,13 @@ _ONLY_EXISTS = (
 )
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["spec"] = new.get("spec") or {}
-    new["status"] = {}
-
-
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    keep_status(old, new, ctx)
-    new["spec"] = new.get("spec") or {}
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    spec = new["spec"]
-    causes = metadata(new) + _amounts(spec.get("hard") or {}, "spec.hard") + _scopes(spec) + _selector(spec)
-    if old is not None:
-        scopes = spec.get("scopes") or []
-        if sorted(scopes) != sorted((old.get("spec") or {}).get("scopes") or []):
-            causes.append(invalid("spec.scopes", scopes, "field is immutable"))
-    return causes
-
-
-def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    status = new.get("status") or {}
-    return [cause for part in ("hard", "used") for cause in _amounts(status.get(part) or {}, f"status.{part}")]
-
-
-def _amounts(amounts: Document, at: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _amounts(amounts: Document, path: str, report: Report) -> None:
     for name, text in amounts.items():
-        here = f"{at}[{name}]"
-        causes += qualified_name(here, name)
+        here = f"{path}[{name}]"
+        report.causes += qualified_name(here, name)
         if "/" not in name and name not in quotas.STANDARD and quotas.resource_of(name) != quotas.PODS:
-            causes.append(invalid(here, name, "must be a standard resource for quota"))
-        causes += quantity(here, _measured_as(name), text)
-    return causes
+            report.causes.append(invalid(here, name, "must be a standard resource for quota"))
+        report.causes += quantity(here, _measured_as(name), text)
 
 
 def _measured_as(name: str) -> str:
@@ -124,11 +99,31 @@ def _conflicts(scopes: list[str], at: str, shown: list[str]) -> list[Cause]:
     return [invalid(at, shown, "conflicting scopes") for one, other in _OPPOSITE if one in scopes and other in scopes]
 
 
+def _check_scopes(spec: Document, at: str, report: Report) -> None:
+    report.causes += _scopes(spec) + _selector(spec)
+
+
+SPEC = Struct(Field("hard", rule=_amounts), _check_scopes)
+STATUS = Struct(Field("hard", rule=_amounts), Field("used", rule=_amounts))
+
+
+def _empty_status(new: Document, ctx: WriteContext) -> None:
+    new["status"] = {}
+
+
+def _same_scopes(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    scopes = new["spec"].get("scopes") or []
+    if old is None or sorted(scopes) == sorted((old.get("spec") or {}).get("scopes") or []):
+        return []
+    return [invalid("spec.scopes", scopes, IMMUTABLE)]
+
+
 STRATEGIES = {
-    quotas.RESOURCE: Strategy(
-        prepare_create=_prepare_create,
-        prepare_update=_prepare_update,
-        validate=_validate,
-        validate_status=_validate_status,
+    quotas.RESOURCE: declared(
+        Struct(Field("spec", default={}, struct=SPEC)),
+        has_status=True,
+        on_create=_empty_status,
+        rules=_same_scopes,
+        status=STATUS,
     )
 }

@@ -3,97 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.device import attribute_name, beyond, check_one_term, driver_name, pool_name
-from apiserver_fake.validation.formats import (
-    duplicate,
-    immutable,
-    invalid,
-    label,
-    metadata,
-    not_negative,
-    quantity,
-    required,
-    subdomain,
-    too_many,
-)
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause
+from apiserver_fake.validation.device import ONE_TERM, attribute_name, beyond, driver_name, pool_name
+from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, unique
+from apiserver_fake.validation.formats import invalid, label, required, subdomain, too_many
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
 
 DEVICES_MAX, PROPERTIES_MAX, TEXT_MAX = 128, 32, 64
-_PLACES = ("nodeName", "nodeSelector", "allNodes")
-_BEYOND_OF_SLICES = ("perDeviceNodeSelection", "sharedCounters")
-_BEYOND_OF_DEVICES = (
-    "nodeName", "nodeSelector", "allNodes", "consumesCounters", "taints", "bindsToNode", "bindingConditions",
-    "bindingFailureConditions", "allowMultipleAllocations",
-)  # fmt: skip
+PLACES = ("nodeName", "nodeSelector", "allNodes")
 _SEMVER_RE = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
 )
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["spec"] = new.get("spec") or {}
-
-
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    new["spec"] = new.get("spec") or {}
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    spec, at = new["spec"], "spec"
-    causes = metadata(new) + driver_name("spec.driver", spec.get("driver") or "")
-    causes += beyond(spec, _BEYOND_OF_SLICES, at)
-    pool = spec.get("pool") or {}
-    causes += pool_name("spec.pool.name", pool.get("name") or "")
-    causes += not_negative("spec.pool.generation", pool.get("generation"))
-    count = pool.get("resourceSliceCount") or 0
-    if count <= 0:
-        causes.append(invalid("spec.pool.resourceSliceCount", count, "must be greater than zero"))
-    causes += _check_place(spec)
-    devices = spec.get("devices") or []
-    causes += too_many("spec.devices", len(devices), DEVICES_MAX)
-    names: dict[str, None] = {}
-    for index, each in enumerate(devices[:DEVICES_MAX]):
-        here, name = f"spec.devices[{index}]", each.get("name") or ""
-        causes += label(f"{here}.name", name) if name else [required(f"{here}.name")]
-        if name in names:
-            causes.append(duplicate(f"{here}.name", name))
-        names[name] = None
-        causes += _check_device(each, here)
-    if old is not None:
-        before = old["spec"]
-        causes += immutable("spec.driver", before.get("driver"), spec.get("driver"))
-        causes += immutable("spec.pool.name", (before.get("pool") or {}).get("name"), pool.get("name"))
-        causes += immutable("spec.nodeName", before.get("nodeName"), spec.get("nodeName"))
-    return causes
-
-
-def _check_place(spec: Document) -> list[Cause]:
-    named = [name for name in _PLACES if spec.get(name)]
+def _place(spec: Document, at: str, report: Report) -> None:
+    named = [name for name in PLACES if spec.get(name)]
     if len(named) != 1:
         text = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required"
-        return [invalid("spec", "{" + ", ".join(named) + "}", text)] if named else [required("spec", text)]
-    if named == ["nodeName"]:
-        return subdomain("spec.nodeName", spec["nodeName"])
-    return check_one_term(spec["nodeSelector"], "spec.nodeSelector") if named == ["nodeSelector"] else []
+        wrong = invalid("spec", "{" + ", ".join(named) + "}", text) if named else required("spec", text)
+        report.causes.append(wrong)
+    elif named == ["nodeName"]:
+        report.causes += subdomain("spec.nodeName", spec["nodeName"])
+    elif named == ["nodeSelector"]:
+        ONE_TERM.check(spec["nodeSelector"], "spec.nodeSelector.", report)
 
 
-def _check_device(device: Document, at: str) -> list[Cause]:
-    causes = beyond(device, _BEYOND_OF_DEVICES, at)
-    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
-    causes += too_many(at, len(attributes) + len(capacity), PROPERTIES_MAX)
+def _how_many(device: Document, at: str, report: Report) -> None:
+    count = len(device.get("attributes") or {}) + len(device.get("capacity") or {})
+    report.causes += too_many(at[:-1], count, PROPERTIES_MAX)
+
+
+def _attributes(attributes: Mapping[str, Document], path: str, report: Report) -> None:
     for name, value in attributes.items():
-        here = f"{at}.attributes[{name}]"
-        causes += attribute_name(here, name) + _check_attribute(value, here)
-    for name, value in capacity.items():
-        here = f"{at}.capacity[{name}]"
-        causes += attribute_name(here, name) + beyond(value, ("requestPolicy",), here)
-        text = value.get("value")
-        # Like memory: any amount that is not negative, thousandths included.
-        causes += quantity(f"{here}.value", "memory", text) if text is not None else [required(f"{here}.value")]
-    return causes
+        here = f"{path}[{name}]"
+        report.causes += attribute_name(here, name) + _check_attribute(value, here)
 
 
 def _check_attribute(value: Document, at: str) -> list[Cause]:
@@ -108,4 +55,45 @@ def _check_attribute(value: Document, at: str) -> list[Cause]:
     return []
 
 
-STRATEGIES = {SLICES: Strategy(prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate)}
+# Like memory: any amount that is not negative, thousandths included.
+CAPACITY = Struct(beyond("requestPolicy"), Field("value", required=True, rule=amount_of("memory")))
+
+
+def _capacity(amounts: Mapping[str, Document], path: str, report: Report) -> None:
+    for name, value in amounts.items():
+        report.causes += attribute_name(f"{path}[{name}]", name)
+        CAPACITY.check(value, f"{path}[{name}].", report)
+
+
+DEVICE = Struct(
+    Field("name", required=True, form=label),
+    unique("name"),
+    beyond(
+        "nodeName",
+        "nodeSelector",
+        "allNodes",
+        "consumesCounters",
+        "taints",
+        "bindsToNode",
+        "bindingConditions",
+        "bindingFailureConditions",
+        "allowMultipleAllocations",
+    ),
+    _how_many,
+    Field("attributes", rule=_attributes),
+    Field("capacity", rule=_capacity),
+)
+POOL = Struct(
+    Field("name", missing="", form=pool_name, is_immutable=True),
+    Field("generation", minimum=0),
+    Field("resourceSliceCount", missing=0, minimum=1, text="must be greater than zero"),
+)
+SPEC = Struct(
+    Field("driver", missing="", form=driver_name, is_immutable=True),
+    beyond("perDeviceNodeSelection", "sharedCounters"),
+    Field("pool", missing={}, struct=POOL),
+    Field("nodeName", is_immutable=True),
+    _place,
+    Field("devices", most=DEVICES_MAX, items=DEVICE),
+)
+STRATEGIES = {SLICES: declared(Struct(Field("spec", default={}, struct=SPEC)))}

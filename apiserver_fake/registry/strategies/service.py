@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, drop_status, keep_status
-from apiserver_fake.validation.formats import duplicate, invalid, label_1035, labels, metadata, required, unsupported
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.validation.formats import invalid, label_1035, labels, required
 from services.api.meta import Document
 
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
-def _with_defaults(spec: Document) -> Document:
-    completed = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
-    if ports := spec.get("ports"):
-        completed["ports"] = [
-            {"protocol": "TCP", **({"targetPort": port["port"]} if "port" in port else {}), **port} for port in ports
+def _complete(spec: Document) -> None:
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+
+def _some_port(spec: Document, at: str, report: Report) -> None:
+    ports = spec.get("ports") or []
+    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+        report.causes.append(required(f"{at}ports"))
+    if len(ports) > 1:
+        report.causes += [
+            required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")
         ]
-    if completed["type"] != "ExternalName":
-        completed.setdefault("internalTrafficPolicy", "Cluster")
-        completed.setdefault("ipFamilies", ["IPv4"])
-        completed.setdefault("ipFamilyPolicy", "SingleStack")
-    return completed
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    spec = _with_defaults(new.get("spec") or {})
+PORT = Struct(
+    Field("protocol", default="TCP"),
+    Field("targetPort", default=lambda port: port.get("port")),
+    Field("port", missing=0, minimum=1, maximum=65535),
+    unique("name", is_empty_a_key=False),
+)
+SPEC = Struct(
+    Field("type", default="ClusterIP", enum=TYPES),
+    Field("sessionAffinity", default="None"),
+    _some_port,
+    Field("ports", items=PORT),
+    Field("selector", form=labels),
+    completion=_complete,
+)
+
+
+def _give_address(new: Document, ctx: WriteContext) -> None:
+    spec = new["spec"]
     if spec["type"] != "ExternalName":
         spec["clusterIP"] = spec.get("clusterIP") or _free_address(ctx)
         spec["clusterIPs"] = [spec["clusterIP"]]
-    new["spec"] = spec
-    drop_status(new, ctx)
     new["status"] = {"loadBalancer": {}}
 
 
@@ -42,41 +62,29 @@ def _free_address(ctx: WriteContext) -> str:
     return "None"
 
 
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    keep_status(old, new, ctx)
-    if new.get("spec") is old.get("spec"):
+def _keep_address(old: Document, new: Document, ctx: WriteContext) -> None:
+    spec, before = new["spec"], old.get("spec") or {}
+    if spec is before or spec["type"] == "ExternalName":
         return
-    spec = _with_defaults(new.get("spec") or {})
-    before = old.get("spec") or {}
     for name in ("clusterIP", "clusterIPs"):
-        if not spec.get(name) and name in before and spec["type"] != "ExternalName":
+        if not spec.get(name) and name in before:
             spec[name] = before[name]
-    new["spec"] = spec
 
 
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes, spec = metadata(new, label_1035), new["spec"]
-    if spec["type"] not in _TYPES:
-        causes.append(unsupported("spec.type", spec["type"], _TYPES))
-    ports = spec.get("ports") or []
-    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        causes.append(required("spec.ports"))
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        here, name = f"spec.ports[{index}]", port.get("name") or ""
-        if not 1 <= port.get("port", 0) <= 65535:
-            causes.append(invalid(f"{here}.port", port.get("port", 0), "must be between 1 and 65535, inclusive"))
-        if len(ports) > 1 and not name:
-            causes.append(required(f"{here}.name"))
-        elif name in names:
-            causes.append(duplicate(f"{here}.name", name))
-        names.add(name)
-    causes += labels("spec.selector", spec.get("selector") or {})
-    if old is not None:
-        before, after = old["spec"].get("clusterIP"), spec.get("clusterIP")
-        if before and before != after and spec["type"] != "ExternalName":
-            causes.append(invalid("spec.clusterIPs[0]", after, "may not change once set"))
-    return causes
+def _same_address(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    before, after = ((each or {}).get("spec", {}).get("clusterIP") for each in (old, new))
+    if before and before != after and new["spec"]["type"] != "ExternalName":
+        return [invalid("spec.clusterIPs[0]", after, "may not change once set")]
+    return []
 
 
-STRATEGIES = {"services": Strategy(prepare_create=_prepare_create, prepare_update=_prepare_update, validate=_validate)}
+STRATEGIES = {
+    "services": declared(
+        Struct(Field("spec", default={}, struct=SPEC)),
+        name=label_1035,
+        has_status=True,
+        on_create=_give_address,
+        on_update=_keep_address,
+        rules=_same_address,
+    )
+}

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext
-from apiserver_fake.validation.formats import metadata
-from services.api.meta import Document
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.validation.fields import Struct
 
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return metadata(new)
-
-
-STRATEGIES = {"serviceaccounts": Strategy(validate=_validate)}
+STRATEGIES = {"serviceaccounts": declared(Struct())}

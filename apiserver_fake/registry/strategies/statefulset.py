@@ -2,148 +2,140 @@
 
 from __future__ import annotations
 
-from apiserver_fake.registry.strategies.deployment import count_or_percentage
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, drop_status, keep_status
-from apiserver_fake.validation.formats import forbidden, invalid, label, metadata, not_negative, required, unsupported
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import (
+    at_most_all,
+    forbidden,
+    invalid,
+    label,
+    not_decremented,
+    not_negative,
+    number_of,
+    required,
+)
+from apiserver_fake.validation.pod.spec import workload_fields
 from services.api.kinds.statefulset import DELETE, ON_DELETE, ORDERED, PARALLEL, RETAIN, ROLLING
 from services.api.meta import Document
 
-_CHANGEABLE = (
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
-)  # fmt: skip
-_FIXED_TEXT = (
+CHANGEABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+FIXED_TEXT = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
-_COUNTERS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+COUNTERS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+KEPT = ("whenDeleted", "whenScaled")
 
 
-def _with_defaults(spec: Document, ctx: WriteContext) -> Document:
-    retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
-    completed: Document = {
-        "replicas": 1,
-        "podManagementPolicy": ORDERED,
-        "revisionHistoryLimit": 10,
-        **spec,
-        "updateStrategy": _strategy(spec.get("updateStrategy") or {}, ctx),
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": RETAIN, "whenScaled": RETAIN, **retention},
-    }
-    if templates := spec.get("volumeClaimTemplates"):
-        completed["volumeClaimTemplates"] = [_claim(each) for each in templates]
-    if template := spec.get("template"):
-        completed["template"] = pod_defaults.template_with_defaults(template)
-    return completed
+def _check_policy(policy: str, path: str, report: Report) -> None:
+    if not policy:
+        report.causes.append(required(path))
+    elif policy not in (ORDERED, PARALLEL):
+        report.causes.append(invalid(path, policy, f"must be '{ORDERED}' or '{PARALLEL}'"))
 
 
-def _strategy(given: Document, ctx: WriteContext) -> Document:
-    strategy = dict(given)
+def _with_numbers(strategy: Document) -> None:
     if not strategy.get("type"):
-        strategy = {"rollingUpdate": {}, **strategy, "type": ROLLING}
+        strategy.setdefault("rollingUpdate", {})
+        strategy["type"] = ROLLING
+    if strategy["type"] == ROLLING and strategy.get("rollingUpdate") is not None:
+        strategy["rollingUpdate"] = {"partition": 0, **strategy["rollingUpdate"]}
+
+
+def _check_update(strategy: Document, path: str, report: Report) -> None:
+    kind, numbers, at = strategy["type"], strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
+    if kind not in (ROLLING, ON_DELETE):
+        report.causes.append(invalid(path, strategy, f"must be '{ROLLING}' or '{ON_DELETE}'"))
+    elif numbers is not None and kind == ON_DELETE:
+        report.causes.append(invalid(at, numbers, f"only allowed for updateStrategy '{ROLLING}'"))
+    elif numbers is not None:
+        report.causes += not_negative(f"{at}.partition", numbers["partition"])
+        if (most := numbers.get("maxUnavailable")) is not None:
+            wrong = at_most_all(f"{at}.maxUnavailable", most)
+            if not wrong and number_of(most) == 0:
+                wrong = [invalid(f"{at}.maxUnavailable", most, "cannot be 0")]
+            report.causes += wrong
+
+
+CLAIM = Struct(
+    Field("apiVersion", default="v1"),
+    Field("kind", default="PersistentVolumeClaim"),
+    Field("status", default={"phase": "Pending"}),
+    Field("spec", default={}, struct=Struct(Field("volumeMode", default="Filesystem"))),
+)
+SPEC = Struct(
+    Field("replicas", default=1),
+    Field("podManagementPolicy", default=ORDERED, rule=_check_policy),
+    Field("updateStrategy", default={}, struct=Struct(completion=_with_numbers), rule=_check_update),
+    Field(
+        "persistentVolumeClaimRetentionPolicy",
+        default={},
+        struct=Struct(*(Field(name, default=RETAIN, enum=(RETAIN, DELETE)) for name in KEPT)),
+    ),
+    Field("ordinals", struct=Struct(Field("start", minimum=0))),
+    # As upstream: a pod's volumes are known only with its claims, so that a wrong pod is refused when it is made.
+    *workload_fields("statefulset", is_whole=False, is_selector_fixed=False),
+    Field("volumeClaimTemplates", items=CLAIM),
+)
+STATUS = Struct(*(Field(name, minimum=0) for name in (*COUNTERS, "observedGeneration", "collisionCount")))
+
+
+def _gate(new: Document, ctx: WriteContext) -> None:
+    """Give `maxUnavailable` its default, or leave it out where the feature gate is off (KEP-961)."""
+    strategy = new["spec"]["updateStrategy"]
     numbers = strategy.get("rollingUpdate")
     if strategy["type"] != ROLLING or numbers is None:
-        return strategy
-    numbers = {"partition": 0, **numbers}
-    if ctx.switches.flag("MaxUnavailableStatefulSet"):
+        return
+    if ctx.switches.stateful_set_max_unavailable:
         numbers.setdefault("maxUnavailable", 1)
     else:
         numbers.pop("maxUnavailable", None)
-    return {**strategy, "rollingUpdate": numbers}
 
 
-def _claim(template: Document) -> Document:
-    spec = {"volumeMode": "Filesystem", **(template.get("spec") or {})}
-    whole = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}, **template}
-    return {**whole, "spec": spec}
+def _gate_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    if new["spec"] is not old.get("spec"):
+        _gate(new, ctx)
 
 
-def _prepare_create(new: Document, ctx: WriteContext) -> None:
-    new["spec"] = _with_defaults(new.get("spec") or {}, ctx)
-    drop_status(new, ctx)
+def _fixed(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    before, after = old["spec"] if old else new["spec"], new["spec"]
+    fixed = [name for name in (*before, *after) if name not in CHANGEABLE]
+    return [forbidden("spec", FIXED_TEXT)] if any(before.get(name) != after.get(name) for name in fixed) else []
 
 
-def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    keep_status(old, new, ctx)
-    if new.get("spec") is not old.get("spec"):
-        new["spec"] = _with_defaults(new.get("spec") or {}, ctx)
-
-
-def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    # Pods are named after the set, and their names are host names.
-    causes, spec = metadata(new, label), new["spec"]
-    if old is not None and spec is old["spec"]:
-        return causes
-    causes += _check_policies(spec)
-    causes += not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
-    # As upstream: a pod's volumes are known only with its claims, so that a wrong pod is refused when it is made.
-    causes += pod_rules.check_template(spec, "statefulset", is_whole=False)
-    if old is not None and any(
-        old["spec"].get(name) != spec.get(name) for name in (*old["spec"], *spec) if name not in _CHANGEABLE
-    ):
-        causes.append(forbidden("spec", _FIXED_TEXT))
-    return causes
-
-
-def _check_policies(spec: Document) -> list[Cause]:
-    causes: list[Cause] = []
-    policy, strategy = spec["podManagementPolicy"], spec["updateStrategy"]
-    at = "spec.updateStrategy"
-    if not policy:
-        causes.append(required("spec.podManagementPolicy"))
-    elif policy not in (ORDERED, PARALLEL):
-        causes.append(invalid("spec.podManagementPolicy", policy, f"must be '{ORDERED}' or '{PARALLEL}'"))
-    numbers = strategy.get("rollingUpdate")
-    if strategy["type"] not in (ROLLING, ON_DELETE):
-        causes.append(invalid(at, strategy, f"must be '{ROLLING}' or '{ON_DELETE}'"))
-    elif numbers is not None and strategy["type"] == ON_DELETE:
-        causes.append(invalid(f"{at}.rollingUpdate", numbers, f"only allowed for updateStrategy '{ROLLING}'"))
-    elif numbers is not None:
-        causes += _check_numbers(f"{at}.rollingUpdate", numbers)
-    for name, value in spec["persistentVolumeClaimRetentionPolicy"].items():
-        if name in ("whenDeleted", "whenScaled") and value not in (RETAIN, DELETE):
-            causes.append(unsupported(f"spec.persistentVolumeClaimRetentionPolicy.{name}", value, (RETAIN, DELETE)))
-    return causes
-
-
-def _check_numbers(at: str, numbers: Document) -> list[Cause]:
-    causes = not_negative(f"{at}.partition", numbers["partition"])
-    if (most := numbers.get("maxUnavailable")) is None:
-        return causes
-    wrong = count_or_percentage(f"{at}.maxUnavailable", most)
-    if wrong:
-        return causes + wrong
-    count = int(most[:-1]) if isinstance(most, str) else most
-    if count == 0:
-        causes.append(invalid(f"{at}.maxUnavailable", most, "cannot be 0"))
-    elif isinstance(most, str) and count > 100:
-        causes.append(invalid(f"{at}.maxUnavailable", most, "must not be greater than 100%"))
-    return causes
-
-
-def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _status_rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
     status, before = new.get("status") or {}, (old or {}).get("status") or {}
-    counts = {name: status.get(name) or 0 for name in _COUNTERS}
-    causes: list[Cause] = []
-    for name in (*_COUNTERS, "observedGeneration", "collisionCount"):
-        causes += not_negative(f"status.{name}", status.get(name))
-    for name in _COUNTERS[1:]:
-        if counts[name] > counts["replicas"]:
-            causes.append(invalid(f"status.{name}", counts[name], "cannot be greater than status.replicas"))
+    counts = {name: status.get(name) or 0 for name in COUNTERS}
+    causes = [
+        invalid(f"status.{name}", counts[name], "cannot be greater than status.replicas")
+        for name in COUNTERS[1:]
+        if counts[name] > counts["replicas"]
+    ]
     if counts["availableReplicas"] > counts["readyReplicas"]:
         text = "cannot be greater than status.readyReplicas"
         causes.append(invalid("status.availableReplicas", counts["availableReplicas"], text))
-    if (status.get("collisionCount") or 0) < (before.get("collisionCount") or 0):
-        causes.append(invalid("status.collisionCount", status.get("collisionCount") or 0, "cannot be decremented"))
-    return causes
+    return causes + not_decremented("status.collisionCount", before.get("collisionCount"), status.get("collisionCount"))
 
 
 STRATEGIES = {
-    "statefulsets.apps": Strategy(
-        prepare_create=_prepare_create,
-        prepare_update=_prepare_update,
-        validate=_validate,
-        validate_status=_validate_status,
+    "statefulsets.apps": declared(
+        Struct(Field("spec", default={}, struct=SPEC)),
+        # Pods are named after the set, and their names are host names.
+        name=label,
+        has_status=True,
+        on_create=_gate,
+        on_update=_gate_update,
+        rules=_fixed,
+        status=STATUS,
+        status_rules=_status_rules,
     )
 }

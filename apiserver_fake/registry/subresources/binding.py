@@ -29,7 +29,7 @@ def _bind(stored: Document | None, body: Document, ctx: WriteContext) -> Subreso
     meta, node = _read(body, name)
     _check_preconditions(stored, meta, body, ctx)
     _check_state(stored, name)
-    if ctx.switches.flag("apiserver.enforce_exclusion"):
+    if ctx.switches.enforce_exclusion:
         _check_exclusion(stored, node, name, ctx)
     return SubresourceResult(document=_bound(stored, meta, node, ctx), response=SUCCESS, code=201)
 
@@ -74,7 +74,7 @@ def _check_preconditions(stored: Document, meta: Document, body: Document, ctx: 
             name, "the object has been modified; please apply your changes to the latest version and try again"
         )
     expected = body.get("expectedUnbindCount")
-    if expected is not None and ctx.switches.choice("bind.precondition") == "uid+unbindCount":
+    if expected is not None and ctx.switches.bind_precondition == "uid+unbindCount":
         count = (stored.get("status") or {}).get("unbindCount") or 0
         if expected != count:
             raise conflict(name, f"pod was unbound since: expected unbindCount {expected}, it is {count}")
@@ -120,7 +120,7 @@ def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) ->
             meta[field] = {**values, **before}
         if added:
             additions[field] = added
-    if ctx.switches.flag("ClearingNominatedNodeNameAfterBinding"):
+    if ctx.switches.clearing_nominated_node_name:
         status.pop("nominatedNodeName", None)
     status.pop("bindingAdditions", None)
     status["bindingGeneration"] = generation

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import forbidden
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.validation.pod.spec import POD_SPEC, check
 from services.api.errors import NotFound, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 
 _AT = "spec.ephemeralContainers"
 _NEVER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy")
-"""What an ephemeral container cannot have: it is no part of what the pod promises or was promised."""
+"""What an ephemeral container cannot have: it is no part of what the pod offers or was allocated."""
 
 
 def _join(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
@@ -24,7 +23,7 @@ def _join(stored: Document | None, body: Document, ctx: WriteContext) -> Subreso
         raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
     before = stored.get("spec") or {}
     wanted = (body.get("spec") or {}).get("ephemeralContainers") or []
-    spec = pod_defaults.with_defaults({**before, "ephemeralContainers": wanted})
+    spec = POD_SPEC.complete({**before, "ephemeralContainers": wanted})
     spec = {**before, "ephemeralContainers": spec.get("ephemeralContainers") or []}
     if causes := _check(stored, before, spec):
         raise invalid("Pod", name, [*causes])
@@ -37,7 +36,7 @@ def _join(stored: Document | None, body: Document, ctx: WriteContext) -> Subreso
 def _check(stored: Document, before: Document, spec: Document) -> list[Cause]:
     if MIRROR_ANNOTATION in (stored["metadata"].get("annotations") or {}):
         return [forbidden("", "static pods do not support ephemeral containers")]
-    causes = pod_rules.check(spec, "spec")
+    causes = check(spec, "spec")
     named = [c.get("name") for kind in ("initContainers", "containers") for c in spec.get(kind) or ()]
     after = {c.get("name"): c for c in spec["ephemeralContainers"]}
     for old in before.get("ephemeralContainers") or ():

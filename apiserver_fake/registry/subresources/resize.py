@@ -1,9 +1,9 @@
 """`pods/resize`: change what the containers of a pod ask for while it lives (KEP-1287).
 
-It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What
-becomes of the wish is the node's affair, told in the conditions PodResizePending and PodResizeInProgress. A wish that
-its namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never
-could meet.
+It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What becomes of
+the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
+namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never could
+meet.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from apiserver_fake.validation.pod.resize import check_resize, resized_spec
 from services.api.errors import NotFound, invalid
 from services.api.meta import Document
 
-LEVEL_GATE = "InPlacePodLevelResourcesVerticalScaling"
-
 
 def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
@@ -27,7 +25,7 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
-    if causes := check_resize(stored, spec, with_level=ctx.switches.flag(LEVEL_GATE)):
+    if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
         raise invalid("Pod", name, [*causes])
     if spec == before:
         return SubresourceResult()

@@ -65,7 +65,7 @@ class _Reason(msgspec.Struct):
 
 
 def reason_of(body: bytes) -> str:
-    """Return the reason in the body of an unbind, "other" for one that nobody may give: a metric's label."""
+    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
     except msgspec.MsgspecError:
@@ -74,7 +74,7 @@ def reason_of(body: bytes) -> str:
 
 
 def _unbind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    if not ctx.switches.flag("PodUnbinding") or ctx.switches.choice("unbind.api") == "none":
+    if not ctx.switches.pod_unbinding or ctx.switches.unbind_api == "none":
         raise NotFound("the server could not find the requested resource")
     _check_caller(stored, body, ctx)
     _check_form(body, ctx)
@@ -101,12 +101,12 @@ def _check_caller(stored: Document | None, body: Document, ctx: WriteContext) ->
     """Check 1: the pod is bound to the calling node, or this is a retry of that node's own unbind."""
     node = ctx.identity.node
     if node:
-        if body.get("nodeName") == node and stored is not None and nodes_may(ctx.switches):
+        if body.get("nodeName") == node and stored is not None and nodes_may(ctx.register):
             entry = _entry(stored, body.get("requestID"))
             if (stored.get("spec") or {}).get("nodeName") == node or (entry and entry.get("nodeName") == node):
                 return
         raise Forbidden(f'node "{node}" can only unbind pods with spec.nodeName set to itself')
-    if ctx.identity.user == UNBINDER.user and unbinder_may(ctx.switches):
+    if ctx.identity.user == UNBINDER.user and unbinder_may(ctx.register):
         return
     raise Forbidden(f'pods "{ctx.request.name}" is forbidden: User "{ctx.identity.user}" cannot unbind pods')
 
@@ -181,9 +181,9 @@ def _answer_again(stored: Document, ctx: WriteContext) -> Document | None:
 
 
 def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 4: nobody wrote since, where the caller cares."""
+    """Check 4: the pod was not written since, where the caller cares."""
     version = str(body["metadata"].get("resourceVersion") or "") or ctx.request.resource_version
-    if ctx.switches.choice("unbind.fence") == "resourceVersion" and not version:
+    if ctx.switches.unbind_fence == "resourceVersion" and not version:
         raise _unprocessable(stored, "Invalid", "metadata.resourceVersion is required by unbind.fence=resourceVersion")
     if version and version != stored["metadata"]["resourceVersion"]:
         raise _refused(
@@ -237,7 +237,7 @@ def _check_not_started(stored: Document, body: Document, ctx: WriteContext) -> N
                 or (container.get("restartCount") or 0) > 0
             ):
                 raise _refused(stored, "AlreadyStarted", f"container {container.get('name')} has started")
-    if has_start_fence(ctx.switches) and status.get("startTime"):
+    if has_start_fence(ctx.register) and status.get("startTime"):
         raise _refused(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
 
 
@@ -250,14 +250,14 @@ def _check_not_exempt(stored: Document, body: Document, ctx: WriteContext) -> No
         if owner.get("controller") and owner.get("kind") == "DaemonSet":
             raise _unprocessable(stored, "Exempt", "pods of a DaemonSet belong to their node")
     generation = (stored.get("status") or {}).get("bindingGeneration") or 0
-    if generation == 0 and ctx.switches.choice("unbind.user_bound") != "allow":
+    if generation == 0 and ctx.switches.unbind_user_bound != "allow":
         raise _unprocessable(stored, "Exempt", "the pod was created with its node and not bound by a scheduler")
 
 
 def _check_gang(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 10, too: a member of a group whose siblings run would break the gang (7.4, `unbind.gang=refuse`)."""
     group = _group_of(stored)
-    if not group or ctx.switches.choice("unbind.gang") != "refuse":
+    if not group or ctx.switches.unbind_gang != "refuse":
         return
     for other in ctx.list("pods", stored["metadata"].get("namespace") or ""):
         is_sibling = _group_of(other) == group and other["metadata"]["uid"] != stored["metadata"]["uid"]
@@ -273,9 +273,9 @@ def _group_of(pod: Document) -> str:
 def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 11: it has not been sent around too often."""
     status = stored.get("status") or {}
-    count, most = status.get("unbindCount") or 0, ctx.switches.integer("unbind.max_attempts")
+    count, most = status.get("unbindCount") or 0, ctx.switches.unbind_max_attempts
     times = [entry.get("time") for entry in status.get("unbindHistory") or ()]
-    if counted_unbinds(count, times, ctx.wall_s, ctx.switches) >= most:
+    if counted_unbinds(count, times, ctx.wall_s, ctx.register) >= most:
         raise _unprocessable(stored, "LimitReached", f"the pod was unbound {count} times, at most {most} are allowed")
 
 
@@ -283,14 +283,14 @@ def _buckets(node: str, ctx: WriteContext) -> list[tuple[str, float, float]]:
     """Return `(name, tokens a second, burst)` of each limit; with a rate alone, the burst is a minute's worth."""
     switches, namespace = ctx.switches, ctx.request.namespace
     per_namespace, per_cluster = (
-        switches.number("unbind.rate_namespace_per_min"),
-        switches.number("unbind.rate_cluster_per_min"),
+        switches.unbind_rate_namespace_per_min,
+        switches.unbind_rate_cluster_per_min,
     )
     return [
         (
             f"unbind/node/{node}",
-            switches.number("unbind.rate_node_per_min") / 60,
-            switches.number("unbind.rate_node_burst"),
+            switches.unbind_rate_node_per_min / 60,
+            switches.unbind_rate_node_burst,
         ),
         (f"unbind/namespace/{namespace}", per_namespace / 60, max(1.0, per_namespace)),
         ("unbind/cluster", per_cluster / 60, max(1.0, per_cluster)),
@@ -310,7 +310,7 @@ def _check_rate(stored: Document, body: Document, ctx: WriteContext) -> None:
 
 def _check_session(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 13: the caller is the kubelet that runs there now, not one that was restarted since (4.5)."""
-    if not ctx.identity.node or ctx.switches.choice("unbind.fence") != "session":
+    if not ctx.identity.node or ctx.switches.unbind_fence != "session":
         return
     node = ctx.lookup("nodes", "", body["nodeName"])
     current = (((node or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletSession") or ""
@@ -322,7 +322,7 @@ def _check_session(stored: Document, body: Document, ctx: WriteContext) -> None:
 
 def _check_scheduler(stored: Document, body: Document, ctx: WriteContext) -> None:
     """Check 14: a live scheduler of the pod's profile can take it back (4.6)."""
-    if not ctx.switches.flag("unbind.require_scheduler_capability"):
+    if not ctx.switches.unbind_require_scheduler_capability:
         return
     wanted = (stored.get("spec") or {}).get("schedulerName") or "default-scheduler"
     for lease in ctx.list("leases.coordination.k8s.io", "kube-system"):
@@ -417,14 +417,14 @@ def _unbound(stored: Document, body: Document, ctx: WriteContext) -> Document:
 
 def _exclude_s(body: Document, history: list[Document], ctx: WriteContext) -> int:
     """Return for how long the node is excluded: doubling with each of its rejections, up to the cap (7.3)."""
-    most = ctx.switches.number("exclusion.max_s")
+    most = ctx.switches.exclusion_max_s
     asked = (body.get("exclude") or {}).get("seconds")
     if asked is not None:
         return int(min(max(0.0, asked), most))
     if body["reason"] in UNSUPPORTED_REASONS:
         return int(most)
     earlier = sum(entry.get("nodeName") == body["nodeName"] for entry in history)
-    return int(min(ctx.switches.number("exclusion.base_s") * 2**earlier, most))
+    return int(min(ctx.switches.exclusion_base_s * 2**earlier, most))
 
 
 def _refused(stored: Document, reason: str, why: str) -> Exception:

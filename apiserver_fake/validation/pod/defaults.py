@@ -1,89 +1,19 @@
-"""How the API server completes a pod's spec, wherever it stands: in a Pod or in a workload's template.
+"""What a Pod gets beyond the defaults in the table of its spec: pods only, templates stay as they are.
 
 Defaults copy what they change (a patched document shares the rest with the stored one).
 """
 
 from __future__ import annotations
 
+from apiserver_fake.validation.pod.container import CONTAINER_LISTS
+from apiserver_fake.validation.pod.spec import POD_SPEC
 from services.api.meta import Document
 from services.api.quantity import amount
-
-CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def with_defaults(spec: Document) -> Document:
     """Return the spec as the API server completes it for pods and templates alike."""
-    completed: Document = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "schedulerName": "default-scheduler",
-        "securityContext": {},
-        **spec,
-    }
-    for name in ("restartPolicy", "dnsPolicy", "schedulerName"):
-        if completed[name] == "":
-            completed[name] = {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}.get(name, "default-scheduler")
-    is_on_host = bool(spec.get("hostNetwork"))
-    for kind in CONTAINER_LISTS:
-        if containers := spec.get(kind):
-            completed[kind] = [_container(each, is_on_host) for each in containers]
-    if volumes := spec.get("volumes"):
-        completed["volumes"] = [_volume(each) for each in volumes]
-    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
-        completed["serviceAccountName"] = completed["serviceAccount"] = account
-    return completed
-
-
-def _container(container: Document, is_on_host: bool) -> Document:
-    completed: Document = {
-        "resources": {},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": _pull_policy(container.get("image") or ""),
-        **container,
-    }
-    if ports := container.get("ports"):
-        completed["ports"] = [
-            {
-                **({"hostPort": port["containerPort"]} if is_on_host and port.get("containerPort") else {}),
-                "protocol": "TCP",
-                **port,
-            }
-            for port in ports
-        ]
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe := container.get(name):
-            completed[name] = _probe(probe)
-    return completed
-
-
-def _pull_policy(image: str) -> str:
-    if "@" in image:
-        return "IfNotPresent"
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return "Always" if tag in ("", "latest") else "IfNotPresent"
-
-
-def _probe(probe: Document) -> Document:
-    completed = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3, **probe}
-    if "httpGet" in probe:
-        completed["httpGet"] = {"path": "/", "scheme": "HTTP", **probe["httpGet"]}
-    return completed
-
-
-_VOLUME_MODES = ("secret", "configMap", "downwardAPI", "projected")
-
-
-def _volume(volume: Document) -> Document:
-    if len(volume) == 1 and "name" in volume:
-        return {**volume, "emptyDir": {}}
-    for source in _VOLUME_MODES:
-        if isinstance(volume.get(source), dict):
-            return {**volume, source: {"defaultMode": 420, **volume[source]}}
-    if isinstance(volume.get("hostPath"), dict):
-        return {**volume, "hostPath": {"type": "", **volume["hostPath"]}}
-    return volume
+    return POD_SPEC.complete(spec)
 
 
 def requests_from_limits(spec: Document) -> Document:
@@ -169,8 +99,3 @@ def qos_class(spec: Document) -> str:
     if not has_any:
         return "BestEffort"
     return "Guaranteed" if is_guaranteed else "Burstable"
-
-
-def template_with_defaults(template: Document) -> Document:
-    """Return a workload's template with the defaults of pods."""
-    return {**template, "spec": with_defaults(template.get("spec") or {})}

@@ -1,6 +1,6 @@
 """matchLabelKeys and mismatchLabelKeys: label keys whose values, as the pod has them, join a label selector.
 
-The API server writes them into the selector when a pod is created, so that nobody else needs to know of them.
+The API server writes them into the selector when a pod is created, so that no other component needs to know of them.
 Source: KEP-3633 (pod affinity), KEP-3243 (topology spread). The texts are upstream's.
 """
 
@@ -63,8 +63,10 @@ def check(term: Document, at: str) -> list[Cause]:
     """
     match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     selector = term.get("labelSelector")
-    causes = [*_check_keys(match, selector, f"{at}.matchLabelKeys"),
-              *_check_keys(mismatch, selector, f"{at}.mismatchLabelKeys")]  # fmt: skip
+    causes = [
+        *_check_keys(match, selector, f"{at}.matchLabelKeys"),
+        *_check_keys(mismatch, selector, f"{at}.mismatchLabelKeys"),
+    ]
     if selector is not None:
         seen = dict.fromkeys(selector.get("matchLabels") or ())
         for expression in selector.get("matchExpressions") or ():

@@ -10,14 +10,13 @@ from typing import Any
 
 from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.formats import forbidden, invalid
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod import pod_level
-from apiserver_fake.validation.pod import spec as pod_rules
+from apiserver_fake.validation.pod import defaults, pod_level
+from apiserver_fake.validation.pod.container import RESIZABLE
+from apiserver_fake.validation.pod.spec import check
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.quantity import amount
 
-RESIZABLE = ("cpu", "memory")
 CONTAINERS, INIT_CONTAINERS = "containers", "initContainers"
 _OWN = ("resources", "resizePolicy")
 
@@ -38,8 +37,8 @@ def resized_spec(old: Document, wanted: Document) -> Document:
         spec["resources"] = wanted["resources"]
     else:
         spec.pop("resources", None)
-    spec = pod_level.with_requests(pod_defaults.requests_from_limits(spec))
-    return spec if spec == old else pod_defaults.with_resize_policies(spec)
+    spec = pod_level.with_requests(defaults.requests_from_limits(spec))
+    return spec if spec == old else defaults.with_resize_policies(spec)
 
 
 def _name(container: Any) -> str:
@@ -57,7 +56,7 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
     `with_level`: pods with resources of their own may be resized (InPlacePodLevelResourcesVerticalScaling).
     """
     before = old.get("spec") or {}
-    causes = pod_rules.check(spec, "spec")
+    causes = check(spec, "spec")
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
         return [forbidden("", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":
@@ -68,8 +67,8 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
         # Quantities may be malformed: all that can be said besides is who is there.
         return causes + _check_order(before, spec)
     status = old.get("status") or {}
-    qos = status.get("qosClass") or pod_defaults.qos_class(before)
-    if pod_defaults.qos_class(spec) != qos:
+    qos = status.get("qosClass") or defaults.qos_class(before)
+    if defaults.qos_class(spec) != qos:
         causes.append(invalid("spec", qos, "Pod QOS Class may not change as a result of resizing"))
     if not is_supported(status):
         causes.append(forbidden("spec", "Pod running on node without support for resize"))

@@ -1,6 +1,6 @@
 """What may still change in the spec of a pod that exists (upstream `ValidatePodUpdate`).
 
-While a pod is gated, its wish may only become narrower (KEP-3838).
+While a pod is gated, what it asks for may only become narrower (KEP-3838).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _frozen(spec: Document, was_gated: bool) -> Document:
 
 
 def _tightened(old: Document, new: Document) -> list[Cause]:
-    # While gated, the wish may only become narrower (KEP-3838).
+    # While gated, what the pod asks for may only become narrower (KEP-3838).
     selector = new.get("nodeSelector") or {}
     causes: list[Cause] = []
     if any(selector.get(key) != value for key, value in (old.get("nodeSelector") or {}).items()):

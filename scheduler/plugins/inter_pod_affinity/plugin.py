@@ -300,7 +300,7 @@ def _preferences(terms: PodTerms) -> Iterator[tuple[int, PodTerm]]:
 
 
 def _add(worth: dict[str, Floats], key: str, tally: Tally, weight: int) -> None:
-    """Add the term's worth in each domain, if it means anybody there."""
+    """Add the term's worth in each domain, if it matches a pod there."""
     counts = tally.by(key).counts
     if counts.any():
         known = worth.get(key)

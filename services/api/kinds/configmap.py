@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    entries = len(document.get("data") or {}) + len(document.get("binaryData") or {})
-    return [document["metadata"].get("name", ""), str(entries), age(document, now)]
+def _entries(document: Document, now: float) -> str:
+    return str(len(document.get("data") or {}) + len(document.get("binaryData") or {}))
 
 
 RESOURCE = Resource(
@@ -19,6 +16,9 @@ RESOURCE = Resource(
     plural="configmaps",
     singular="configmap",
     short_names=("cm",),
-    columns=(NAME, Column("Data"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Data", _entries),
+        AGE,
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, NONE
 from services.api.resources import Column, Resource
 
 
@@ -20,19 +20,14 @@ class ControllerRevision(View, frozen=True):
     revision: int = 0
 
 
-def _owner_text(meta: Document) -> str:
+def _owner(document: Document, now: float) -> str:
     """Return the controlling object as `statefulset.apps/web`."""
-    owner = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
+    owner = next((each for each in document["metadata"].get("ownerReferences", ()) if each.get("controller")), None)
     if owner is None:
-        return "<none>"
+        return NONE
     group = owner.get("apiVersion", "").rpartition("/")[0]
     kind = ".".join(filter(None, (owner.get("kind", ""), group))).lower()
     return f"{kind}/{owner.get('name', '')}"
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    meta = document["metadata"]
-    return [meta.get("name", ""), _owner_text(meta), document.get("revision", 0), age(document, now)]
 
 
 RESOURCE = Resource(
@@ -41,6 +36,10 @@ RESOURCE = Resource(
     singular="controllerrevision",
     group="apps",
     view=ControllerRevision,
-    columns=(NAME, Column("Controller"), Column("Revision"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Controller", _owner),
+        Column("Revision", "revision", default=0),
+        AGE,
+    ),
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, NONE, joined
 from services.api.resources import Column, Resource
 
 
@@ -17,20 +15,14 @@ class CSIDriverSpec(View, frozen=True):
 
 
 class CSIDriver(View, frozen=True):
-    """A driver as rooms see it."""
+    """A driver as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec = document.get("spec", {})
-    requests = ",".join(str(each.get("audience", "")) for each in spec.get("tokenRequests") or ())
-    return [
-        document["metadata"].get("name", ""), spec.get("attachRequired", True), bool(spec.get("podInfoOnMount")),
-        bool(spec.get("storageCapacity")), requests or "<unset>", bool(spec.get("requiresRepublish")),
-        ",".join(spec.get("volumeLifecycleModes") or ()) or "<none>", age(document, now),
-    ]  # fmt: skip
+def _audiences(requests: list[Document]) -> str:
+    return ",".join(str(each.get("audience", "")) for each in requests) or "<unset>"
 
 
 RESOURCE = Resource(
@@ -42,9 +34,13 @@ RESOURCE = Resource(
     view=CSIDriver,
     has_spec=True,
     columns=(
-        NAME, Column("AttachRequired", "boolean"), Column("PodInfoOnMount", "boolean"),
-        Column("StorageCapacity", "boolean"), Column("TokenRequests"), Column("RequiresRepublish", "boolean"),
-        Column("Modes"), AGE,
+        NAME,
+        Column("AttachRequired", "spec.attachRequired", "boolean", default=True),
+        Column("PodInfoOnMount", "spec.podInfoOnMount", "boolean", default=False),
+        Column("StorageCapacity", "spec.storageCapacity", "boolean", default=False),
+        Column("TokenRequests", "spec.tokenRequests", default="<unset>", show=_audiences),
+        Column("RequiresRepublish", "spec.requiresRepublish", "boolean", default=False),
+        Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=joined),
+        AGE,
     ),
-    cells=_cells,
-)  # fmt: skip
+)

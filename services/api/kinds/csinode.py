@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -33,15 +31,10 @@ class CSINodeSpec(View, frozen=True):
 
 
 class CSINode(View, frozen=True):
-    """A node's drivers as rooms see them; it has the name of its node."""
+    """A node's drivers as components see them; it has the name of its node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    drivers = document.get("spec", {}).get("drivers") or ()
-    return [document["metadata"].get("name", ""), len(drivers), age(document, now)]
 
 
 RESOURCE = Resource(
@@ -51,6 +44,9 @@ RESOURCE = Resource(
     group="storage.k8s.io",
     namespaced=False,
     view=CSINode,
-    columns=(NAME, Column("Drivers", "integer"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Drivers", "spec.drivers", "integer", default=0, show=len),
+        AGE,
+    ),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, LabelSelector, ObjectMeta, View
+from services.api.meta import LabelSelector, ObjectMeta, View
 from services.api.printing import NAME
 from services.api.quantity import units
 from services.api.resources import Column, Resource
@@ -26,20 +24,15 @@ class CSIStorageCapacity(View, frozen=True):
         return None if text is None else units(text)
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    capacity = document.get("capacity")
-    return [
-        document["metadata"].get("name", ""), document.get("storageClassName", ""),
-        "<unset>" if capacity is None else str(capacity),
-    ]  # fmt: skip
-
-
 RESOURCE = Resource(
     kind="CSIStorageCapacity",
     plural="csistoragecapacities",
     singular="csistoragecapacity",
     group="storage.k8s.io",
     view=CSIStorageCapacity,
-    columns=(NAME, Column("StorageClassName"), Column("Capacity")),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("StorageClassName", "storageClassName"),
+        Column("Capacity", "capacity", default="<unset>", show=str),
+    ),
 )

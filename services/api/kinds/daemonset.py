@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.kinds.pod import PodSpec
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS, template_cells
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS
+from services.api.meta import Condition, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, NONE, labels_text
 from services.api.resources import Column, Resource
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -61,26 +59,11 @@ class DaemonSetStatus(View, frozen=True):
 
 
 class DaemonSet(View, frozen=True):
-    """A DaemonSet as rooms see it."""
+    """A DaemonSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
-
-
-_COUNTERS = (
-    "desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable",
-)  # fmt: skip
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    wanted = (spec.get("template", {}).get("spec") or {}).get("nodeSelector") or {}
-    return [
-        document["metadata"].get("name", ""), *(status.get(name, 0) for name in _COUNTERS),
-        ",".join(f"{key}={value}" for key, value in sorted(wanted.items())) or "<none>", age(document, now),
-        *template_cells(document),
-    ]  # fmt: skip
 
 
 RESOURCE = Resource(
@@ -94,9 +77,14 @@ RESOURCE = Resource(
     view=DaemonSet,
     has_spec=True,
     columns=(
-        NAME, Column("Desired", "integer"), Column("Current", "integer"), Column("Ready", "integer"),
-        Column("Up-to-date", "integer"), Column("Available", "integer"), Column("Node Selector"), AGE,
+        NAME,
+        Column("Desired", "status.desiredNumberScheduled", "integer", default=0),
+        Column("Current", "status.currentNumberScheduled", "integer", default=0),
+        Column("Ready", "status.numberReady", "integer", default=0),
+        Column("Up-to-date", "status.updatedNumberScheduled", "integer", default=0),
+        Column("Available", "status.numberAvailable", "integer", default=0),
+        Column("Node Selector", "spec.template.spec.nodeSelector", default=NONE, show=labels_text),
+        AGE,
         *TEMPLATE_COLUMNS,
     ),
-    cells=_cells,
-)  # fmt: skip
+)

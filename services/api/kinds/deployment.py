@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS, template_cells
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS
+from services.api.meta import Condition, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, ready_of
 from services.api.resources import Column, Resource
 
 
@@ -51,20 +49,11 @@ class DeploymentStatus(View, frozen=True):
 
 
 class Deployment(View, frozen=True):
-    """A Deployment as rooms see it."""
+    """A Deployment as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    return [
-        document["metadata"].get("name", ""), f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
-        status.get("updatedReplicas", 0), status.get("availableReplicas", 0), age(document, now),
-        *template_cells(document),
-    ]  # fmt: skip
 
 
 RESOURCE = Resource(
@@ -78,8 +67,11 @@ RESOURCE = Resource(
     view=Deployment,
     has_spec=True,
     columns=(
-        NAME, Column("Ready"), Column("Up-to-date", "integer"), Column("Available", "integer"), AGE,
+        NAME,
+        Column("Ready", ready_of),
+        Column("Up-to-date", "status.updatedReplicas", "integer", default=0),
+        Column("Available", "status.availableReplicas", "integer", default=0),
+        AGE,
         *TEMPLATE_COLUMNS,
     ),
-    cells=_cells,
-)  # fmt: skip
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.kinds.resourceclaim import DeviceSelector
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Resource
 
 CLASSES = "deviceclasses.resource.k8s.io"
@@ -20,14 +20,10 @@ class DeviceClassSpec(View, frozen=True):
 
 
 class DeviceClass(View, frozen=True):
-    """A class as rooms see it."""
+    """A class as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    return [document["metadata"].get("name", ""), age(document, now)]
 
 
 RESOURCE = Resource(
@@ -38,6 +34,8 @@ RESOURCE = Resource(
     namespaced=False,
     view=DeviceClass,
     has_spec=True,
-    columns=(NAME, AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        AGE,
+    ),
 )

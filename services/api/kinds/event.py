@@ -1,4 +1,4 @@
-"""Event: what a component tells people about an object (core/v1; the old schema, with aggregation)."""
+"""Event: what a component reports about an object (core/v1; the old schema, with aggregation)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EventSource(View, frozen=True):
 
 
 class Event(View, frozen=True):
-    """An event as rooms see it. `type`: Normal or Warning."""
+    """An event as components see it. `type`: Normal or Warning."""
 
     metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
@@ -47,20 +47,33 @@ def _ago(stamp: str | None, now: float) -> str:
     return duration(now - parse_time(stamp)) if stamp else "<unknown>"
 
 
-def _cells(event: Document, now: float) -> list[Any]:
-    involved, source = event.get("involvedObject", {}), event.get("source", {})
-    first = event.get("firstTimestamp") or event.get("eventTime")
-    last = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or first
-    seen, count = _ago(last, now), event.get("count") or 1
+def _first(event: Document) -> str | None:
+    return event.get("firstTimestamp") or event.get("eventTime")
+
+
+def _last_seen(event: Document, now: float) -> str:
+    return _ago((event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or _first(event), now)
+
+
+def _first_seen(event: Document, now: float) -> str:
+    first = _first(event)
+    return _ago(first, now) if first else age(event, now)
+
+
+def _object(event: Document, now: float) -> str:
+    involved = event.get("involvedObject", {})
+    return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
+
+
+def _source(event: Document, now: float) -> str:
+    source = event.get("source", {})
     component = source.get("component") or event.get("reportingComponent", "")
     host = source.get("host") or event.get("reportingInstance", "")
-    return [
-        seen, event.get("type", ""), event.get("reason", ""),
-        f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
-        involved.get("fieldPath", ""), f"{component}, {host}" if host else component,
-        str(event.get("message") or event.get("note") or "").strip(),
-        _ago(first, now) if first else age(event, now), count, event["metadata"].get("name", ""),
-    ]  # fmt: skip
+    return f"{component}, {host}" if host else component
+
+
+def _message(event: Document, now: float) -> str:
+    return str(event.get("message") or event.get("note") or "").strip()
 
 
 def _involved(field: str) -> Any:
@@ -74,17 +87,25 @@ RESOURCE = Resource(
     short_names=("ev",),
     view=Event,
     columns=(
-        Column("Last Seen"), Column("Type"), Column("Reason"), Column("Object"), Column("Subobject", priority=1),
-        Column("Source", priority=1), Column("Message"), Column("First Seen", priority=1),
-        Column("Count", "integer", priority=1), Column("Name", priority=1, format="name"),
+        Column("Last Seen", _last_seen),
+        Column("Type", "type"),
+        Column("Reason", "reason"),
+        Column("Object", _object),
+        Column("Subobject", "involvedObject.fieldPath", priority=1),
+        Column("Source", _source, priority=1),
+        Column("Message", _message),
+        Column("First Seen", _first_seen, priority=1),
+        Column("Count", "count", "integer", priority=1, default=1, show=lambda count: count or 1),
+        Column("Name", "metadata.name", priority=1, format="name"),
     ),
-    cells=_cells,
     selectable_fields={
-        **{f"involvedObject.{f}": _involved(f) for f in
-           ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")},
+        **{
+            f"involvedObject.{f}": _involved(f)
+            for f in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+        },
         "reason": lambda d: d.get("reason", ""),
         "type": lambda d: d.get("type", ""),
         "source": lambda d: d.get("source", {}).get("component", ""),
         "reportingComponent": lambda d: d.get("reportingComponent", ""),
     },
-)  # fmt: skip
+)

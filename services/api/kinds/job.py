@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS, template_cells
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS
 from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age, duration
+from services.api.printing import AGE, NAME, duration
 from services.api.resources import Column, Resource
 from services.api.times import parse_time
 
@@ -114,7 +112,7 @@ class JobStatus(View, frozen=True):
 
 
 class Job(View, frozen=True):
-    """A Job as rooms see it."""
+    """A Job as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
@@ -129,30 +127,27 @@ class Job(View, frozen=True):
 _STATES = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
-def _status_text(document: Document) -> str:
+def _status(document: Document, now: float) -> str:
     found = {c.get("type") for c in document.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
     if document["metadata"].get("deletionTimestamp"):
         found.add("Terminating")
     return next((state for state in _STATES if state in found), "Running")
 
 
-def _completions_text(spec: Document, status: Document) -> str:
+def _completions(document: Document, now: float) -> str:
+    spec, status = document.get("spec", {}), document.get("status", {})
     succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism") or 0
     if spec.get("completions") is not None:
         return f"{succeeded}/{spec['completions']}"
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    lasted = ""
-    if start := status.get("startTime"):
-        end = status.get("completionTime")
-        lasted = duration((parse_time(end) if end else now) - parse_time(start))
-    return [
-        document["metadata"].get("name", ""), _status_text(document), _completions_text(spec, status), lasted,
-        age(document, now), *template_cells(document),
-    ]  # fmt: skip
+def _lasted(document: Document, now: float) -> str:
+    status = document.get("status", {})
+    if not (start := status.get("startTime")):
+        return ""
+    end = status.get("completionTime")
+    return duration((parse_time(end) if end else now) - parse_time(start))
 
 
 RESOURCE = Resource(
@@ -164,7 +159,13 @@ RESOURCE = Resource(
     subresources=("status",),
     view=Job,
     has_spec=True,
-    columns=(NAME, Column("Status"), Column("Completions"), Column("Duration"), AGE, *TEMPLATE_COLUMNS),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Status", _status),
+        Column("Completions", _completions),
+        Column("Duration", _lasted),
+        AGE,
+        *TEMPLATE_COLUMNS,
+    ),
     selectable_fields={"status.successful": lambda d: str(d.get("status", {}).get("succeeded", 0))},
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
@@ -20,18 +18,10 @@ class LeaseSpec(View, frozen=True):
 
 
 class Lease(View, frozen=True):
-    """A lease as rooms see it."""
+    """A lease as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    return [
-        document["metadata"].get("name", ""),
-        document.get("spec", {}).get("holderIdentity", ""),
-        age(document, now),
-    ]
 
 
 RESOURCE = Resource(
@@ -40,6 +30,9 @@ RESOURCE = Resource(
     singular="lease",
     group="coordination.k8s.io",
     view=Lease,
-    columns=(NAME, Column("Holder"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Holder", "spec.holderIdentity"),
+        AGE,
+    ),
 )

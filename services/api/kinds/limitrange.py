@@ -26,7 +26,7 @@ class LimitRangeSpec(View, frozen=True):
 
 
 class LimitRange(View, frozen=True):
-    """A limit range as rooms see it."""
+    """A limit range as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LimitRangeSpec = LimitRangeSpec()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
@@ -22,15 +20,11 @@ class NamespaceStatus(View, frozen=True):
 
 
 class Namespace(View, frozen=True):
-    """A namespace as rooms see it."""
+    """A namespace as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    return [document["metadata"].get("name", ""), document.get("status", {}).get("phase", ""), age(document, now)]
 
 
 RESOURCE = Resource(
@@ -42,7 +36,10 @@ RESOURCE = Resource(
     subresources=("status", "finalize"),
     view=Namespace,
     has_spec=True,
-    columns=(NAME, Column("Status"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Status", "status.phase"),
+        AGE,
+    ),
     selectable_fields={"status.phase": lambda d: d.get("status", {}).get("phase", "")},
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
-from services.api.printing import AGE, NAME, age
-from services.api.resources import Column, Resource
+from services.api.printing import AGE, NAME, NONE, joined
+from services.api.resources import Cell, Column, Resource
 from services.api.taints import Taint
 
 
@@ -50,7 +48,7 @@ class NodeStatus(View, frozen=True):
 
 
 class Node(View, frozen=True):
-    """A node as rooms see it."""
+    """A node as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
@@ -63,24 +61,27 @@ class Node(View, frozen=True):
         return ready is not None and ready.status == "True"
 
 
-def _cells(node: Document, now: float) -> list[Any]:
-    status, meta = node.get("status", {}), node["metadata"]
-    ready = next((c for c in status.get("conditions", ()) if c.get("type") == "Ready"), None)
-    state = {"True": "Ready", "False": "NotReady"}.get(ready["status"], "Unknown") if ready else "Unknown"
-    if ready and ready["status"] == "Unknown":
-        state = "NotReady"
-    if node.get("spec", {}).get("unschedulable"):
-        state += ",SchedulingDisabled"
-    prefix = "node-role.kubernetes.io/"
-    roles = ",".join(sorted(k[len(prefix) :] for k in meta.get("labels", {}) if k.startswith(prefix)))
-    addresses = {a.get("type"): a.get("address") for a in status.get("addresses", ())}
-    info = status.get("nodeInfo", {})
-    return [
-        meta.get("name", ""), state, roles or "<none>", age(node, now), info.get("kubeletVersion", ""),
-        addresses.get("InternalIP") or "<none>", addresses.get("ExternalIP") or "<none>",
-        info.get("osImage") or "<unknown>", info.get("kernelVersion") or "<unknown>",
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]  # fmt: skip
+_ROLE = "node-role.kubernetes.io/"
+
+
+def _status(node: Document, now: float) -> str:
+    ready = next((c for c in node.get("status", {}).get("conditions", ()) if c.get("type") == "Ready"), None)
+    # A condition Unknown says that the kubelet has been silent: the node is not ready.
+    state = {"True": "Ready", "False": "NotReady", "Unknown": "NotReady"}.get(ready["status"]) if ready else None
+    return f"{state or 'Unknown'}{',SchedulingDisabled' if node.get('spec', {}).get('unschedulable') else ''}"
+
+
+def _roles(node: Document, now: float) -> str:
+    labels = node["metadata"].get("labels", {})
+    return joined(sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)))
+
+
+def _address(kind: str) -> Cell:
+    def cell(node: Document, now: float) -> str:
+        addresses = {each.get("type"): each.get("address") for each in node.get("status", {}).get("addresses", ())}
+        return addresses.get(kind) or NONE
+
+    return cell
 
 
 RESOURCE = Resource(
@@ -93,10 +94,16 @@ RESOURCE = Resource(
     view=Node,
     has_spec=True,
     columns=(
-        NAME, Column("Status"), Column("Roles"), AGE, Column("Version"),
-        Column("Internal-IP", priority=1), Column("External-IP", priority=1), Column("OS-Image", priority=1),
-        Column("Kernel-Version", priority=1), Column("Container-Runtime", priority=1),
+        NAME,
+        Column("Status", _status),
+        Column("Roles", _roles),
+        AGE,
+        Column("Version", "status.nodeInfo.kubeletVersion"),
+        Column("Internal-IP", _address("InternalIP"), priority=1),
+        Column("External-IP", _address("ExternalIP"), priority=1),
+        Column("OS-Image", "status.nodeInfo.osImage", priority=1, default="<unknown>"),
+        Column("Kernel-Version", "status.nodeInfo.kernelVersion", priority=1, default="<unknown>"),
+        Column("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", priority=1, default="<unknown>"),
     ),
-    cells=_cells,
     selectable_fields={"spec.unschedulable": lambda d: str(bool(d.get("spec", {}).get("unschedulable"))).lower()},
-)  # fmt: skip
+)

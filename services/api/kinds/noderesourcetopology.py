@@ -6,10 +6,8 @@ read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: whi
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"
@@ -53,10 +51,6 @@ class NodeResourceTopology(View, frozen=True):
         return next((each.value for each in self.attributes if each.name == name), "")
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    return [document["metadata"].get("name", ""), len(document.get("zones") or ()), age(document, now)]
-
-
 RESOURCE = Resource(
     kind="NodeResourceTopology",
     plural="noderesourcetopologies",
@@ -66,6 +60,9 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("node-res-topo",),
     view=NodeResourceTopology,
-    columns=(NAME, Column("Zones", "integer"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Zones", "zones", "integer", default=0, show=len),
+        AGE,
+    ),
 )

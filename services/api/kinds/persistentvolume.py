@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, phase
 from services.api.resources import Column, Resource
 
 AVAILABLE, BOUND, RELEASED, FAILED, PENDING = "Available", "Bound", "Released", "Failed", "Pending"
@@ -103,7 +101,7 @@ class PersistentVolumeStatus(View, frozen=True):
 
 
 class PersistentVolume(View, frozen=True):
-    """A volume as rooms see it."""
+    """A volume as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -120,28 +118,14 @@ def modes_text(modes: list[str] | tuple[str, ...]) -> str:
     return ",".join(short for mode, short in MODES.items() if mode in modes)
 
 
-def class_text(document: Document) -> str:
+def class_text(document: Document, now_wall_s: float = 0.0) -> str:
     """Return the class's name of a volume's or claim's document."""
     annotations = document["metadata"].get("annotations") or {}
     return str(annotations.get(CLASS_ANNOTATION) or document.get("spec", {}).get("storageClassName") or "")
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    meta, spec, status = document["metadata"], document.get("spec", {}), document.get("status", {})
-    claim = spec.get("claimRef")
-    return [
-        meta.get("name", ""),
-        str((spec.get("capacity") or {}).get("storage", "0")),
-        modes_text(spec.get("accessModes") or ()),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
-        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
-        class_text(document),
-        spec.get("volumeAttributesClassName") or "<unset>",
-        status.get("reason", ""),
-        age(document, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
+def _claim(reference: Document) -> str:
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
 RESOURCE = Resource(
@@ -153,10 +137,17 @@ RESOURCE = Resource(
     subresources=("status",),
     view=PersistentVolume,
     columns=(
-        NAME, Column("Capacity"), Column("Access Modes"), Column("Reclaim Policy"), Column("Status"), Column("Claim"),
-        Column("StorageClass"), Column("VolumeAttributesClass"), Column("Reason"), AGE,
-        Column("VolumeMode", priority=1),
+        NAME,
+        Column("Capacity", "spec.capacity.storage", default="0", show=str),
+        Column("Access Modes", "spec.accessModes", show=modes_text),
+        Column("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
+        Column("Status", phase),
+        Column("Claim", "spec.claimRef", show=_claim),
+        Column("StorageClass", class_text),
+        Column("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
+        Column("Reason", "status.reason"),
+        AGE,
+        Column("VolumeMode", "spec.volumeMode", priority=1, default="<unset>"),
     ),
-    cells=_cells,
     selectable_fields={"name": lambda d: d["metadata"].get("name", "")},
-)  # fmt: skip
+)

@@ -1,12 +1,10 @@
-"""PersistentVolumeClaim: a wish for storage, and the volume that fulfils it (core/v1)."""
+"""PersistentVolumeClaim: a request for storage, and the volume that fulfils it (core/v1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
 from services.api.meta import Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, phase
 from services.api.quantity import units
 from services.api.resources import Column, Resource
 
@@ -14,7 +12,7 @@ BOUND, LOST, PENDING = "Bound", "Lost", "Pending"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation: both sides of the binding are written; from then on a vanished volume makes the claim Lost."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation: where the scheduler wants the volume to be; whoever provisions takes it away after a failure."""
+"""Annotation: where the scheduler wants the volume to be; the provisioner removes it after a failure."""
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 IN_USE_FINALIZER = "kubernetes.io/pvc-protection"
 
@@ -26,7 +24,7 @@ class VolumeResources(View, frozen=True):
 
 
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What is wished. `storage_class_name`: None was not said (and no default existed), "" is no class."""
+    """What is requested. `storage_class_name`: None was not said (and no default existed), "" is no class."""
 
     access_modes: tuple[str, ...] = ()
     resources: VolumeResources = VolumeResources()
@@ -46,7 +44,7 @@ class PersistentVolumeClaimStatus(View, frozen=True):
 
 
 class PersistentVolumeClaim(View, frozen=True):
-    """A claim as rooms see it."""
+    """A claim as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -73,20 +71,14 @@ class PersistentVolumeClaim(View, frozen=True):
         return self.metadata.annotations.get(SELECTED_NODE, "")
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    meta, spec, status = document["metadata"], document.get("spec", {}), document.get("status", {})
-    volume = spec.get("volumeName", "")
-    return [
-        meta.get("name", ""),
-        "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
-        volume,
-        str((status.get("capacity") or {}).get("storage", "0")) if volume else "",
-        modes_text(status.get("accessModes") or ()) if volume else "",
-        class_text(document),
-        spec.get("volumeAttributesClassName") or "<unset>",
-        age(document, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
+def _capacity(document: Document, now: float) -> str:
+    capacity = document.get("status", {}).get("capacity") or {}
+    return str(capacity.get("storage", "0")) if document.get("spec", {}).get("volumeName") else ""
+
+
+def _modes(document: Document, now: float) -> str:
+    modes = document.get("status", {}).get("accessModes") or ()
+    return modes_text(modes) if document.get("spec", {}).get("volumeName") else ""
 
 
 RESOURCE = Resource(
@@ -97,9 +89,15 @@ RESOURCE = Resource(
     subresources=("status",),
     view=PersistentVolumeClaim,
     columns=(
-        NAME, Column("Status"), Column("Volume"), Column("Capacity"), Column("Access Modes"), Column("StorageClass"),
-        Column("VolumeAttributesClass"), AGE, Column("VolumeMode", priority=1),
+        NAME,
+        Column("Status", phase),
+        Column("Volume", "spec.volumeName"),
+        Column("Capacity", _capacity),
+        Column("Access Modes", _modes),
+        Column("StorageClass", class_text),
+        Column("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
+        AGE,
+        Column("VolumeMode", "spec.volumeMode", priority=1, default="<unset>"),
     ),
-    cells=_cells,
     selectable_fields={"name": lambda d: d["metadata"].get("name", "")},
-)  # fmt: skip
+)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, NONE
 from services.api.resources import Column, Resource
 from services.api.taints import Toleration
 
@@ -307,7 +305,7 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the kubelet reports of a container. `allocated_resources`: the requests its node has promised;
+    """What the kubelet reports of a container. `allocated_resources`: the requests its node has allocated;
     `resources`: what it runs with, None from a node that cannot resize (KEP-1287)."""
 
     name: str = ""
@@ -358,7 +356,7 @@ class PodStatus(View, frozen=True):
 
 
 class Pod(View, frozen=True):
-    """A pod as rooms see it."""
+    """A pod as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -378,7 +376,7 @@ class Pod(View, frozen=True):
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
-def _status_text(pod: Document) -> str:
+def _status_text(pod: Document, now: float) -> str:
     status = pod.get("status", {})
     reason = str(status.get("reason") or status.get("phase") or "Unknown")
     if status.get("reason") == "NodeLost" and pod["metadata"].get("deletionTimestamp"):
@@ -402,25 +400,19 @@ def _status_text(pod: Document) -> str:
     return reason
 
 
-def _cells(pod: Document, now: float) -> list[Any]:
-    status, spec = pod.get("status", {}), pod.get("spec", {})
-    statuses = status.get("containerStatuses", ())
-    ready = sum(1 for c in statuses if c.get("ready"))
-    restarts = sum(c.get("restartCount", 0) for c in statuses)
-    gates = spec.get("readinessGates") or ()
-    met = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
-    gate_cell = f"{sum(g['conditionType'] in met for g in gates)}/{len(gates)}" if gates else "<none>"
-    return [
-        pod["metadata"].get("name", ""),
-        f"{ready}/{len(spec.get('containers', ()))}",
-        _status_text(pod),
-        str(restarts),
-        age(pod, now),
-        status.get("podIP") or "<none>",
-        spec.get("nodeName") or "<none>",
-        status.get("nominatedNodeName") or "<none>",
-        gate_cell,
-    ]
+def _ready(pod: Document, now: float) -> str:
+    ready = sum(1 for c in pod.get("status", {}).get("containerStatuses", ()) if c.get("ready"))
+    return f"{ready}/{len(pod.get('spec', {}).get('containers', ()))}"
+
+
+def _restarts(pod: Document, now: float) -> str:
+    return str(sum(c.get("restartCount", 0) for c in pod.get("status", {}).get("containerStatuses", ())))
+
+
+def _gates(pod: Document, now: float) -> str:
+    gates = pod.get("spec", {}).get("readinessGates") or ()
+    met = {c["type"] for c in pod.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
+    return f"{sum(gate['conditionType'] in met for gate in gates)}/{len(gates)}" if gates else NONE
 
 
 RESOURCE = Resource(
@@ -433,11 +425,16 @@ RESOURCE = Resource(
     view=Pod,
     has_spec=True,
     columns=(
-        NAME, Column("Ready"), Column("Status"), Column("Restarts"), AGE,
-        Column("IP", priority=1), Column("Node", priority=1),
-        Column("Nominated Node", priority=1), Column("Readiness Gates", priority=1),
+        NAME,
+        Column("Ready", _ready),
+        Column("Status", _status_text),
+        Column("Restarts", _restarts),
+        AGE,
+        Column("IP", "status.podIP", priority=1, default=NONE),
+        Column("Node", "spec.nodeName", priority=1, default=NONE),
+        Column("Nominated Node", "status.nominatedNodeName", priority=1, default=NONE),
+        Column("Readiness Gates", _gates, priority=1),
     ),
-    cells=_cells,
     selectable_fields={
         "spec.nodeName": lambda d: d.get("spec", {}).get("nodeName", ""),
         "spec.schedulerName": lambda d: d.get("spec", {}).get("schedulerName", ""),
@@ -448,4 +445,4 @@ RESOURCE = Resource(
         "status.podIP": lambda d: d.get("status", {}).get("podIP", ""),
         "status.nominatedNodeName": lambda d: d.get("status", {}).get("nominatedNodeName", ""),
     },
-)  # fmt: skip
+)

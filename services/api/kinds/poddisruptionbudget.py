@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import Condition, LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
@@ -31,19 +29,11 @@ class PodDisruptionBudgetStatus(View, frozen=True):
 
 
 class PodDisruptionBudget(View, frozen=True):
-    """A budget as rooms see it."""
+    """A budget as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    return [
-        document["metadata"].get("name", ""), str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")), status.get("disruptionsAllowed", 0), age(document, now),
-    ]  # fmt: skip
 
 
 RESOURCE = Resource(
@@ -56,7 +46,10 @@ RESOURCE = Resource(
     view=PodDisruptionBudget,
     has_spec=True,
     columns=(
-        NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), AGE,
+        NAME,
+        Column("Min Available", "spec.minAvailable", default="N/A", show=str),
+        Column("Max Unavailable", "spec.maxUnavailable", default="N/A", show=str),
+        Column("Allowed Disruptions", "status.disruptionsAllowed", "integer", default=0),
+        AGE,
     ),
-    cells=_cells,
-)  # fmt: skip
+)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
@@ -103,7 +101,7 @@ class PodGroupStatus(View, frozen=True):
 
 
 class PodGroup(View, frozen=True):
-    """A group as rooms see it."""
+    """A group as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
@@ -116,16 +114,13 @@ class PodGroup(View, frozen=True):
         return found is not None and found.status == "True"
 
 
-def _policy(spec: Document) -> str:
-    gang = spec.get("schedulingPolicy", {}).get("gang")
-    return "basic" if gang is None else f"gang ({gang.get('minCount', 0)})"
+def _gang(gang: Document) -> str:
+    return f"gang ({gang.get('minCount', 0)})"
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec = document.get("spec", {})
+def _scheduled(document: Document, now: float) -> str:
     conditions = document.get("status", {}).get("conditions", ())
-    scheduled = next((c.get("status", "") for c in conditions if c.get("type") == INITIALLY_SCHEDULED), "Unknown")
-    return [document["metadata"].get("name", ""), _policy(spec), scheduled, spec.get("priority", 0), age(document, now)]
+    return next((c.get("status", "") for c in conditions if c.get("type") == INITIALLY_SCHEDULED), "Unknown")
 
 
 RESOURCE = Resource(
@@ -137,6 +132,11 @@ RESOURCE = Resource(
     subresources=("status",),
     view=PodGroup,
     has_spec=True,
-    columns=(NAME, Column("Policy"), Column("Scheduled"), Column("Priority", "integer"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Policy", "spec.schedulingPolicy.gang", default="basic", show=_gang),
+        Column("Scheduled", _scheduled),
+        Column("Priority", "spec.priority", "integer", default=0),
+        AGE,
+    ),
 )

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
 class PriorityClass(View, frozen=True):
-    """A priority class as rooms see it."""
+    """A priority class as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
     description: str = ""
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    return [
-        document["metadata"].get("name", ""), document.get("value", 0), bool(document.get("globalDefault")),
-        age(document, now), document.get("preemptionPolicy", "PreemptLowerPriority"),
-    ]  # fmt: skip
 
 
 RESOURCE = Resource(
@@ -35,7 +26,10 @@ RESOURCE = Resource(
     short_names=("pc",),
     view=PriorityClass,
     columns=(
-        NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy"),
+        NAME,
+        Column("Value", "value", "integer", default=0),
+        Column("Global-Default", "globalDefault", "boolean", default=False),
+        AGE,
+        Column("PreemptionPolicy", "preemptionPolicy", default="PreemptLowerPriority"),
     ),
-    cells=_cells,
-)  # fmt: skip
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, NONE, joined
 from services.api.resources import Column, Resource
 
 
@@ -30,40 +30,34 @@ class ReplicaSetStatus(View, frozen=True):
 
 
 class ReplicaSet(View, frozen=True):
-    """A ReplicaSet as rooms see it."""
+    """A ReplicaSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
-def template_cells(document: Document) -> list[Any]:
-    """Return the wide columns Containers, Images, Selector of any workload."""
-    spec = document.get("spec", {})
-    containers = spec.get("template", {}).get("spec", {}).get("containers", ())
-    selector = spec.get("selector") or {}
+def _containers(field: str) -> Callable[[list[Document]], str]:
+    return lambda containers: ",".join(each.get(field, "") for each in containers)
+
+
+def _selector(selector: Document) -> str:
     parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
     for term in selector.get("matchExpressions", ()):
         op, values = term.get("operator", ""), ",".join(term.get("values", ()))
         parts.append(
             {"Exists": term["key"], "DoesNotExist": "!" + term["key"]}.get(op, f"{term['key']} {op.lower()} ({values})")
         )
-    return [
-        ",".join(c.get("name", "") for c in containers),
-        ",".join(c.get("image", "") for c in containers),
-        ",".join(parts) or "<none>",
-    ]
+    return joined(parts)
 
 
-TEMPLATE_COLUMNS = (Column("Containers", priority=1), Column("Images", priority=1), Column("Selector", priority=1))
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    return [
-        document["metadata"].get("name", ""), spec.get("replicas", 1), status.get("replicas", 0),
-        status.get("readyReplicas", 0), age(document, now), *template_cells(document),
-    ]  # fmt: skip
+_CONTAINERS = "spec.template.spec.containers"
+TEMPLATE_COLUMNS = (
+    Column("Containers", _CONTAINERS, priority=1, show=_containers("name")),
+    Column("Images", _CONTAINERS, priority=1, show=_containers("image")),
+    Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
+)
+"""The wide columns of any workload."""
 
 
 RESOURCE = Resource(
@@ -77,9 +71,12 @@ RESOURCE = Resource(
     view=ReplicaSet,
     has_spec=True,
     columns=(
-        NAME, Column("Desired", "integer"), Column("Current", "integer"), Column("Ready", "integer"), AGE,
+        NAME,
+        Column("Desired", "spec.replicas", "integer", default=1),
+        Column("Current", "status.replicas", "integer", default=0),
+        Column("Ready", "status.readyReplicas", "integer", default=0),
+        AGE,
         *TEMPLATE_COLUMNS,
     ),
-    cells=_cells,
     selectable_fields={"status.replicas": lambda d: str(d.get("status", {}).get("replicas", 0))},
-)  # fmt: skip
+)

@@ -8,7 +8,7 @@ import msgspec
 
 from services.api.kinds.pod import NodeSelector
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -129,25 +129,21 @@ class ResourceClaimStatus(View, frozen=True):
 
 
 class ResourceClaim(View, frozen=True):
-    """A claim as rooms see it."""
+    """A claim as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
 
 
-def _cells(document: Document, now: float) -> list[Any]:
+def _state(document: Document, now: float) -> str:
     status = document.get("status") or {}
-    states = [
-        word
-        for word, holds in (
-            ("allocated", status.get("allocation")),
-            ("reserved", status.get("reservedFor")),
-            ("deleted", document["metadata"].get("deletionTimestamp")),
-        )
-        if holds
-    ]
-    return [document["metadata"].get("name", ""), ",".join(states) or "pending", age(document, now)]
+    states = {
+        "allocated": status.get("allocation"),
+        "reserved": status.get("reservedFor"),
+        "deleted": document["metadata"].get("deletionTimestamp"),
+    }
+    return ",".join(state for state, holds in states.items() if holds) or "pending"
 
 
 RESOURCE = Resource(
@@ -158,6 +154,9 @@ RESOURCE = Resource(
     subresources=("status",),
     view=ResourceClaim,
     has_spec=True,
-    columns=(NAME, Column("State"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("State", _state),
+        AGE,
+    ),
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.kinds.resourceclaim import ResourceClaimSpec
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.meta import ObjectMeta, View
+from services.api.printing import AGE, NAME
 from services.api.resources import Resource
 
 
@@ -25,14 +23,10 @@ class ResourceClaimTemplateSpec(View, frozen=True):
 
 
 class ResourceClaimTemplate(View, frozen=True):
-    """A template as rooms see it."""
+    """A template as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    return [document["metadata"].get("name", ""), age(document, now)]
 
 
 RESOURCE = Resource(
@@ -42,6 +36,8 @@ RESOURCE = Resource(
     group="resource.k8s.io",
     view=ResourceClaimTemplate,
     has_spec=True,
-    columns=(NAME, AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        AGE,
+    ),
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
-from services.api.resources import Column, Resource
+from services.api.printing import AGE, NAME
+from services.api.resources import Cell, Column, Resource
 
 
 class ScopedResourceSelectorRequirement(View, frozen=True):
@@ -39,7 +37,7 @@ class ResourceQuotaStatus(View, frozen=True):
 
 
 class ResourceQuota(View, frozen=True):
-    """A quota as rooms see it."""
+    """A quota as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
@@ -55,13 +53,14 @@ class ResourceQuota(View, frozen=True):
         )
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    status = document.get("status") or {}
-    hard, used = status.get("hard") or {}, status.get("used") or {}
-    asked = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
-    limited = [text for name, text in asked.items() if name.startswith("limits.")]
-    requested = [text for name, text in asked.items() if not name.startswith("limits.")]
-    return [document["metadata"].get("name", ""), ", ".join(requested), ", ".join(limited), age(document, now)]
+def _used(*, are_limits: bool) -> Cell:
+    def cell(document: Document, now: float) -> str:
+        status = document.get("status") or {}
+        hard, used = status.get("hard") or {}, status.get("used") or {}
+        names = sorted(name for name in hard if name.startswith("limits.") is are_limits)
+        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+    return cell
 
 
 RESOURCE = Resource(
@@ -71,6 +70,10 @@ RESOURCE = Resource(
     short_names=("quota",),
     subresources=("status",),
     view=ResourceQuota,
-    columns=(NAME, Column("Request"), Column("Limit"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Request", _used(are_limits=False)),
+        Column("Limit", _used(are_limits=True)),
+        AGE,
+    ),
 )

@@ -8,7 +8,7 @@ import msgspec
 
 from services.api.kinds.pod import NodeSelector
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 SLICES = "resourceslices.resource.k8s.io"
@@ -26,8 +26,11 @@ class DeviceAttribute(View, frozen=True):
     def typed(self) -> tuple[str, int | bool | str] | None:
         """What kind of value it is, and the value; versions are compared as text."""
         for kind, value in (
-            ("int", self.int_value), ("bool", self.bool_value), ("string", self.string), ("version", self.version),
-        ):  # fmt: skip
+            ("int", self.int_value),
+            ("bool", self.bool_value),
+            ("string", self.string),
+            ("version", self.version),
+        ):
             if value is not None:
                 return kind, value
         return None
@@ -67,21 +70,10 @@ class ResourceSliceSpec(View, frozen=True):
 
 
 class ResourceSlice(View, frozen=True):
-    """A slice as rooms see it."""
+    """A slice as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
-
-
-def _cells(document: Document, now: float) -> list[Any]:
-    spec = document.get("spec", {})
-    return [
-        document["metadata"].get("name", ""),
-        spec.get("nodeName") or "",
-        spec.get("driver", ""),
-        (spec.get("pool") or {}).get("name", ""),
-        age(document, now),
-    ]
 
 
 def _spec_field(*path: str) -> Any:
@@ -102,8 +94,13 @@ RESOURCE = Resource(
     namespaced=False,
     view=ResourceSlice,
     has_spec=True,
-    columns=(NAME, Column("Node"), Column("Driver"), Column("Pool"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Node", "spec.nodeName"),
+        Column("Driver", "spec.driver"),
+        Column("Pool", "spec.pool.name"),
+        AGE,
+    ),
     selectable_fields={
         "spec.nodeName": _spec_field("nodeName"),
         "spec.driver": _spec_field("driver"),

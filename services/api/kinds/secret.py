@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME
 from services.api.resources import Column, Resource
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    return [
-        document["metadata"].get("name", ""), document.get("type", "Opaque"),
-        str(len(document.get("data") or {})), age(document, now),
-    ]  # fmt: skip
+def _entries(document: Document, now: float) -> str:
+    return str(len(document.get("data") or {}))
 
 
 RESOURCE = Resource(
     kind="Secret",
     plural="secrets",
     singular="secret",
-    columns=(NAME, Column("Type"), Column("Data"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Type", "type", default="Opaque"),
+        Column("Data", _entries),
+        AGE,
+    ),
     selectable_fields={"type": lambda d: d.get("type", "")},
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age, labels_text
+from services.api.printing import AGE, NAME, NONE, joined, labels_text
 from services.api.resources import Column, Resource
 
 
@@ -25,7 +23,7 @@ class ServiceSpec(View, frozen=True):
 
 
 class Service(View, frozen=True):
-    """A service as rooms see it: which pods belong together."""
+    """A service as components see it: which pods belong together."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
@@ -36,13 +34,8 @@ def _port(port: Document) -> str:
     return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec = document.get("spec", {})
-    return [
-        document["metadata"].get("name", ""), spec.get("type", "ClusterIP"), spec.get("clusterIP") or "<none>",
-        ",".join(spec.get("externalIPs", ())) or "<none>", ",".join(map(_port, spec.get("ports", ()))) or "<none>",
-        age(document, now), labels_text(spec.get("selector")),
-    ]  # fmt: skip
+def _ports(ports: list[Document]) -> str:
+    return joined([_port(port) for port in ports])
 
 
 RESOURCE = Resource(
@@ -55,8 +48,12 @@ RESOURCE = Resource(
     view=Service,
     has_spec=True,
     columns=(
-        NAME, Column("Type"), Column("Cluster-IP"), Column("External-IP"), Column("Port(s)"), AGE,
-        Column("Selector", priority=1),
+        NAME,
+        Column("Type", "spec.type", default="ClusterIP"),
+        Column("Cluster-IP", "spec.clusterIP", default=NONE),
+        Column("External-IP", "spec.externalIPs", default=NONE, show=joined),
+        Column("Port(s)", "spec.ports", default=NONE, show=_ports),
+        AGE,
+        Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
     ),
-    cells=_cells,
-)  # fmt: skip
+)

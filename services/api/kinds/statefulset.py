@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from services.api.kinds.replicaset import template_cells
-from services.api.meta import Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.kinds.replicaset import TEMPLATE_COLUMNS
+from services.api.meta import LabelSelector, ObjectMeta, View
+from services.api.printing import AGE, NAME, ready_of
 from services.api.resources import Column, Resource
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -24,7 +22,7 @@ class RollingUpdate(View, frozen=True):
 
 
 class UpdateStrategy(View, frozen=True):
-    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when somebody deletes them)."""
+    """`type`: RollingUpdate, or OnDelete (pods of an old revision are replaced when they are deleted)."""
 
     type: str = ROLLING
     rolling_update: RollingUpdate | None = None
@@ -79,7 +77,7 @@ class StatefulSetStatus(View, frozen=True):
 
 
 class StatefulSet(View, frozen=True):
-    """A StatefulSet as rooms see it."""
+    """A StatefulSet as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
@@ -92,14 +90,6 @@ class StatefulSet(View, frozen=True):
         return range(start, start + self.spec.replicas)
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec, status = document.get("spec", {}), document.get("status", {})
-    return [
-        document["metadata"].get("name", ""), f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
-        age(document, now), *template_cells(document)[:2],
-    ]  # fmt: skip
-
-
 RESOURCE = Resource(
     kind="StatefulSet",
     plural="statefulsets",
@@ -110,6 +100,10 @@ RESOURCE = Resource(
     subresources=("status", "scale"),
     view=StatefulSet,
     has_spec=True,
-    columns=(NAME, Column("Ready"), AGE, Column("Containers", priority=1), Column("Images", priority=1)),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Ready", ready_of),
+        AGE,
+        *TEMPLATE_COLUMNS[:2],
+    ),
 )

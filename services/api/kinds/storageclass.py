@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE
 from services.api.resources import Column, Resource
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
@@ -27,7 +25,7 @@ class TopologySelectorTerm(View, frozen=True):
 
 
 class StorageClass(View, frozen=True):
-    """A class as rooms see it. `allowed_topologies` are ORed; none means anywhere."""
+    """A class as components see it. `allowed_topologies` are ORed; none means anywhere."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -37,7 +35,7 @@ class StorageClass(View, frozen=True):
 
     @property
     def can_provision(self) -> bool:
-        """Whether somebody makes volumes of this class."""
+        """Whether volumes of this class are provisioned."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
     @property
@@ -46,13 +44,10 @@ class StorageClass(View, frozen=True):
         return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def _cells(document: Document, now: float) -> list[Any]:
+def _name(document: Document, now: float) -> str:
     meta = document["metadata"]
     mark = " (default)" if (meta.get("annotations") or {}).get(IS_DEFAULT) == "true" else ""
-    return [
-        meta.get("name", "") + mark, document.get("provisioner", ""), document.get("reclaimPolicy", "Delete"),
-        document.get("volumeBindingMode", IMMEDIATE), bool(document.get("allowVolumeExpansion")), age(document, now),
-    ]  # fmt: skip
+    return f"{meta.get('name', '')}{mark}"
 
 
 RESOURCE = Resource(
@@ -64,8 +59,11 @@ RESOURCE = Resource(
     short_names=("sc",),
     view=StorageClass,
     columns=(
-        NAME, Column("Provisioner"), Column("ReclaimPolicy"), Column("VolumeBindingMode"),
-        Column("AllowVolumeExpansion"), AGE,
+        Column("Name", _name, format="name"),
+        Column("Provisioner", "provisioner"),
+        Column("ReclaimPolicy", "reclaimPolicy", default="Delete"),
+        Column("VolumeBindingMode", "volumeBindingMode", default=IMMEDIATE),
+        Column("AllowVolumeExpansion", "allowVolumeExpansion", default=False),
+        AGE,
     ),
-    cells=_cells,
-)  # fmt: skip
+)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from services.api.kinds.podgroup import DisruptionMode, PodGroupSchedulingPolicy
 from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, age
+from services.api.printing import AGE, NAME, NONE
 from services.api.resources import Column, Resource
 
 TEMPLATES_MAX = 8
@@ -39,18 +37,18 @@ class WorkloadSpec(View, frozen=True):
 
 
 class Workload(View, frozen=True):
-    """A workload as rooms see it."""
+    """A workload as components see it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-def _cells(document: Document, now: float) -> list[Any]:
-    spec = document.get("spec", {})
-    owner = spec.get("controllerRef") or {}
-    templates = ",".join(t.get("name", "") for t in spec.get("podGroupTemplates") or ())
-    named = f"{owner.get('kind', '')}/{owner.get('name', '')}" if owner else "<none>"
-    return [document["metadata"].get("name", ""), named, templates, age(document, now)]
+def _owner(reference: Document) -> str:
+    return f"{reference.get('kind', '')}/{reference.get('name', '')}" if reference else NONE
+
+
+def _names(templates: list[Document]) -> str:
+    return ",".join(each.get("name", "") for each in templates)
 
 
 RESOURCE = Resource(
@@ -61,6 +59,10 @@ RESOURCE = Resource(
     version="v1beta1",
     view=Workload,
     has_spec=True,
-    columns=(NAME, Column("Controller"), Column("Templates"), AGE),
-    cells=_cells,
+    columns=(
+        NAME,
+        Column("Controller", "spec.controllerRef", default=NONE, show=_owner),
+        Column("Templates", "spec.podGroupTemplates", show=_names),
+        AGE,
+    ),
 )

@@ -119,12 +119,18 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     print_table(
         ("PROCESS", "AT REST", "WITH PODS", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
         [
-            (name, f"{100 * share:.1f} %", f"{100 * result.loaded_cpu[name]:.1f} %",
-             f"{100 * result.rate_cpu[name]:.1f} %",
-             f"{result.rush_cpu_us_per_pod[name]:,.0f}", result.idle_rss_mib[name], result.rss_mib[name])
+            (
+                name,
+                f"{100 * share:.1f} %",
+                f"{100 * result.loaded_cpu[name]:.1f} %",
+                f"{100 * result.rate_cpu[name]:.1f} %",
+                f"{result.rush_cpu_us_per_pod[name]:,.0f}",
+                result.idle_rss_mib[name],
+                result.rss_mib[name],
+            )
             for name, share in result.idle_cpu.items()
         ],
-    )  # fmt: skip
+    )
     return EXIT_OK
 
 

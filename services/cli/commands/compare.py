@@ -12,7 +12,8 @@ from services.cli.output import EXIT_FAILED, fail, output_option, print_json, pr
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
-from services.scenarios.run import RunResult, load_scenario, run_as_processes, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, run_as_processes, simulate
 from services.scenarios.script.scenario import ScriptError
 
 

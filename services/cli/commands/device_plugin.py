@@ -1,4 +1,4 @@
-"""`keplab device-plugin`: be a node's emulated device plugin, or tell the one that runs what to do next."""
+"""`keplab device-plugin`: be a node's emulated device plugin, or have the one that runs do something."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 @click.option("--preferred", type=click.Choice(["pairs", "spread"]), help="which devices it prefers to give together")
 @click.option("--pre-start", is_flag=True, help="it wants to be called before every start of a container")
 @click.option("--delay", type=float, default=0.0, help="seconds it takes to register again [0]")
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help=f"the directory of {KUBELET_SOCKET}, instead of --node and --data")  # fmt: skip
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help=f"the directory of {KUBELET_SOCKET}, instead of --node and --data",
+)
 @data_option
 @click.argument("act", required=False)
 @click.argument("told", nargs=-1, metavar="[DEVICE]...")
@@ -61,8 +65,12 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
         return _tell(folder, given)
     definition = _definition(given)
     node = given["node"] or "kubelet"
-    config = {"name": plugin_name(node, definition.resource), "node": node, "folder": str(folder),
-              "definition": msgspec.json.encode(definition).decode()}  # fmt: skip
+    config = {
+        "name": plugin_name(node, definition.resource),
+        "node": node,
+        "folder": str(folder),
+        "definition": msgspec.json.encode(definition).decode(),
+    }
     words = [word for name, value in config.items() for word in (f"--{name}", value)]
     click.echo(f"{definition.resource}: {definition.devices} devices for {folder / KUBELET_SOCKET}; Ctrl-C ends it")
     return run("kubelet.deviceplugin.emulated", PluginConfig, build, [*words, "--health-port", "-1"], os.environ)

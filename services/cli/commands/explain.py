@@ -86,8 +86,8 @@ def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
     found: list[dict[str, Any] | None] = []
 
     def ask(mesh: SimMesh) -> None:
-        rooms: list[Any] = [mesh.room(name) for name in mesh.components() if name.startswith("scheduler")]
-        explainers = [room.explainer for room in rooms if room is not None]
+        components: list[Any] = [mesh.instance(name) for name in mesh.components() if name.startswith("scheduler")]
+        explainers = [found.explainer for found in components if found is not None]
         if path == "/explain/queue":
             found.extend(explainer.queue() for explainer in explainers)
         else:
@@ -124,8 +124,12 @@ def _show_pod(found: dict[str, Any]) -> None:
     else:
         gone = "has no node and waits nowhere" if found["exists"] else "is gone"
         click.echo(f"pod {found['pod']} {gone}; last attempt {found['attempts']}: {found['outcome'] or 'never tried'}")
-    for label, key in (("message", "message"), ("gated by", "gated_by"), ("nominated to", "nominated_node"),
-                       ("preempted by", "preempted_by")):  # fmt: skip
+    for label, key in (
+        ("message", "message"),
+        ("gated by", "gated_by"),
+        ("nominated to", "nominated_node"),
+        ("preempted by", "preempted_by"),
+    ):
         if found.get(key):
             click.echo(f"{label}: {found[key]}")
     if found["victims"]:
@@ -177,10 +181,16 @@ def _show_queue(found: dict[str, Any]) -> None:
         ("POOL", "POD", "PRIORITY", "ATTEMPTS", "IN POOL", "NEXT BY TIME", "MOVED BY", "REJECTED BY", "NOMINATED"),
         [
             (
-                pod["pool"], pod["pod"], pod["priority"], pod["attempts"], _seconds(pod["pool_since_s"]),
-                _seconds(pod["next_attempt_in_s"]), pod["moved_by"],
-                pod["gated_by"] or ", ".join(pod["rejected_by"]), pod["nominated_node"],
+                pod["pool"],
+                pod["pod"],
+                pod["priority"],
+                pod["attempts"],
+                _seconds(pod["pool_since_s"]),
+                _seconds(pod["next_attempt_in_s"]),
+                pod["moved_by"],
+                pod["gated_by"] or ", ".join(pod["rejected_by"]),
+                pod["nominated_node"],
             )
             for pod in found["pods"]
         ],
-    )  # fmt: skip
+    )

@@ -55,9 +55,12 @@ Examples:
 @click.option("--around", metavar="EVENT", help="ev=NAME[,obj=GLOB][,comp=…][,node=…][,data.KEY=…][,n=N], or list")
 @click.option("--budget", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="runs at most")
 @click.option(
-    "--window", type=_Duration(), default="1s", show_default=True,
+    "--window",
+    type=_Duration(),
+    default="1s",
+    show_default=True,
     help="how long a stretch around each moment; half of it is also the longest that a message is held",
-)  # fmt: skip
+)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="over how many seeds")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
 @click.option(

@@ -1,9 +1,10 @@
-"""`keplab run`: tell scenarios, simulated or as processes."""
+"""`keplab run`: run scenarios, simulated or as processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -19,11 +20,14 @@ from services.cli.output import (
     remark,
     switch_overrides,
 )
+from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder
 from services.explore.replay import ReplayError, read_replay
 from services.explore.trial import Replay, overrides_of
-from services.scenarios.run import RunResult, load_scenario, run_as_processes, simulate
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, run_as_processes, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.sweep import Job, run_job
 
 
 @click.command(
@@ -32,6 +36,7 @@ from services.scenarios.script.scenario import Scenario, ScriptError
 Examples:
   keplab run experiments/first-life/a-pods-first-life.txt
   keplab run experiments/runaway/*.txt --seed 7
+  keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
   keplab run experiments/races/freed-room.txt --schedule race.json""",
@@ -52,21 +57,31 @@ Examples:
     type=click.Path(path_type=Path),
     help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
 )
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
+@sweep_options
 @output_option
 def command(
     files: tuple[Path, ...],
     processes: bool,
     seed: int,
+    seeds: int,
     assignments: tuple[str, ...],
     engine: str,
     schedule: Path | None,
+    record: Path | None,
+    workers: int,
     output: str,
 ) -> None:
-    """Run each scenario FILE and judge its expectations and all invariants.
+    """Run each scenario FILE, or all below a folder, and judge expectations and all invariants.
 
+    With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
     The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
     overrides = switch_overrides(assignments)
+    files = tuple(_scenario_files(files))
+    is_sweep = seeds > 1 or record is not None or workers > 0
+    if is_sweep and (processes or schedule is not None):
+        fail("--seeds, --record and --workers are for the simulation, without --schedule")
     saved = Replay(scenario="", seed=seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -75,6 +90,8 @@ def command(
         scenarios = [load_scenario(path) for path in files]
     except ScriptError as error:
         fail(str(error))
+    if is_sweep:
+        _sweep(scenarios, range(seed, seed + seeds), assignments, record, workers, output)
     documents, code = [], EXIT_OK
     for scenario in scenarios:
         with PodsView(scenario.name, quiet=output == "json") as view:
@@ -98,6 +115,47 @@ def command(
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
     raise SystemExit(code)
+
+
+def _scenario_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that were named, and all scenarios below the folders that were."""
+    found: list[Path] = []
+    for path in paths:
+        below = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+        if not below:
+            fail(f"there is no scenario below {path}; they are files that end in .txt")
+        found += below
+    return found
+
+
+def _sweep(
+    scenarios: Sequence[Scenario],
+    seeds: range,
+    assignments: tuple[str, ...],
+    record: Path | None,
+    workers: int,
+    output: str,
+) -> NoReturn:
+    """Run every scenario with every seed, seed by seed, so that a sweep cut short has seen all scenarios."""
+    jobs = [Job(scenario.path, assignments, number) for number in seeds for scenario in scenarios]
+    outcomes, is_interrupted = sweep(jobs, record, workers, run_job, what="runs", quiet=output == "json")
+    failed = failures(outcomes)
+    if output == "json":
+        print_json(
+            {
+                "scenarios": [scenario.path for scenario in scenarios],
+                "seeds": list(seeds),
+                "runs": len(outcomes),
+                "passed": len(outcomes) - len(failed),
+                "failed": failed,
+                "interrupted": is_interrupted,
+            }
+        )
+    else:
+        show(outcomes, "runs")
+    if is_interrupted:
+        raise KeyboardInterrupt
+    raise SystemExit(EXIT_FAILED if failed else EXIT_OK)
 
 
 def _remark(scenario: Scenario, overrides: Mapping[str, Value]) -> None:

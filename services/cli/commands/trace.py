@@ -100,9 +100,16 @@ def document(fall: Waterfall) -> dict[str, object]:
         "trace_id": fall.trace_id,
         "spans": [
             {
-                "service": s.service, "name": s.name, "start_ns": s.start_ns, "end_ns": s.end_ns,
-                "trace_id": s.trace_id, "span_id": s.span_id, "parent": s.parent, "links": s.links,
-                "attributes": s.attributes, "error": s.error,
+                "service": s.service,
+                "name": s.name,
+                "start_ns": s.start_ns,
+                "end_ns": s.end_ns,
+                "trace_id": s.trace_id,
+                "span_id": s.span_id,
+                "parent": s.parent,
+                "links": s.links,
+                "attributes": s.attributes,
+                "error": s.error,
             }
             for s in fall.spans
         ],
@@ -111,7 +118,7 @@ def document(fall: Waterfall) -> dict[str, object]:
         "phase": fall.phase,
         "is_running": fall.is_running,
         "is_connected": fall.is_connected,
-    }  # fmt: skip
+    }
 
 
 def _show(fall: Waterfall, *, is_simulated: bool) -> None:
@@ -122,12 +129,12 @@ def _show(fall: Waterfall, *, is_simulated: bool) -> None:
     names = _names(fall, "  ")
     name_width, bar_width = max(map(len, names)), PIPED_BAR_WIDTH
     if console.is_terminal:
-        room = max(40, console.width - TIMES_WIDTH - 2)
-        most = max(20, room * 2 // 3)
+        columns = max(40, console.width - TIMES_WIDTH - 2)
+        most = max(20, columns * 2 // 3)
         if name_width > most:
             names = _names(fall, " ")
         name_width = min(max(map(len, names)), most)
-        bar_width = max(10, room - name_width)
+        bar_width = max(10, columns - name_width)
     for row, name in zip(fall.rows, names, strict=True):
         cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)

@@ -42,28 +42,60 @@ Examples:
 
 @click.command("up", epilog=EPILOG)
 @click.option("--nodes", type=click.IntRange(0, 20_000), default=3, show_default=True, help="emulated nodes")
-@click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE",
-              help="JSON list of node definitions (NUMA nodes, labels, taints); instead of --nodes")  # fmt: skip
-@click.option("--scheduler-config", type=click.Path(path_type=Path), metavar="FILE",
-              help="KubeSchedulerConfiguration of the scheduler: profiles, plugins, extenders")  # fmt: skip
+@click.option(
+    "--nodes-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="JSON list of node definitions (NUMA nodes, labels, taints); instead of --nodes",
+)
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="KubeSchedulerConfiguration of the scheduler: profiles, plugins, extenders",
+)
 @click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
-@click.option("--schedulers", type=click.IntRange(1, 9), default=1, show_default=True,
-              help="replicas of the scheduler; one leads, the others stand by")  # fmt: skip
-@click.option("--extra-scheduler", "extra_schedulers", multiple=True, metavar="NAME",
-              help="one more scheduler, for pods with this schedulerName; may be repeated")  # fmt: skip
+@click.option(
+    "--schedulers",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    help="replicas of the scheduler; one leads, the others stand by",
+)
+@click.option(
+    "--extra-scheduler",
+    "extra_schedulers",
+    multiple=True,
+    metavar="NAME",
+    help="one more scheduler, for pods with this schedulerName; may be repeated",
+)
 @click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
 @data_option
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")
 @set_option
 @click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
-@click.option("--stages", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated")  # fmt: skip
-@click.option("--static-pods", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
-              help="manifests of static pods: files for all nodes, a folder of a node's name for one")  # fmt: skip
+@click.option(
+    "--stages",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated",
+)
+@click.option(
+    "--static-pods",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="manifests of static pods: files for all nodes, a folder of a node's name for one",
+)
 @click.option("--device-sockets", is_flag=True, help="nodes take device plugins (`keplab device-plugin`)")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="of the processes' log files")  # fmt: skip
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="of the processes' log files",
+)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
 def COMMAND(**given: Any) -> int:  # noqa: N802

@@ -23,7 +23,7 @@ from services.reconcile.actions import earliest
 class Sight:
     """What one reconcile sees. `text`: the current revision's hash. `fits`: by node, in the order of the cache.
 
-    `pods`: those that matter by node, the one that counts first; a pod that has ended and is leaving does not matter.
+    `pods`: those that matter by node, the one that counts first; not those that have ended and are terminating.
     """
 
     daemon_set: DaemonSet
@@ -112,7 +112,7 @@ def plan(sight: Sight, wait_s: Callable[[str], float]) -> Plan:
 
 
 def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], float]) -> list[Pod]:
-    """Return the node's pods that have not ended and are not leaving; those that have ended are to go."""
+    """Return the node's pods that have not ended and are not terminating; those that have ended are deleted."""
     running: list[Pod] = []
     for pod in here:
         if pod.metadata.deletion_timestamp is not None:

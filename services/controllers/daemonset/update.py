@@ -33,7 +33,7 @@ def _nodes(sight: Sight) -> list[str]:
 
 
 def _pair(sight: Sight, node: str) -> tuple[Pod | None, Pod | None, bool]:
-    """Return the node's (new pod, old pod, whether there are no more), those that are leaving left aside."""
+    """Return the node's (new pod, old pod, whether there are no more), terminating ones left aside."""
     new: Pod | None = None
     old: Pod | None = None
     for pod in sight.pods.get(node, ()):

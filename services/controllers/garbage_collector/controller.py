@@ -1,4 +1,4 @@
-"""Owners gone, dependents follow; or they are orphaned, or the owner waits for them.
+"""Delete the dependents of owners that are gone, or orphan them, or have the owner wait for them.
 
 Looks at all kinds but events and secrets. A key names its kind too: `pods/web-1` in a namespace. An owner that the
 caches do not show is looked up live before anything is deleted for its sake.
@@ -195,7 +195,7 @@ def _decide(resource: str, metadata: ObjectMeta, owners: _Owners, listers: Liste
 
 
 def _finish(resource: str, metadata: ObjectMeta, listers: Listers) -> Result:
-    """Let a deleted object go once its dependents are orphaned, or are gone."""
+    """Remove the finalizer of a deleted object once its dependents are orphaned, or are gone."""
     if ORPHAN in metadata.finalizers:
         patches: list[Action] = []
         for name, dependent in _dependents(metadata.uid, listers):

@@ -65,14 +65,14 @@ class Missing:
 
 def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod], float]) -> Missing:
     """Return what to create. `wait_s(index, last failed pod)`: the back-off of an index with a limit of its own."""
-    leaving = found.terminating if job.spec.replaces_failed_only else 0
-    count = min(wanted_active(job, found) - len(found.active) - leaving, BURST)
+    terminating = found.terminating if job.spec.replaces_failed_only else 0
+    count = min(wanted_active(job, found) - len(found.active) - terminating, BURST)
     if count <= 0 or not job.spec.is_indexed:
         return Missing(max(0, count))
     taken = set(found.completed | found.failed_indexes)
     for pod in pods:
-        is_leaving = pod.metadata.deletion_timestamp is not None and not pod.is_terminal
-        if pod.is_active or (is_leaving and job.spec.replaces_failed_only):
+        is_terminating = pod.metadata.deletion_timestamp is not None and not pod.is_terminal
+        if pod.is_active or (is_terminating and job.spec.replaces_failed_only):
             taken.add(-1 if (index := index_of(pod, job)) is None else index)
     result = Missing()
     for index in range(job.spec.completions or 0):

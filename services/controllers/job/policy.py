@@ -73,7 +73,7 @@ def is_rejection(pod: Pod) -> bool:
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str:
-    """Return what of the pod meets the rule, for people; "" when nothing does."""
+    """Return what of the pod meets the rule, for the condition's message; "" when nothing does."""
     name = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is not None:
         for container in (*pod.status.container_statuses, *pod.status.init_container_statuses):

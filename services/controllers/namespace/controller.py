@@ -1,4 +1,4 @@
-"""Empty a namespace that is being deleted, pods first, and let it go.
+"""Empty a namespace that is being deleted, pods first, and finalize it.
 
 Reads live, kind by kind: the caches may not yet show what was created just before the deletion.
 Source: controllers 11, KEP-5080; upstream `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
@@ -47,7 +47,7 @@ class Namespaces:
         self._failures: dict[Key, list[str]] = {}
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Keep the first reasons for the condition people read."""
+        """Keep the first reasons for the condition."""
         if isinstance(action, Delete) and len(self._failures.setdefault(key, [])) < 3:
             self._failures[key].append(f"{action.resource}/{action.key.name}: {reason}")
 

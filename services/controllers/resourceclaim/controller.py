@@ -1,4 +1,4 @@
-"""Make the claims of pods that name a template, and let claims go that no pod uses any more.
+"""Make the claims of pods that name a template, and deallocate claims that no pod uses any more.
 
 A key names its kind: `pod/NAME` or `claim/NAME`. Of what is to be done for a claim one step is taken at a time, and
 the change it makes leads to the next: take consumers off the list that are gone, and with the last one the devices,
@@ -45,7 +45,7 @@ def generate_name(pod: str, entry: str) -> str:
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether the pod will not use its claims any more: it has ended, or is deleted and nowhere."""
+    """Whether the pod will not use its claims any more: it has ended, or is being deleted without a node."""
     return pod.is_terminal or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
@@ -57,7 +57,7 @@ class ClaimController:
         self._freed: dict[str, None] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Bring one pod's or one claim's affairs forward."""
+        """Reconcile one pod or one claim."""
         kind, _, name = key.name.partition("/")
         own = Key(key.namespace, name)
         return self._pod(own, listers, moment) if kind == POD else self._claim(own, listers, moment)
@@ -200,7 +200,7 @@ class ClaimController:
         return not is_done(pod) and not self._has_left(pod, claim)
 
     def _has_left(self, pod: Pod, claim: ResourceClaim) -> bool:
-        """Whether a node gave the pod back after the claim got its devices (switch unbind.claim_release=rc).
+        """Whether the pod was unbound after the claim was allocated (switch unbind.claim_release=rc).
 
         Devices that are newer than the unbind were granted for the next node, which the pod is on its way to.
         """

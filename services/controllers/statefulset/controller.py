@@ -151,7 +151,7 @@ class StatefulSets:
     def _orphans(
         self, stateful_set: StatefulSet, selector: Selector, listers: Listers
     ) -> tuple[list[Pod], list[ControllerRevision]]:
-        """Return the pods and revisions that the set may adopt; none when it is leaving itself."""
+        """Return the pods and revisions that the set may adopt; none when it is being deleted itself."""
         if stateful_set.metadata.deletion_timestamp is not None:
             return [], []
         namespace = stateful_set.metadata.namespace

@@ -1,4 +1,4 @@
-"""In which order a StatefulSet makes, ends and replaces its pods.
+"""In which order a StatefulSet creates, deletes and replaces its pods.
 
 OrderedReady: one step a look, upwards when pods are made, downwards when they are ended, and none before the pods
 below are healthy. Parallel: everything at once, but a rolling update still goes from the highest number down.
@@ -54,12 +54,12 @@ class Steps:
 
 
 def is_healthy(pod: Pod) -> bool:
-    """Whether the pod runs, is ready and is not leaving."""
+    """Whether the pod runs, is ready and is not terminating."""
     return pod.metadata.deletion_timestamp is None and is_running_and_ready(pod)
 
 
 def is_running_and_ready(pod: Pod) -> bool:
-    """Whether the pod runs and is ready, leaving or not."""
+    """Whether the pod runs and is ready, terminating or not."""
     return pod.status.phase == "Running" and is_ready(pod)
 
 

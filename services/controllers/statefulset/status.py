@@ -21,7 +21,7 @@ def status_of(
 ) -> Document:
     """Return the fields of the status that differ from what is stored; none when nothing does.
 
-    `current`, `update`: names of revisions. Pods that are leaving count as replicas, and as ready while they are,
+    `current`, `update`: names of revisions. Terminating pods count as replicas, and as ready while they are,
     but not as being of a revision.
     """
     pods = list(pods)

@@ -128,7 +128,7 @@ class TaintEviction:
         return Result((_cancelled(pod),))
 
     def _fire(self, pod: Pod, moment: Moment) -> Result:
-        """Delete the pod after a live look at it, with the reason people and Jobs read.
+        """Delete the pod after a live look at it, with the condition that Jobs read.
 
         The timer stays until the deletion is seen, so that a failed attempt is repeated.
         """

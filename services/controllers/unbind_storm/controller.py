@@ -147,7 +147,7 @@ def _taint(node: Node, is_storm: bool) -> Patch:
 
 
 def controller(switches: Switches) -> Controller:
-    """Return the controller; it acts as the node lifecycle controller, whose office taints are."""
+    """Return the controller; it acts as the node lifecycle controller, which owns the taints of nodes."""
     memory = UnbindStorm(switches)
     return Controller(
         name="unbind-storm",

@@ -1,4 +1,4 @@
-"""Keep claims that a pod uses, and volumes that a claim has, from going before their time.
+"""Keep claims that a pod uses, and volumes that are bound to a claim, from being deleted.
 
 The API server puts a finalizer on each; here it is taken off when the object is being deleted and not in use.
 A key names its kind, as the volume binder's do.

@@ -1,6 +1,6 @@
 """What became of resizes: who asked for another size, how long it took, and what it cost others. Pure.
 
-Told of pod changes with the time they were seen, and of the schedulers' lines in the event log. A wish begins when
+It observes pod changes with the time they were seen, and the schedulers' lines in the event log. A resize begins when
 the spec of a pod on a node asks for other resources than before, and is met when the node reports them as actual; one
 that replaces another goes on waiting, and one that is taken back was never met.
 """
@@ -24,7 +24,7 @@ class Preemptions:
         self.victims: dict[str, None] = {}
 
     def take(self, line: Line) -> None:
-        """Note an attempt to make room for a resize, or a victim, of whomever."""
+        """Note an attempt to make room for a resize, or a victim, for any pod."""
         if line.ev == "sched.resize":
             self.attempts += 1
         elif line.ev == "sched.victim" and line.obj is not None:
@@ -33,7 +33,7 @@ class Preemptions:
 
 @dataclass(slots=True)
 class _Known:
-    """`since_s`: when an unmet wish began, None without one; `had`: what the pod had then."""
+    """`since_s`: when the resize that is not done yet began, None without one; `had`: what the pod had then."""
 
     pod: Pod
     since_s: float | None = None
@@ -67,17 +67,17 @@ class Resizes:
             return
 
     def _follow(self, known: _Known, before: Pod, is_same: bool, now_s: float) -> None:
-        wished, actual = pod_requests(known.pod), pod_requests(as_actual(known.pod))
-        if not is_same and known.since_s is None and wished != pod_requests(before):
+        desired, actual = pod_requests(known.pod), pod_requests(as_actual(known.pod))
+        if not is_same and known.since_s is None and desired != pod_requests(before):
             self.asked += 1
             known.since_s, known.had = now_s, pod_requests(as_actual(before))
-        if known.since_s is not None and actual == wished:
+        if known.since_s is not None and actual == desired:
             if actual != known.had:
                 self.met_s.append(now_s - known.since_s)
             known.since_s = None
 
-    def promised(self, uid: str) -> Amounts:
-        """Return what the pod was promised when it was seen last; nothing of a pod that never had a node."""
+    def allocated(self, uid: str) -> Amounts:
+        """Return what the pod was allocated when it was seen last; nothing of a pod that never had a node."""
         known = self._pods.get(uid)
         try:
             return {} if known is None else pod_requests(as_allocated(known.pod))
@@ -88,13 +88,13 @@ class Resizes:
 def resize_measures(resizes: Resizes, preemptions: Preemptions) -> dict[str, float | None]:
     """Return the figures by name; times in seconds, CPU in cores, memory in GiB.
 
-    `victims` were evicted by a scheduler, for a resize or for a new pod; the room is what they were promised.
+    `victims` were evicted by a scheduler, for a resize or for a new pod; the capacity is what they were allocated.
     """
-    lost = [resizes.promised(uid) for uid in preemptions.victims]
+    lost = [resizes.allocated(uid) for uid in preemptions.victims]
     return {
         "victims": float(len(lost)),
-        "evicted_cpu": sum(room.get("cpu", 0) for room in lost) / 1000,
-        "evicted_memory_gib": sum(room.get("memory", 0) for room in lost) / 2**30,
+        "evicted_cpu": sum(amounts.get("cpu", 0) for amounts in lost) / 1000,
+        "evicted_memory_gib": sum(amounts.get("memory", 0) for amounts in lost) / 2**30,
         "resizes_asked": float(resizes.asked),
         "resizes_met": float(len(resizes.met_s)),
         "time_to_resized_p50_s": quantile(resizes.met_s, 0.50),

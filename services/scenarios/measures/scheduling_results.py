@@ -1,8 +1,8 @@
-"""What the scheduler thought of each pod, beside what the pod's status told of it meanwhile. Pure.
+"""What the scheduler found for each pod, beside what the pod's status said meanwhile. Pure.
 
 The truth comes from the scheduler's own lines in the event log: rejected at PreEnqueue, let in, fits nowhere. What
-users could read comes from the pod's PodScheduled condition. The two are compared for how long nothing was told
-(*missing*) and how long something else was told (*stale*): what the reporting models of KEP-5501 pay for fewer calls.
+users could read comes from the pod's PodScheduled condition. The two are compared for how long nothing was reported
+(*missing*) and how long something else was (*stale*): what the reporting models of KEP-5501 pay for fewer calls.
 Source: kep-5501 7, "hypotheses to measure".
 """
 
@@ -45,12 +45,12 @@ NOTHING: Final = SchedulingResult()
 
 
 def is_missing(result: SchedulingResult, reported: ReportedReason) -> bool:
-    """Whether there is something to tell and nothing is told."""
+    """Whether there is something to report and nothing is reported."""
     return result != NOTHING and reported == ReportedReason()
 
 
 def is_stale(result: SchedulingResult, reported: ReportedReason) -> bool:
-    """Whether what is told is not so (any more)."""
+    """Whether what is reported is not so (any more)."""
     if reported == ReportedReason():
         return False
     if result == NOTHING:
@@ -96,7 +96,7 @@ class SchedulingResults:
     ) -> tuple[float, float]:
         """Return for how many seconds the pod's status was missing, and for how many it was stale.
 
-        `told`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
+        `reported`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
         clock; `until_s`: when to stop, for example because the pod was bound.
         """
         results = [(at - started_s, result) for at, result in self.by_uid.get(uid, ())]

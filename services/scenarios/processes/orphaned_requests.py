@@ -39,5 +39,5 @@ class OrphanedRequests:
 
     async def _deliver(self, late: LateRequest) -> None:
         await asyncio.sleep(late.late_s)
-        with suppress(ApiError, UnknownOutcome):  # nobody waits for this answer
+        with suppress(ApiError, UnknownOutcome):  # its sender is gone
             await self._api(node_identity(late.node)).call(late.request)

@@ -88,8 +88,8 @@ class ProcessMesh:
         return sorted(self._supervisor.names())
 
     def _name(self, component: str) -> str:
-        room, _, name = component.partition("/")
-        if room == "kubelet" and name in self._host_of:
+        kind, _, name = component.partition("/")
+        if kind == "kubelet" and name in self._host_of:
             component = f"kubelet/{self._host_of[name]}"
         if component not in self._supervisor.names():
             raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")

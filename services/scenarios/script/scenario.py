@@ -2,7 +2,7 @@
 
     # A comment. The first comment block is the scenario's title and explanation.
     set kubelet.on_reject=unbind          a switch's value; arms and --set override it
-    set scheduler: PodUnbinding=false     what one process, or all of a room, has it set to, whatever the others have
+    set scheduler: PodUnbinding=false     what one process, or all of a kind, has it set to, whatever the others have
     limit 120s                            no scenario outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
@@ -78,7 +78,7 @@ class Scenario:
     hosts: int = 0
     """Kubelet processes that the nodes are dealt out to; 0: at most three."""
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """By process or room, what is set there otherwise than everywhere."""
+    """By process or component, what is set there otherwise than everywhere."""
     window_s: float | None = None
     """Seconds for which the API server keeps changes; None: as ever."""
 
@@ -223,9 +223,21 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
                 raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
             seen[name] = declared.line
     return Scenario(
-        PurePath(path).stem, path, title, about, tuple(switches), tuple(latencies), tuple(nodes), tuple(steps), limit_s,
-        schedulers, tuple(stages), hosts, tuple(own), window_s,
-    )  # fmt: skip
+        PurePath(path).stem,
+        path,
+        title,
+        about,
+        tuple(switches),
+        tuple(latencies),
+        tuple(nodes),
+        tuple(steps),
+        limit_s,
+        schedulers,
+        tuple(stages),
+        hosts,
+        tuple(own),
+        window_s,
+    )
 
 
 def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:

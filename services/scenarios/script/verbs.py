@@ -260,17 +260,17 @@ def _json(text: str) -> Any:
 
 
 async def settle(context: ScenarioContext, step: Step) -> None:
-    """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long; then wishes are met (I20, I28)."""
+    """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long; then all is as desired (I20, I28)."""
     quiet = parse_duration(step.options.get("quiet", "5s"))
     limit = parse_duration(step.options.get("limit", "120s"))
     last = begun = context.observer.now_s
 
-    def heard(resource: str) -> None:
+    def on_change(resource: str) -> None:
         nonlocal last
         if resource == "pods":
             last = context.observer.now_s
 
-    context.observer.on_change(heard)
+    context.observer.on_change(on_change)
     while context.observer.now_s - last < quiet:
         if context.observer.now_s - begun > limit:
             raise ValueError(f"pods still change after {limit:g} s")

@@ -189,10 +189,13 @@ def priority_class(name: str, options: Mapping[str, str]) -> Document:
     _check(options, frozenset(("value", "preempts", "default")), "a priorityclass")
     policy = "Never" if options.get("preempts") == "false" else "PreemptLowerPriority"
     return {
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-        "value": int(options.get("value", "0")), "preemptionPolicy": policy,
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": int(options.get("value", "0")),
+        "preemptionPolicy": policy,
         "globalDefault": options.get("default") == "true",
-    }  # fmt: skip
+    }
 
 
 def replica_set(name: str, options: Mapping[str, str]) -> Document:
@@ -384,7 +387,7 @@ def node_definition(name: str, options: Mapping[str, str]) -> Document:
     """Return a node definition as `kubelet/config.py` reads it.
 
     `numa=2x8` is two NUMA nodes of 8 CPUs each; `cpu` defaults to their sum. `devices=example.com/gpu:2` puts two
-    devices on every NUMA node. What the resource managers are told: `node_managers.py`.
+    devices on every NUMA node. The configuration of resource managers: `node_managers.py`.
     `plugins=example.com/gpu:4` gives the node an emulated device plugin with four devices, `plugin-topology=0,0,1,1`
     says where they are, `plugin-options=pairs+pre-start` what it wants, `plugin-delay=20s` how long it takes to
     register again; `device-socket=true` lets others register. `restart-max=5s` is the longest crash-loop back-off.
@@ -462,15 +465,15 @@ _PLUGIN_OPTIONS = ("pairs", "spread", "pre-start")
 
 def _device_plugins(options: Mapping[str, str]) -> Document:
     """Return what a node definition says of device plugins: the same for all of the node's."""
-    wishes = [wish for wish in options.get("plugin-options", "").split("+") if wish]
-    if unknown := [wish for wish in wishes if wish not in _PLUGIN_OPTIONS]:
+    chosen = [option for option in options.get("plugin-options", "").split("+") if option]
+    if unknown := [option for option in chosen if option not in _PLUGIN_OPTIONS]:
         raise ValueError(f"plugin-options={options['plugin-options']}: {unknown[0]}, want {', '.join(_PLUGIN_OPTIONS)}")
     shared: Document = {}
     if topology := options.get("plugin-topology", ""):
         shared["topology"] = [int(numa) for numa in topology.split(",")]
-    if preferred := [wish for wish in wishes if wish != "pre-start"]:
+    if preferred := [option for option in chosen if option != "pre-start"]:
         shared["preferred"] = preferred[0]
-    if "pre-start" in wishes:
+    if "pre-start" in chosen:
         shared["preStart"] = True
     if "plugin-delay" in options:
         shared["delayS"] = parse_duration(options["plugin-delay"])

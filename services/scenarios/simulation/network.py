@@ -1,12 +1,9 @@
-"""The four seams, simulated: links with latency and faults, disks that tear, clocks that jump.
+"""The network, simulated: links with latency and faults between every component and the API server.
 
 A `Network` joins every component to the one API server. Each component has a link; a link is a
 pair of ordered streams (what a TCP connection promises), so messages on one link never overtake each
 other, while messages of different links do. Faults are set on a link by direction: `requests` (component
 to server) and `replies` (server to component, watch events included).
-
-A SIGKILL is a `Lease on life` that ends: from that instant nothing the old incarnation does reaches the
-disk, the wire or the event log, even if its `finally` blocks still run.
 """
 
 from __future__ import annotations
@@ -14,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
-from services.api.seams import EventLog, Random
+from services.api.seams import Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.client import ATTEMPT_MAX_S
 from services.client.gate import Gate, GatedApi, Gates, ObservedApi
 from services.client.link_faults import LinkFaults, sort_of
+from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.traffic import ArrivalRecorder, Carried, Traffic
 
 REQUEST_DEADLINE_S = 30.0
 CONNECTION_REFUSED_S = 0.001
@@ -37,29 +36,6 @@ RESEND_S = 0.1
 """How often a connection whose replies are cut tries to get through."""
 WATCH_BATCHES_MAX = 4096
 """Batches on the way to one watcher; beyond it the sender blocks, as a full TCP window does."""
-
-
-class Lifetime:
-    """One incarnation of one component; severed by a kill and never mended."""
-
-    def __init__(self, component: str, incarnation: int) -> None:
-        self.component = component
-        self.incarnation = incarnation
-        self.is_over = False
-        self._tasks: dict[asyncio.Task[Any], None] = {}
-
-    def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Make a task part of this incarnation: it dies with it."""
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-        if self.is_over:
-            task.cancel()
-
-    def end(self) -> None:
-        """Sever every seam at once, then cancel what still runs."""
-        self.is_over = True
-        for task in list(self._tasks):
-            task.cancel()
 
 
 @dataclass
@@ -95,43 +71,8 @@ Answer = asyncio.Future["Response | str"]
 class Server(Protocol):
     """The part of `apiserver_fake.server.ApiServer` the network needs."""
 
-    def door(self, identity: Identity) -> Api:
+    def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it."""
-        ...
-
-
-class ArrivalRecorder(Protocol):
-    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
-
-    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
-        """A component opened a watch; return the number to call it by."""
-        ...
-
-    def received(self, number: int, batch: list[WatchEvent]) -> None:
-        """A batch is about to be handed to the component."""
-        ...
-
-    def closed(self, number: int) -> None:
-        """The watch is over, for whatever reason."""
-        ...
-
-    def answered(self, request: Request, response: Response) -> None:
-        """An answer is about to be handed to the component."""
-        ...
-
-
-Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
-"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
-
-
-class Traffic(Protocol):
-    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
-
-    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
-        """Return when the message arrives: at `due_s` (virtual seconds) or later.
-
-        `way`: request, reply or watch; `component` is the end that is not the API server.
-        """
         ...
 
 
@@ -160,7 +101,7 @@ class Network:
         self._answers: dict[Answer, None] = {}
         self.server_context: contextvars.Context | None = None
         self.context = contextvars.copy_context()
-        """Whose time messages take: nobody's, so that they arrive even while their sender is stopped."""
+        """Messages take no component's time, so that they arrive even while their sender is stopped."""
         self.messages = 0
 
     def profile(self, component: str) -> LinkProfile:
@@ -168,7 +109,7 @@ class Network:
         return self.profiles.setdefault(component, LinkProfile())
 
     def open(self, server: Server, life: Lifetime, context: contextvars.Context | None = None) -> None:
-        """Let this incarnation of the API server answer; `context` is whose time its handlers run in."""
+        """Let this incarnation of the API server answer; its handlers run in the time of `context`."""
         self._server, self._server_life, self.server_context = server, life, context
         self._server_gone = asyncio.get_running_loop().create_future()
 
@@ -233,11 +174,11 @@ class Network:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
             loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
-    def stray(self, identity: Identity, request: Request, late_s: float) -> None:
-        """Have a request arrive so much later, whatever becomes of its sender; nobody learns the answer."""
-        nobody = self.connect(Lifetime("network", 1))
+    def deliver_late(self, identity: Identity, request: Request, late_s: float) -> None:
+        """Have a request arrive so much later, whatever becomes of its sender; the answer is dropped."""
+        orphaned = self.connect(Lifetime("network", 1))
         loop = asyncio.get_running_loop()
-        loop.call_later(late_s, self._arrive, nobody, identity, request, None, context=self.context)
+        loop.call_later(late_s, self._arrive, orphaned, identity, request, None, context=self.context)
 
     def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
         current = self.current()
@@ -248,11 +189,11 @@ class Network:
         server, life, _ = current
         if answer is not None:
             self._answers[answer] = None
-        work = self._serve(transport, server.door(identity), request, answer)
+        work = self._serve(transport, server.api_for(identity), request, answer)
         life.adopt(asyncio.create_task(work, context=self.server_context))
 
-    async def _serve(self, transport: SimTransport, door: Api, request: Request, answer: Answer | None) -> None:
-        response = await _guarded(door, request)
+    async def _serve(self, transport: SimTransport, api: Api, request: Request, answer: Answer | None) -> None:
+        response = await _guarded(api, request)
         if answer is None:
             return
         link = self.profile(transport.life.component)
@@ -378,7 +319,7 @@ class _Wire:
             raise UnknownOutcome("connection refused")
         server, life, gone = current
         pipe = _WatchPipe(self._network, self._transport, gone)
-        served = pipe.pump(server.door(self._identity).watch(request))
+        served = pipe.pump(server.api_for(self._identity).watch(request))
         pump = asyncio.create_task(served, context=self._network.server_context)
         life.adopt(pump)
         recorder, mine = self._network.recorder, self._transport.life
@@ -398,10 +339,10 @@ def _settle(answer: Answer, outcome: Response | str) -> None:
         answer.set_result(outcome)
 
 
-async def _guarded(door: Api, request: Request) -> Response:
+async def _guarded(server: Api, request: Request) -> Response:
     """Serve one request; a refusal raised instead of returned still becomes an answer."""
     try:
-        return await door.call(request)
+        return await server.call(request)
     except ApiError as error:
         return Response(code=error.code, body=msgspec.json.encode(error.status()))
 
@@ -420,7 +361,7 @@ class _WatchPipe:
         self._waiter: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._heard = self._resend_at = self._loop.time()
+        self._received_s = self._resend_at = self._loop.time()
         self._silence = self._loop.call_later(WATCH_SILENCE_S, self._wake)
         gone.add_done_callback(self._wake)
 
@@ -450,7 +391,7 @@ class _WatchPipe:
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Leave nothing behind that would wake anybody."""
+        """Leave no timer behind."""
         self._silence.cancel()
         self._gone.remove_done_callback(self._wake)
 
@@ -463,10 +404,10 @@ class _WatchPipe:
                 raise UnknownOutcome("connection reset")
             is_cut = self._network.profile(self._transport.life.component).replies_cut
             if not self._queue or self._queue[0][0] > now or is_cut:
-                if now >= self._heard + WATCH_SILENCE_S:
+                if now >= self._received_s + WATCH_SILENCE_S:
                     raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
                 if now >= self._silence.when():
-                    self._silence = loop.call_at(self._heard + WATCH_SILENCE_S, self._wake)
+                    self._silence = loop.call_at(self._received_s + WATCH_SILENCE_S, self._wake)
                 if is_cut and now >= self._resend_at:
                     self._resend_at = now + RESEND_S
                     loop.call_at(self._resend_at, self._wake)
@@ -475,108 +416,9 @@ class _WatchPipe:
                 continue
             _, item = self._queue.popleft()
             self._room.set()
-            self._heard = now
+            self._received_s = now
             if item is None:
                 return
             if isinstance(item, ApiError):
                 raise item
             yield item
-
-
-@dataclass
-class SimClock:
-    """Virtual time plus this process's own errors. `wall_base_s`: what the wall says at virtual zero."""
-
-    loop: asyncio.AbstractEventLoop
-    wall_base_s: float
-    wall_skew_s: float = 0.0
-
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return self.loop.time()
-
-    def wall(self) -> float:
-        """Return seconds since the epoch, skewed."""
-        return self.wall_base_s + self.loop.time() + self.wall_skew_s
-
-
-@dataclass
-class DiskImage:
-    """What survives: synced files of one component, and how long a sync takes (seconds)."""
-
-    files: dict[str, bytearray] = field(default_factory=dict)
-    sync_min_s: float = 0.0002
-    sync_max_s: float = 0.001
-    slow_s: float = 0.0
-    broken: OSError | None = None
-    """When set, every sync fails with it (FM-A7, FM-A8)."""
-
-
-class SimDisk:
-    """`Disk` over a disk image. A kill during a sync keeps all, none or a torn prefix of an append."""
-
-    def __init__(self, disk_image: DiskImage, random: Random, life: Lifetime) -> None:
-        self._platter, self._random, self._life = disk_image, random, life
-
-    def read(self, name: str) -> bytes | None:
-        """Return a file's synced bytes, or None."""
-        data = self._platter.files.get(name)
-        return None if data is None else bytes(data)
-
-    def names(self) -> list[str]:
-        """Return all file names, sorted."""
-        return sorted(self._platter.files)
-
-    async def _sync(self) -> bool:
-        """Wait for the disk; return whether the process lived to see it done."""
-        disk_image = self._platter
-        await asyncio.sleep(self._random.uniform(disk_image.sync_min_s, disk_image.sync_max_s) + disk_image.slow_s)
-        if self._platter.broken is not None:
-            raise self._platter.broken
-        return not self._life.is_over
-
-    async def write(self, name: str, data: bytes) -> None:
-        """Replace a file; after a kill in the middle the old or the new content is there, never a mix."""
-        try:
-            alive = await self._sync()
-        except asyncio.CancelledError:
-            if self._life.is_over and self._random.random() < 0.5:
-                self._platter.files[name] = bytearray(data)
-            raise
-        if alive:
-            self._platter.files[name] = bytearray(data)
-
-    async def append(self, name: str, data: bytes) -> None:
-        """Append; after a kill in the middle any prefix of `data` may be there."""
-        await self.append_all({name: data})
-
-    async def append_all(self, parts: Mapping[str, bytes]) -> None:
-        """Append to several files; after a kill in the middle any prefix of each part may be there."""
-        try:
-            alive = await self._sync()
-        except asyncio.CancelledError:
-            if self._life.is_over:
-                for name, data in parts.items():
-                    kept = self._random.randrange(0, len(data) + 1)
-                    self._platter.files.setdefault(name, bytearray()).extend(data[:kept])
-            raise
-        if alive:
-            for name, data in parts.items():
-                self._platter.files.setdefault(name, bytearray()).extend(data)
-
-    async def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        if await self._sync():
-            self._platter.files.pop(name, None)
-
-
-class LivingLog:
-    """An event log that falls silent the instant its process is killed."""
-
-    def __init__(self, log: EventLog, life: Lifetime) -> None:
-        self._log, self._life = log, life
-
-    def write(self, ev: str, **fields: Any) -> None:
-        """Append one line, unless the process is dead."""
-        if not self._life.is_over:
-            self._log.write(ev, **fields)

@@ -42,19 +42,11 @@ from services.runtime.roles import controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
-from services.scenarios.simulation.network import (
-    ArrivalRecorder,
-    DiskImage,
-    Lifetime,
-    LivingLog,
-    Network,
-    SimApi,
-    SimClock,
-    SimDisk,
-    SimTransport,
-    Traffic,
-)
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
+from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -78,7 +70,7 @@ class _Process:
         self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
-        self.room: Component | None = None
+        self.component: Component | None = None
         self.task: asyncio.Task[None] | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.down_until = 0.0
@@ -141,9 +133,12 @@ class SimMesh:
         self._add("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver"))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
-                name=each.name, scheduler_name=each.scheduler_name, leader_elect=each.is_elected, config=each.config,
+                name=each.name,
+                scheduler_name=each.scheduler_name,
+                leader_elect=each.is_elected,
+                config=each.config,
                 set=switches(each.name),
-            )  # fmt: skip
+            )
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
@@ -151,9 +146,14 @@ class SimMesh:
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
-                name=host, definitions=definitions, latency=self.plan.latencies, stages=self.plan.stages,
-                stages_seed=self.plan.seed, set=switches(f"kubelet/{host}"), health_port=-1,
-            )  # fmt: skip
+                name=host,
+                definitions=definitions,
+                latency=self.plan.latencies,
+                stages=self.plan.stages,
+                stages_seed=self.plan.seed,
+                set=switches(f"kubelet/{host}"),
+                health_port=-1,
+            )
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
@@ -162,15 +162,18 @@ class SimMesh:
                 self._add_plugins(node)
 
     def _stray(self, node: str, request: Request, late_s: float) -> None:
-        self._network.stray(node_identity(node), request, late_s)
+        self._network.deliver_late(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
         for plugin in plugins_of(node):
             config = PluginConfig(
-                name=plugin_name(name, str(plugin["resource"])), node=name, health_port=-1,
-                definition=msgspec.json.encode(plugin).decode(), set=self.plan.switches.assignments,
-            )  # fmt: skip
+                name=plugin_name(name, str(plugin["resource"])),
+                node=name,
+                health_port=-1,
+                definition=msgspec.json.encode(plugin).decode(),
+                set=self.plan.switches.assignments,
+            )
             self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
@@ -185,13 +188,13 @@ class SimMesh:
         """Return the names of all nodes, in the order of their hosts."""
         return list(self._host_of)
 
-    def room(self, component: str) -> Component | None:
+    def instance(self, component: str) -> Component | None:
         """Return the component's living incarnation, to look at; None when it is down."""
-        return self._process(component).room
+        return self._process(component).component
 
     def _process(self, component: str) -> _Process:
-        room, _, name = component.partition("/")
-        if room == "kubelet" and name in self._host_of:
+        kind, _, name = component.partition("/")
+        if kind == "kubelet" and name in self._host_of:
             component = f"kubelet/{self._host_of[name]}"
         if component not in self._processes:
             raise ValueError(f"no component {component!r}; there are: {', '.join(self.components())}")
@@ -208,12 +211,12 @@ class SimMesh:
         limit = self.clock.now() + READY_LIMIT_S
         while not self._all_ready():
             if self.clock.now() > limit:
-                waiting = [p.name for p in self._processes.values() if p.room is None or not p.room.is_ready]
+                waiting = [p.name for p in self._processes.values() if p.component is None or not p.component.is_ready]
                 raise RuntimeError(f"not ready after {READY_LIMIT_S:g} s: {', '.join(waiting)}; {self.failures[-3:]}")
             await asyncio.sleep(READY_POLL_S)
 
     def _all_ready(self) -> bool:
-        return all(p.room is not None and p.room.is_ready for p in self._processes.values())
+        return all(p.component is not None and p.component.is_ready for p in self._processes.values())
 
     async def _keep(self, process: _Process) -> None:
         """Start the component, and start it again whenever it ended."""
@@ -264,10 +267,10 @@ class SimMesh:
         events.write("proc.start", data={"switches": list(self.plan.switches_of(process.name).assignments)})
         context = contextvars.copy_context()
         context.run(OWNER.set, process.name)
-        process.room = context.run(process.build, seams)
+        process.component = context.run(process.build, seams)
         if process.name == "apiserver" and not life.is_over:
-            self._network.open(process.room.server, life, context)  # type: ignore[attr-defined]
-        process.task = asyncio.create_task(process.room.run(), context=context)
+            self._network.open(process.component.server, life, context)  # type: ignore[attr-defined]
+        process.task = asyncio.create_task(process.component.run(), context=context)
         life.adopt(process.task)
 
     def _bury(self, process: _Process) -> None:
@@ -282,7 +285,7 @@ class SimMesh:
                 self.failures.append(f"{self.clock.now():.3f} s: {process.name} ended: {error!r}")
             process.exit_codes.append(_exit_code(error))
         process.life.end()
-        process.room = None
+        process.component = None
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return the exit codes that ends by itself would have had, oldest first."""
@@ -347,17 +350,17 @@ class SimMesh:
                 reached.set_result(None)
                 strike()
 
-        def heard(line: Line) -> None:
+        def on_line(line: Line) -> None:
             if line.comp == process.name:
                 passed(line.ev)
 
-        self._handlers.append(heard)
+        self._handlers.append(on_line)
         process.sites.append(passed)
         process.listen()
         try:
             await reached
         finally:
-            self._handlers.remove(heard)
+            self._handlers.remove(on_line)
             process.sites.remove(passed)
             process.listen()
 

@@ -1,7 +1,7 @@
 """Unix sockets in virtual time: calls take a moment, a killed process leaves its socket behind but answers no more.
 
 A `MachineSockets` holds the sockets of one simulated machine; every incarnation of a process has its own `SimSockets`
-on it. What is served runs in the time of whoever serves it, so a stopped process answers when it goes on.
+on it. What is served runs in the time of the process that serves it, so a stopped process answers when it goes on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from services.api.local_rpc import LocalService, RpcError
 from services.api.seams import Random
-from services.scenarios.simulation.network import Lifetime
+from services.scenarios.simulation.lifetime import Lifetime
 
 LATENCY_MIN_S, LATENCY_MAX_S = 0.0001, 0.0004
 CONNECT_POLL_S = 0.1
 
 
 class _Served:
-    """One socket and who is behind it. `is_over`: nobody, although the file may still be there."""
+    """One socket and the process behind it. `is_over`: none is, although the file may still be there."""
 
     def __init__(self, service: LocalService, life: Lifetime, context: contextvars.Context) -> None:
         self.service, self.life, self.context = service, life, context
@@ -33,7 +33,7 @@ class _Served:
         return self.is_closed or self.life.is_over
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do some work in the time of whoever serves, as long as he does."""
+        """Do some work in the time of the process that serves, as long as it does."""
         task = asyncio.create_task(work, context=self.context.copy())
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -53,7 +53,7 @@ class MachineSockets:
         self._random = random
         self._files: dict[str, _Served] = {}
         self.context = contextvars.copy_context()
-        """Whose time messages take: nobody's, so that they arrive even while their sender is stopped."""
+        """Messages take no process's time, so that they arrive even while their sender is stopped."""
 
     def latency_s(self) -> float:
         """Return how long the next message takes."""
@@ -64,7 +64,7 @@ class MachineSockets:
         self._files[path] = served
 
     def unbind(self, path: str, served: _Served) -> None:
-        """Remove the socket, unless somebody else's is there by now."""
+        """Remove the socket, unless another process's is there by now."""
         if self._files.get(path) is served:
             del self._files[path]
 
@@ -126,7 +126,7 @@ class _Connection:
         self._floor, self._life, self._path = floor, life, path
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once somebody is there. Raises: RpcError."""
+        """Return once a server is there. Raises: RpcError."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() + timeout_s
         while True:
@@ -169,9 +169,14 @@ class _Connection:
                 task.cancel()
 
     def _send(
-        self, method: str, request: bytes, pipe: _Pipe, *, is_stream: bool,
+        self,
+        method: str,
+        request: bytes,
+        pipe: _Pipe,
+        *,
+        is_stream: bool,
         served: list[asyncio.Task[None]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         def arrive() -> None:
             try:
                 there = self._floor.reach(self._path)
@@ -242,7 +247,7 @@ class SimSockets:
         self._floor, self._life = floor, life
 
     async def serve(self, path: str, service: LocalService) -> _Server:
-        """Serve on a socket; whoever served there before is not reached any more."""
+        """Serve on a socket; the server that was there before is not reached any more."""
         served = _Served(service, self._life, contextvars.copy_context())
         self._floor.bind(path, served)
         return _Server(self._floor, path, served)

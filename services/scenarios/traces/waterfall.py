@@ -101,7 +101,7 @@ class Waterfall:
 
 
 def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") -> list[PodId]:
-    """Return the pods whose name matches the glob, in the order in which they are first heard of."""
+    """Return the pods whose name matches the glob, in the order of their first spans."""
     first: dict[PodId, int] = {}
     for span in spans:
         attributes = span.attributes
@@ -264,9 +264,7 @@ def _creates(span: FinishedSpan, uid: str, *, request: bool = False) -> bool:
     attributes = span.attributes
     if request and "http.route" in attributes:
         return True
-    return (
-        span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
-    )  # fmt: skip
+    return span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
 
 
 def _is_about(graph: _Graph, span: FinishedSpan, uid: str) -> bool:

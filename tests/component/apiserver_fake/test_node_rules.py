@@ -184,15 +184,15 @@ async def a_server() -> Any:
         component="apiserver", clock=clock, random=rng, disk=MemoryDisk(), transport=NoTransport(),
         events=NullEventLog(), tracer=Tracer("apiserver", clock=clock, random=rng, sinks=()), switches=Switches(),
     )  # fmt: skip
-    room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
-    task = asyncio.create_task(room.run())
-    await room.server.wait_until_ready()
+    component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+    task = asyncio.create_task(component.run())
+    await component.server.wait_until_ready()
 
     async def call(identity: Identity, verb: str, resource: str, name: str = "", body: Any = None, **more: str) -> Any:
         namespace = more.pop("namespace", "" if resource in CLUSTER_WIDE else "default")
         encoded = b"" if body is None else msgspec.json.encode(body)
         request = Request(verb=verb, resource=resource, name=name, namespace=namespace, body=encoded, **more)
-        return await room.server.door(identity).call(request)
+        return await component.server.api_for(identity).call(request)
 
     for name in ("n1", "n2"):
         status = {"nodeInfo": {"kubeletSession": "s1"}}
@@ -217,7 +217,7 @@ async def a_server() -> Any:
         for name in ("used", "unused"):
             await call(ADMIN, "create", kind, body=meta(name=name))
     try:
-        yield room.server, call
+        yield component.server, call
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -225,7 +225,7 @@ async def a_server() -> Any:
 
 @pytest.mark.parametrize("rule", ROWS)
 def test_guarantees_as_33_a_node_tries_what_it_may_not(rule):
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_server() as (_, call):
             before = (await call(ADMIN, "get", "statehash")).body
             answers = {}
@@ -239,11 +239,11 @@ def test_guarantees_as_33_a_node_tries_what_it_may_not(rule):
             assert (await call(ADMIN, "get", "statehash")).body == before
 
     assert len(ROWS[rule]) >= 3
-    simloop.run(story(), seed=1)
+    simloop.run(scenario(), seed=1)
 
 
 def test_guarantees_as_33_what_is_tried_by_watching_is_refused_alike():
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_server() as (server, _):
             for resource, selector in (
                 (PODS, ""), (PODS, "spec.nodeName=n2"), (NODES, ""), (SLICES, ""), (LEASES, ""), (CLAIMS, ""),
@@ -252,16 +252,16 @@ def test_guarantees_as_33_what_is_tried_by_watching_is_refused_alike():
                 namespace = "" if resource in CLUSTER_WIDE else "default"
                 wanted = WatchRequest(resource=resource, namespace=namespace, field_selector=selector)
                 with pytest.raises(ApiError) as refused:
-                    await anext(aiter(server.door(N1).watch(wanted)))
+                    await anext(aiter(server.api_for(N1).watch(wanted)))
                 assert refused.value.message == NODE_TEXT
 
-    simloop.run(story(), seed=1)
+    simloop.run(scenario(), seed=1)
 
 
 def test_guarantees_as_33_what_is_its_own_a_node_may_do():
     """So that the rows above are refused for what they try, and not for how they are written."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_server() as (_, call):
             good = [
                 ("get", NODES, "n1", None, {}), ("get", PODS, "mine", None, {}), ("get", "secrets", "used", None, {}),
@@ -283,7 +283,7 @@ def test_guarantees_as_33_what_is_its_own_a_node_may_do():
                     refused[f"{verb} {resource}/{name} {more}"] = answer.body
             assert refused == {}
 
-    simloop.run(story(), seed=1)
+    simloop.run(scenario(), seed=1)
 
 
 def unbinding(pod: Any, **forged: Any) -> Any:
@@ -294,15 +294,15 @@ def unbinding(pod: Any, **forged: Any) -> Any:
     return {"metadata": {"uid": uid}, "requestID": digest, **said}
 
 
-def test_guarantees_as_28_nobody_gives_away_a_pod_that_is_not_its_own():
-    """500 attempts: another node's kubelet, with forged fields and absent names, and everybody who is no kubelet."""
+def test_guarantees_as_28_no_node_gives_away_a_pod_that_is_not_its_own():
+    """500 attempts: another node's kubelet, with forged fields and absent names, and every caller that is no kubelet."""
     others = [SCHEDULER, ADMIN, ANONYMOUS, Identity("user:default"), controller_identity("job")]
     forgeries = [
         {}, {"nodeName": "n2"}, {"bindingGeneration": 1}, {"bindingGeneration": 99}, {"kubeletSession": "s2"},
         {"requestID": "0" * 32}, {"uid": "00000000-0000-4000-8000-000000000000"}, {"reason": "NodeShutdown"},
     ]  # fmt: skip
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_server() as (_, call):
             mine = msgspec.json.decode((await call(N1, "get", PODS, "mine")).body)
             before = (await call(ADMIN, "get", "statehash")).body
@@ -322,4 +322,4 @@ def test_guarantees_as_28_nobody_gives_away_a_pod_that_is_not_its_own():
             given = await call(N1, "create", PODS, "mine", unbinding(mine), subresource="unbind")
             assert given.code == 200  # its own node may
 
-    simloop.run(story(), seed=1)
+    simloop.run(scenario(), seed=1)

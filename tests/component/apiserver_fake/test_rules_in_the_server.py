@@ -53,7 +53,7 @@ class Caller:
             body=b"" if body is None else msgspec.json.encode(body),
             **more,
         )
-        return await self.server.door(identity).call(request)
+        return await self.server.api_for(identity).call(request)
 
     async def __call__(self, *args: Any, **more: Any) -> Any:
         return msgspec.json.decode((await self.try_call(*args, **more)).unwrap().body)
@@ -68,10 +68,10 @@ async def a_mesh() -> Any:
         events=MemoryEventLog("apiserver", clock, "1", MemoryEvents()),
         tracer=Tracer("apiserver", clock=clock, random=rng, sinks=(MemorySpans(),)), switches=Switches(),
     )  # fmt: skip
-    room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
-    task = asyncio.create_task(room.run())
-    await room.server.wait_until_ready()
-    call = Caller(room.server)
+    component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+    task = asyncio.create_task(component.run())
+    await component.server.wait_until_ready()
+    call = Caller(component.server)
     for node in (N1, N2):
         status = {"nodeInfo": {"kubeletSession": "s1"}, "capacity": {"cpu": 4}}
         await call(node, "create", "nodes", body={"metadata": {"name": node.node}, "status": status})
@@ -96,7 +96,7 @@ def unbinding(pod: Any) -> Any:
 
 
 def test_kubelet_unbinding_2_a_pod_is_bound_unbound_and_bound_elsewhere_as_one_object():
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_mesh() as call:
             made = await call(ADMIN, "create", "pods", body=POD)
             answer = await call.try_call(
@@ -112,7 +112,7 @@ def test_kubelet_unbinding_2_a_pod_is_bound_unbound_and_bound_elsewhere_as_one_o
                     field_selector="spec.nodeName=n1",
                     resource_version=bound["metadata"]["resourceVersion"],
                 )
-                async for batch in call.server.door(N1).watch(wanted):
+                async for batch in call.server.api_for(N1).watch(wanted):
                     events.extend(event.type for event in batch if event.type != "BOOKMARK")
 
             watcher = asyncio.create_task(watch())
@@ -137,11 +137,11 @@ def test_kubelet_unbinding_2_a_pod_is_bound_unbound_and_bound_elsewhere_as_one_o
             seen = await call(N2, "patch", "pods", "p", running, subresource="status", patch_type="strategic")
             assert (seen["status"]["phase"], seen["spec"]["nodeName"]) == ("Running", "n2")
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_an_eviction_spends_the_budget_in_the_same_commit_and_kubelet_confirms_the_end():
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_mesh() as call:
             await call(ADMIN, "create", "pods", body=POD)
             await call(SCHEDULER, "create", "pods", "p", {"target": {"name": "n1"}}, subresource="binding")
@@ -177,11 +177,11 @@ def test_an_eviction_spends_the_budget_in_the_same_commit_and_kubelet_confirms_t
             await call(N1, "delete", "pods", "p", {"gracePeriodSeconds": 0})
             assert (await call.try_call(ADMIN, "get", "pods", "p")).code == 404
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_a_namespace_ends_when_it_is_finalized_and_scale_answers_with_the_new_version():
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_mesh() as call:
             template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
             workload = {
@@ -216,11 +216,11 @@ def test_a_namespace_ends_when_it_is_finalized_and_scale_answers_with_the_new_ve
             )
             assert (await call.try_call(ADMIN, "get", "namespaces", "team")).code == 404
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_guarantees_v6_against_walls_1_unknown_fields_survive_and_strict_refuses_them():
-    async def story() -> None:
+    async def scenario() -> None:
         async with a_mesh() as call:
             odd = {**POD, "spec": {**POD["spec"], "replica": 3}, "dataa": {"x": None}}
             refused = await call.try_call(ADMIN, "create", "pods", body=odd, field_validation="Strict")
@@ -232,4 +232,4 @@ def test_guarantees_v6_against_walls_1_unknown_fields_survive_and_strict_refuses
             kept = await call(ADMIN, "patch", "pods", "p", patch, patch_type="strategic", field_validation="Strict")
             assert (kept["spec"]["replica"], kept["dataa"]) == (3, {"x": None})
 
-    simloop.run(story())
+    simloop.run(scenario())

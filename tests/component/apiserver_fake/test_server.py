@@ -1,4 +1,4 @@
-"""The whole server in one loop of virtual time: what callers are promised, over crashes too."""
+"""The whole server in one loop of virtual time: what callers may rely on, over crashes too."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ class LoopClock:
 
 
 class SlowDisk(MemoryDisk):
-    """A disk whose appends take a millisecond and can be told to fail."""
+    """A disk whose appends take a millisecond and can be made to fail."""
 
     error = None
 
@@ -67,15 +67,17 @@ class Machine:
             tracer=Tracer("apiserver", clock=clock, random=self.random, sinks=(self.spans,)),
             switches=Switches(),
         )
-        room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True, **config), seams)
-        task = asyncio.create_task(room.run())
-        ready = asyncio.create_task(room.server.wait_until_ready())
+        component = build(
+            ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True, **config), seams
+        )
+        task = asyncio.create_task(component.run())
+        ready = asyncio.create_task(component.server.wait_until_ready())
         await asyncio.wait([task, ready], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if task.done():
             task.result()
         try:
-            yield room.server
+            yield component.server
         finally:
             task.cancel()
             (self.ended,) = await asyncio.gather(task, return_exceptions=True)
@@ -113,21 +115,21 @@ def content(response):
 
 
 def test_the_first_start_has_four_namespaces_and_two_priority_classes():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ADMIN)
+            api = server.api_for(ADMIN)
             for resource, count in (("namespaces", 4), ("priorityclasses.scheduling.k8s.io", 2)):
                 found = msgspec.json.decode((await api.call(Request(verb="list", resource=resource))).body)
                 assert len(found["items"]) == count
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
-def test_s13_what_was_acknowledged_is_read_by_everybody_and_never_before_it_is_durable():
-    async def story():
+def test_s13_what_was_acknowledged_is_read_by_every_client_and_never_before_it_is_durable():
+    async def scenario():
         machine = Machine()
         async with machine.server() as server:
-            ann, bob = server.door(ANN), server.door(BOB)
+            ann, bob = server.api_for(ANN), server.api_for(BOB)
             seen = []
 
             async def read():
@@ -147,17 +149,17 @@ def test_s13_what_was_acknowledged_is_read_by_everybody_and_never_before_it_is_d
             reader.cancel()
             assert len(seen) > 50
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_as_01_as_10_after_kills_every_acknowledged_write_is_there_once(seed):
-    async def story():
+    async def scenario():
         machine, dice = Machine(seed), random.Random(seed)
         acknowledged, unknown, last_rv = {}, {}, 0
         for life in range(6):
             async with machine.server() as server:
-                api = server.door(ANN)
+                api = server.api_for(ANN)
                 for name, request_id in unknown.items():
                     response = await create(api, name, request_id=request_id)
                     assert response.code == 201
@@ -187,41 +189,41 @@ def test_as_01_as_10_after_kills_every_acknowledged_write_is_there_once(seed):
                 assert known == durable["state_hash"]
             assert here
         async with machine.server() as server:
-            names = content(await listed(server.door(BOB)))
+            names = content(await listed(server.api_for(BOB)))
             assert {name: int(names[name]) for name in acknowledged} == acknowledged
             changes = [line["rv"] for line in machine.lines("store.commit") if not line["data"].get("replayed")]
             replayed = [line["rv"] for line in machine.lines("store.commit") if line["data"].get("replayed")]
             assert sorted(set(changes) | set(replayed)) == list(range(1, server.store.rv + 1))
             assert len(changes) == len(set(changes))
 
-    simloop.run(story(), seed=seed)
+    simloop.run(scenario(), seed=seed)
 
 
 def test_as_10_equal_request_ids_of_two_identities_do_not_cross_over_a_restart():
-    async def story():
+    async def scenario():
         machine = Machine()
         async with machine.server() as server:
-            first = await create(server.door(ANN), "a", request_id="r")
+            first = await create(server.api_for(ANN), "a", request_id="r")
         async with machine.server() as server:
-            assert await create(server.door(ANN), "a", request_id="r") == first
-            assert (await create(server.door(BOB), "a", request_id="r")).code == 409
-            assert (await create(server.door(ANN), "b", request_id="r")).error().reason == "RequestIDReused"
+            assert await create(server.api_for(ANN), "a", request_id="r") == first
+            assert (await create(server.api_for(BOB), "a", request_id="r")).code == 409
+            assert (await create(server.api_for(ANN), "b", request_id="r")).error().reason == "RequestIDReused"
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_guarantees_s9_who_lost_the_right_by_using_it_still_gets_the_recorded_answer():
     pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
 
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
             body = msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **pod})
-            made = await server.door(ADMIN).call(
+            made = await server.api_for(ADMIN).call(
                 Request(verb="create", resource="pods", namespace="default", name="p", body=body)
             )
             uid = msgspec.json.decode(made.body)["metadata"]["uid"]
-            await server.door(ADMIN).call(Request(verb="delete", resource="pods", namespace="default", name="p"))
-            node = server.door(Identity("system:node:n1", ("system:nodes",)))
+            await server.api_for(ADMIN).call(Request(verb="delete", resource="pods", namespace="default", name="p"))
+            node = server.api_for(Identity("system:node:n1", ("system:nodes",)))
             request = Request(
                 verb="delete", resource="pods", namespace="default", name="p", uid=uid, request_id="r",
                 body=b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}',
@@ -231,13 +233,13 @@ def test_guarantees_s9_who_lost_the_right_by_using_it_still_gets_the_recorded_an
             assert await node.call(request) == first
             assert (await node.call(msgspec.structs.replace(request, request_id="s"))).code == 403
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ANN)
+            api = server.api_for(ANN)
             version = (await create(api, "a")).rv
             for _ in range(10):
                 calls = [
@@ -250,13 +252,13 @@ def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
                 assert stored.rv == version
                 assert msgspec.json.decode(stored.body)["data"]["winner"] == str(codes.index(200))
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_as_08_status_and_spec_writers_never_revert_each_other():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ADMIN)
+            api = server.api_for(ADMIN)
             body = {
                 "metadata": {"name": "b"},
                 "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
@@ -278,13 +280,13 @@ def test_as_08_status_and_spec_writers_never_revert_each_other():
             final = msgspec.json.decode((await api.call(Request(verb="get", name="b", **kind))).body)
             assert (final["spec"]["minAvailable"], final["status"]["currentHealthy"]) == (2, 3)
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
-def test_as_12_a_read_of_the_future_waits_three_seconds_and_blocks_nobody():
-    async def story():
+def test_as_12_a_read_of_the_future_waits_three_seconds_and_blocks_no_other():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ANN)
+            api = server.api_for(ANN)
             began, rv = asyncio.get_running_loop().time(), server.store.rv
             soon = asyncio.create_task(listed(api, resource_version=str(rv + 1)))
             never = asyncio.create_task(listed(api, resource_version=str(rv + 1_000_000)))
@@ -298,7 +300,7 @@ def test_as_12_a_read_of_the_future_waits_three_seconds_and_blocks_nobody():
             assert (refused.code, error.reason, error.retry_after_s) == (504, "Timeout", 1)
             assert error.details["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 async def collect(api, into, **request):
@@ -312,9 +314,9 @@ async def collect(api, into, **request):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_16_streaming_starts_under_writes_have_no_gap_and_no_repeat(seed):
-    async def story():
+    async def scenario():
         async with Machine(seed).server() as server:
-            api, dice = server.door(ANN), random.Random(seed)
+            api, dice = server.api_for(ANN), random.Random(seed)
             for step in range(100):
                 await create(api, f"p{step}")
             streams, tasks = [], []
@@ -343,17 +345,17 @@ def test_as_16_streaming_starts_under_writes_have_no_gap_and_no_repeat(seed):
                 assert [event.rv for event in changes] == list(range(marks[0].rv + 1, server.store.rv + 1))
                 assert {event.name: str(event.rv) for event in events if event.name} == final
 
-    simloop.run(story(), seed=seed)
+    simloop.run(scenario(), seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_13_watchers_resume_over_restarts_without_loss_or_repeat(seed):
-    async def story():
+    async def scenario():
         machine, dice = Machine(seed), random.Random(seed)
         seen, position = [], None
         for life in range(8):
             async with machine.server() as server:
-                api = server.door(ANN)
+                api = server.api_for(ANN)
                 position = position or str(server.store.rv)
                 mine = []
                 following = asyncio.create_task(collect(lambda: api, mine, resource_version=position))  # noqa: B023
@@ -368,7 +370,7 @@ def test_as_13_watchers_resume_over_restarts_without_loss_or_repeat(seed):
                 position = str(max([int(position), *(event.rv for event in mine)]))
         async with machine.server() as server:
             last = []
-            following = asyncio.create_task(collect(lambda: server.door(ANN), last, resource_version=position))
+            following = asyncio.create_task(collect(lambda: server.api_for(ANN), last, resource_version=position))
             await asyncio.sleep(0.1)
             following.cancel()
             seen += [event for event in last if event.name]
@@ -376,13 +378,13 @@ def test_as_13_watchers_resume_over_restarts_without_loss_or_repeat(seed):
             assert versions == sorted(set(versions))
             assert len(versions) == 160
 
-    simloop.run(story(), seed=seed)
+    simloop.run(scenario(), seed=seed)
 
 
 def test_deleting_a_collection_deletes_what_is_selected():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ADMIN)
+            api = server.api_for(ADMIN)
             for name in ("a", "b", "c"):
                 await create(api, name)
             await patch(api, "b", {"metadata": {"labels": {"keep": "yes"}}})
@@ -392,61 +394,61 @@ def test_deleting_a_collection_deletes_what_is_selected():
             assert (await api.call(request)).code == 200
             assert list(content(await listed(api))) == ["b"]
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            stranger = server.door(ANONYMOUS)
-            assert (await listed(stranger)).code == 403
-            assert (await create(stranger, "a")).code == 403
+            anonymous = server.api_for(ANONYMOUS)
+            assert (await listed(anonymous)).code == 403
+            assert (await create(anonymous, "a")).code == 403
             with pytest.raises(Exception, match="forbidden"):
-                await anext(aiter(stranger.watch(WatchRequest(resource="configmaps"))))
-            host = server.door(Identity("system:node-host:h", (NODE_HOSTS_GROUP,)))
+                await anext(aiter(anonymous.watch(WatchRequest(resource="configmaps"))))
+            host = server.api_for(Identity("system:node-host:h", (NODE_HOSTS_GROUP,)))
             answer = await host.call(Request(verb="create", resource="nodetokens", name="n1"))
             token = msgspec.json.decode(answer.body)["token"]
             assert server.authenticate(token).node == "n1"
-            assert (await stranger.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
+            assert (await anonymous.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_node_tokens_survive_a_restart():
-    async def story():
+    async def scenario():
         machine = Machine()
         host = Identity("system:node-host:h", (NODE_HOSTS_GROUP,))
         async with machine.server() as server:
-            answer = await server.door(host).call(Request(verb="create", resource="nodetokens", name="n1"))
+            answer = await server.api_for(host).call(Request(verb="create", resource="nodetokens", name="n1"))
         async with machine.server() as server:
             assert server.authenticate(msgspec.json.decode(answer.body)["token"]).node == "n1"
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_a_change_carries_the_span_of_the_call_that_made_it():
-    async def story():
+    async def scenario():
         machine = Machine()
         async with machine.server() as server:
             parent = f"00-{'a' * 32}-{'b' * 16}-01"
-            watch = server.door(ADMIN).watch(WatchRequest(resource="configmaps"))
+            watch = server.api_for(ADMIN).watch(WatchRequest(resource="configmaps"))
             first = asyncio.create_task(anext(aiter(watch)))
             await asyncio.sleep(0)
-            await create(server.door(ADMIN), "a", traceparent=parent)
+            await create(server.api_for(ADMIN), "a", traceparent=parent)
             (event,) = await first
             await watch.aclose()
         (span,) = [s for s in machine.spans.spans if s.trace_id == "a" * 32]
         assert (span.name, span.parent) == ("mesh.v1.ApiServer/Create", "b" * 16)
         assert event.traceparent == f"00-{'a' * 32}-{span.span_id}-01"
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_commits_are_logged_before_their_answers():
-    async def story():
+    async def scenario():
         machine = Machine()
         async with machine.server() as server:
-            made = await create(server.door(ANN), "a", request_id="r")
+            made = await create(server.api_for(ANN), "a", request_id="r")
             line = machine.lines("store.commit")[-1]
             assert (line["rv"], line["data"]["type"], line["data"]["group_end"]) == (made.rv, "ADDED", made.rv)
             assert line["data"]["state_hash"] == f"{server.store.state_hash:064x}"
@@ -454,17 +456,17 @@ def test_commits_are_logged_before_their_answers():
             assert (answer["req_id"], answer["identity"], answer["data"]["code"]) == ("r", ANN.user, 201)
             assert line["seq"] < answer["seq"]
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_watch_events_are_logged_when_asked_for():
-    async def story():
+    async def scenario():
         machine = Machine()
         async with machine.server(log_watch_events=True) as server:
-            watch = server.door(ANN).watch(WatchRequest(resource="configmaps"))
+            watch = server.api_for(ANN).watch(WatchRequest(resource="configmaps"))
             first = asyncio.create_task(anext(aiter(watch)))
             await asyncio.sleep(0)
-            made = await create(server.door(ANN), "a")
+            made = await create(server.api_for(ANN), "a")
             await first
             await watch.aclose()
         (line,) = machine.lines("watch.event")
@@ -473,15 +475,15 @@ def test_watch_events_are_logged_when_asked_for():
         assert opened["data"]["watch"] == closed["data"]["watch"] == line["data"]["watch"]
         assert (closed["data"]["reason"], closed["data"]["last_rv"]) == ("ClientGone", made.rv)
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_as_03_a_failed_sync_ends_the_server_with_74():
-    async def story():
+    async def scenario():
         machine = Machine()
         async with machine.server() as server:
             machine.disk.error = OSError(errno.EIO, "Input/output error")
-            call = asyncio.create_task(create(server.door(ANN), "a"))
+            call = asyncio.create_task(create(server.api_for(ANN), "a"))
             await asyncio.sleep(1)
             assert not call.done()
             call.cancel()
@@ -491,29 +493,29 @@ def test_as_03_a_failed_sync_ends_the_server_with_74():
         assert isinstance(error, StartError)
         assert error.exit_code == 74
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 def test_calls_before_recovery_are_unavailable():
-    async def story():
+    async def scenario():
         machine = Machine()
         clock = LoopClock()
         seams = Seams("apiserver", clock, machine.random, machine.disk, NoTransport(),
                       MemoryEventLog("apiserver", clock, "0" * 16, machine.events),
                       Tracer("apiserver", clock=clock, random=machine.random), Switches())  # fmt: skip
-        room = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
-        assert (await listed(room.server.door(ADMIN))).code == 503
-        assert (await create(room.server.door(ADMIN), "a")).code == 503
+        component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+        assert (await listed(component.server.api_for(ADMIN))).code == 503
+        assert (await create(component.server.api_for(ADMIN), "a")).code == 503
 
-    simloop.run(story())
+    simloop.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_seed_gives_one_event_log(seed):
-    async def story():
+    async def scenario():
         machine = Machine(seed)
         async with machine.server() as server:
-            api = server.door(ANN)
+            api = server.api_for(ANN)
             seen = []
             following = asyncio.create_task(collect(lambda: api, seen, resource_version="0"))
             await asyncio.gather(*(create(api, f"p{i % 40}", request_id=f"r{i}") for i in range(60)))
@@ -521,7 +523,7 @@ def test_one_seed_gives_one_event_log(seed):
             following.cancel()
         return machine.events.digest
 
-    digests = {simloop.run(story(), seed=seed) for _ in range(3)}
+    digests = {simloop.run(scenario(), seed=seed) for _ in range(3)}
 
     assert len(digests) == 1
 
@@ -543,9 +545,9 @@ def test_events_go_after_an_hour_and_the_oldest_above_their_number():
 
 
 def test_an_old_event_is_removed_by_the_server():
-    async def story():
+    async def scenario():
         async with Machine().server() as server:
-            api = server.door(ADMIN)
+            api = server.api_for(ADMIN)
             body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
                     "reason": "R", "message": "m", "type": "Normal"}  # fmt: skip
             made = await api.call(
@@ -557,4 +559,4 @@ def test_an_old_event_is_removed_by_the_server():
             await asyncio.sleep(200)
             assert server.store.get("events", "default", "e") is None
 
-    simloop.run(story())
+    simloop.run(scenario())

@@ -17,7 +17,9 @@ from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -31,7 +33,7 @@ class Cluster:
         self.clock = SimClock(asyncio.get_running_loop(), WALL_BASE_S)
         self.network = Network(random.Random(f"network/{seed}"))
         self.events = MemoryEvents()
-        self.platter = DiskImage()
+        self.disk = DiskImage()
         self.incarnation = 0
         self.seed = seed
 
@@ -41,7 +43,7 @@ class Cluster:
             component=component,
             clock=self.clock,
             random=chance,
-            disk=SimDisk(self.platter, random.Random(f"disk/{self.seed}"), life),
+            disk=SimDisk(self.disk, random.Random(f"disk/{self.seed}"), life),
             transport=SimTransport(self.network, life),
             events=MemoryEventLog(component, self.clock, str(life.incarnation), self.events),
             tracer=Tracer(component, clock=self.clock, random=chance, sinks=()),

@@ -17,7 +17,9 @@ from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -150,7 +152,7 @@ def test_who_makes_a_deleted_lease_anew_goes_on_counting_and_outranks_the_leader
     assert after > before
 
 
-def test_a_leader_that_ends_in_good_order_leaves_the_seat_empty():
+def test_a_leader_that_ends_in_good_order_clears_the_holder():
     async def act(cluster, group):
         first, second = cluster.candidate("a"), cluster.candidate("b")
         await first.acquire()

@@ -17,7 +17,9 @@ from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
 from services.runtime.roles import controller_identities
-from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.network import Network
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -75,7 +77,7 @@ class World:
             task.cancel()
 
     def client(self, identity):
-        return Client(self.apiserver.server.door(identity), self.clock, self.chance)
+        return Client(self.apiserver.server.api_for(identity), self.clock, self.chance)
 
     async def start(self):
         """Start the manager's next incarnation."""

@@ -18,7 +18,9 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, LivingLog, Network, SimClock, SimDisk
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.network import Network
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
@@ -72,8 +74,8 @@ class World:
         self.tasks.append(asyncio.create_task(self.apiserver.run()))
         await self.until(lambda: self.apiserver.is_ready)
         chance = random.Random(7)
-        self.admin = Client(self.apiserver.server.door(ADMIN), self.clock, chance)
-        self.scheduler = Client(self.apiserver.server.door(SCHEDULER), self.clock, chance)
+        self.admin = Client(self.apiserver.server.api_for(ADMIN), self.clock, chance)
+        self.scheduler = Client(self.apiserver.server.api_for(SCHEDULER), self.clock, chance)
         await self.start_kubelet()
         return self
 
@@ -147,7 +149,7 @@ class World:
         return [x for x in self.events.lines if x.ev == ev and (not uid or (x.obj or {}).get("uid") == uid)]
 
     def call(self, identity, **request):
-        return self.apiserver.server.door(identity).call(Request(**request))
+        return self.apiserver.server.api_for(identity).call(Request(**request))
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ async def delayed(w):
     await w.start_kubelet(wait=False)
     while not w.lines("kubelet.start", uid):  # noqa: ASYNC110  nothing tells of it sooner
         await asyncio.sleep(0.0001)
-    answer = await w.apiserver.server.door(node_identity("n1")).call(held[0])
+    answer = await w.apiserver.server.api_for(node_identity("n1")).call(held[0])
     with contextlib.suppress(ApiError):  # it was not given back
         await w.scheduler.bind(Key("default", "p"), uid, "n2")
     await asyncio.sleep(30)

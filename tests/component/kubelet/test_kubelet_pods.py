@@ -394,7 +394,7 @@ def test_kubelet_8_a_container_that_ignores_sigterm_ends_with_137_when_its_five_
 
 def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(simulate):
     from services.api.identity import node_identity
-    from services.client.client import encode
+    from services.api.wire import encode
 
     async def scenario(w):
         uid = await w.create("p")

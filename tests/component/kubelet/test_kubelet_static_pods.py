@@ -9,7 +9,7 @@ from kubelet.view import KubeletPod, WorkerKey
 from services.api.errors import ApiError
 from services.api.identity import Identity
 from services.api.meta import Key
-from services.client.client import encode
+from services.api.wire import encode
 
 FOLDER = "nodes/n1/static-pods/"
 

@@ -21,7 +21,9 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulation.network import DiskImage, Lifetime, Network, SimApi, SimClock, SimDisk, SimTransport
+from services.scenarios.simulation.disk import DiskImage, SimDisk
+from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
@@ -113,7 +115,7 @@ class World:
         await self.until(lambda: self.scheduler.is_ready or self.scheduler_task.done())
 
     def build(self, seams: Seams) -> Any:
-        """Make the scheduler; a story's own kind of world may make another."""
+        """Make the scheduler; a scenario's own kind of world may make another."""
         return build_scheduler(SchedulerConfig(name="scheduler"), seams)
 
     async def restart_scheduler(self) -> None:
@@ -214,7 +216,7 @@ class World:
 
 @pytest.fixture
 def play():
-    """Run a story: `play(story, switch=value)` with `story(world)` a coroutine function."""
+    """Run a scenario: `play(scenario, switch=value)` with `scenario(world)` a coroutine function."""
 
     def run(scenario: Any, *, seed: int = 0, kind: Any = World, **switches: Any) -> Any:
         async def main() -> Any:

@@ -47,7 +47,7 @@ def keep(*names):
 
 @pytest.fixture
 def extended(play, tmp_path):
-    """Run a story in a world whose scheduler has these extenders."""
+    """Run a scenario in a world whose scheduler has these extenders."""
 
     def run(scenario, extenders, licences, **switches):
         file = tmp_path / "config.yaml"
@@ -157,10 +157,10 @@ def test_points_of_extenders_count_ten_times_their_weight(extended):
         await world.until(world.bound("p"))
         return world.scheduler._core.decisions.of(Key("default", "p")).document()
 
-    told = extended(scenario, config, licences)
+    explained = extended(scenario, config, licences)
 
-    assert {"n1": 70, "n2": 70, "n3": 700} == told["scores"]["Extender"]
-    assert ("n3", 630) == (told["node"], told["final"]["n3"] - told["final"]["n1"])
+    assert {"n1": 70, "n2": 70, "n3": 700} == explained["scores"]["Extender"]
+    assert ("n3", 630) == (explained["node"], explained["final"]["n3"] - explained["final"]["n1"])
 
 
 def test_the_failure_of_an_extender_fails_the_attempt_unless_it_may_be_ignored(extended):

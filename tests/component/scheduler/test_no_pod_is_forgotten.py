@@ -1,6 +1,6 @@
 """Whatever happens, a pod that fits somewhere is not left among the unschedulable until the flush finds it.
 
-Random stories are told to a real API server and a real scheduler in virtual time. When all is quiet, every pod
+Random scenarios are played on a real API server and a real scheduler in virtual time. When all is quiet, every pod
 without a node must be known to the queue, a gated one must still be gated, and a fresh look must find no node for
 any that waits for an event.
 """
@@ -81,7 +81,7 @@ Deed = tuple[Any, ...]
 
 
 def drawn(seed: int) -> list[Deed]:
-    """Return the deeds of a story; most are about few pods and nodes, so that they meet."""
+    """Return the deeds of a scenario; most are about few pods and nodes, so that they meet."""
     random = Random(seed)
     one = random.choice
     kinds: dict[str, Callable[[], Deed]] = {
@@ -271,7 +271,7 @@ def _labels(zone: str, colour: str) -> dict[str, str]:
 
 
 async def forgotten(world: Any) -> list[str]:
-    """Wait until nobody is about to be tried, and return who should have been."""
+    """Wait until no pod is about to be tried, and return those that should have been."""
     core = world.scheduler._core
     busy = [pool for pool in Pool if pool not in (*PARKED, Pool.NONE)]
 
@@ -302,8 +302,8 @@ async def forgotten(world: Any) -> list[str]:
     return found
 
 
-def tell(play: Any, deeds: Sequence[Deed]) -> list[str]:
-    """Return who is forgotten at the end of the story."""
+def run_all(play: Any, deeds: Sequence[Deed]) -> list[str]:
+    """Return which pods are forgotten at the end of the scenario."""
 
     async def scenario(world: Any) -> list[str]:
         await start_controllers(world)
@@ -323,7 +323,7 @@ START: Final = (("add_node", "n0", "a", "red", "1"), ("add_node", "n1", "b", "",
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happens_no_pod_that_fits_is_forgotten(play, seed):
     deeds = drawn(seed)
-    assert tell(play, (*START, *deeds)) == [], deeds
+    assert run_all(play, (*START, *deeds)) == [], deeds
 
 
 A_LIKE_POD_ON_N0: Final = (
@@ -361,4 +361,4 @@ A_LIKE_POD_ON_N0: Final = (
     ],
 )  # fmt: skip
 def test_what_upstream_leaves_to_the_flush_wakes_the_pod_here(play, deeds):
-    assert tell(play, (*deeds, ("wait", 0.5))) == []
+    assert run_all(play, (*deeds, ("wait", 0.5))) == []

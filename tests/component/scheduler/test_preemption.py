@@ -191,7 +191,7 @@ def test_preemption_13_a_failed_eviction_sends_the_preemptor_back_at_once(play, 
 
 
 class Patience:
-    """Has the pod `v` wait at Permit, or prepare for long, as told."""
+    """Has the pod `v` wait at Permit, or prepare for long, as configured."""
 
     name = "Patience"
 

@@ -1,4 +1,4 @@
-"""What a pod's status tells of PreEnqueue, second by second, in a whole scheduler (KEP-5501; delay 5 s)."""
+"""What a pod's status says of PreEnqueue, second by second, in a whole scheduler (KEP-5501; delay 5 s)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def shown(world, name="p"):
     return next(((c.get("reason"), c.get("message")) for c in conditions if c["type"] == "PodScheduled"), None)
 
 
-async def told(world, name="p"):
+async def status_of(world, name="p"):
     return [message for _, reason, message in await world.notes(name) if reason == READY]
 
 
@@ -82,7 +82,7 @@ def test_preenqueue_01_a_passing_no_is_seen_only_in_the_immediate_model(play, mo
         await claim(world)
         await world.until(world.bound("p"))
         await seen.until(20)
-        return seen.patches, await told(world)
+        return seen.patches, await status_of(world)
 
     found, notes = play(scenario, preenqueue_report__model=model, **GATES)
 
@@ -102,7 +102,7 @@ def test_preenqueue_02_a_lasting_rejection_is_reported_once_after_five_seconds(p
         await seen.until(5.1)
         after = await shown(world)
         await seen.until(605)
-        return before, after, seen.patches, await told(world)
+        return before, after, seen.patches, await status_of(world)
 
     before, after, patches, notes = play(scenario, **GATES)
 
@@ -123,7 +123,7 @@ def test_preenqueue_04_new_words_are_reported_five_seconds_later(play):
         await seen.until(24.5)
         early = await shown(world)
         await seen.until(26)
-        return early, await shown(world), seen.patches, await told(world)
+        return early, await shown(world), seen.patches, await status_of(world)
 
     early, late, patches, notes = play(scenario, **GATES)
 
@@ -183,7 +183,7 @@ def test_preenqueue_08_a_bind_is_the_only_call_about_a_pod_let_in_in_time(play):
         await seen.until(3)
         await claim(world)
         await seen.until(20)
-        return seen.calls, await world.get("p"), await told(world)
+        return seen.calls, await world.get("p"), await status_of(world)
 
     calls, pod, notes = play(scenario, **GATES)
 
@@ -279,7 +279,7 @@ def test_preenqueue_12_a_preemptor_whose_victims_leave_slowly_is_no_candidate_fo
         await seen.until(6)
         held_back = await shown(world)
         took = await world.until(world.bound("p"))
-        return at_once, before, held_back, 6 + took, await told(world)
+        return at_once, before, held_back, 6 + took, await status_of(world)
 
     at_once, before, held_back, bound_s, notes = play(scenario, **GATES)
 

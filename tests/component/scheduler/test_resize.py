@@ -1,4 +1,4 @@
-"""Deferred resizes with a scheduler, an API server and no kubelet: the stories play its part (kep-5836)."""
+"""Deferred resizes with a scheduler, an API server and no kubelet: the scenarios play its part (kep-5836)."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def test_early_generations_write_on_the_pod_that_preemption_failed_and_the_secon
         await asyncio.sleep(1)
         return before, await world.get("h")
 
-    waiting, after = play(scenario, **GATE, resize__generation=generation)
-    condition = next(c for c in waiting["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
+    before, after = play(scenario, **GATE, resize__generation=generation)
+    condition = next(c for c in before["status"]["conditions"] if c["type"] == "ResizeUnschedulable")
 
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionFailed")
     assert condition["message"] == "preemption on node 'n1' failed to free 200m of cpu needed for the resize"
@@ -273,7 +273,7 @@ def test_kep_5836_12_before_the_beta_resizes_distort_the_metrics_of_new_pods_and
     assert (counts, own) == ([1, 1, 1, 1, 1], [0, 0, 0, 1, 1])
     assert merged['scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"}'] == 3
     assert apart['scheduler_queue_incoming_pods_total{event="AssignedPodResize",queue="active"}'] == 1
-    # o and h themselves were judged when they were told of, too: one look for each change of a deferred pod.
+    # o and h themselves were tried when they were deferred, too: one look for each change of a deferred pod.
     assert apart['scheduler_event_handling_duration_seconds_count{event="AssignedPodResize"}'] >= 1
     labels = 'operation="pod_resize",preemptor="pod"'
     assert apart[f'scheduler_preemption_evaluation_duration_seconds_count{{{labels},result="failure"}}'] == 1

@@ -113,7 +113,7 @@ def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_capacity_and_a_f
 
     assert early == ""
     assert took < 3
-    # It failed by an error and was tried again after its back-off; by then the room was taken.
+    # It failed by an error and was tried again after its back-off; by then the capacity was taken.
     assert [line.data["outcome"] for line in world.said("sched.bind_result", "first")] == ["conflict"]
     assert world.condition(first)["reason"] in ("SchedulerError", "Unschedulable")
     assert world.said("sched.attempt", "first")[1].data["message"].endswith("somebody was quicker")

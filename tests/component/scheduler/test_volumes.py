@@ -61,7 +61,7 @@ async def claim(world: Any, name: str = "data", storage_class: str = "late", siz
             },
         },
     )
-    await asyncio.sleep(0.1)  # what follows should find it heard of
+    await asyncio.sleep(0.1)  # what follows should find it followed
 
 
 async def volume(world: Any, name: str, zone: str, storage_class: str = "late", size: str = "1Gi") -> None:

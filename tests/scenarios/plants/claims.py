@@ -72,5 +72,5 @@ PLANTS = [
     (binds_without_granting, CLAIMS / "one-for-each.txt", "I8"),
     (takes_devices_from_pods_that_are_still_ending, ENDS_SLOWLY, "I9"),
     (leaves_claims_of_pods_that_have_ended, ENDS_BY_ITSELF, "I10"),
-    *((never_unprepares, story, "I30") for story in GO_ON_LONG_ENOUGH),
+    *((never_unprepares, scenario, "I30") for scenario in GO_ON_LONG_ENOUGH),
 ]

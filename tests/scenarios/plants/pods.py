@@ -1,10 +1,9 @@
 """Planted bugs in what becomes of one pod: its node, its phase, its deletion, its name (I1, I2, I21, I22, I23, I32)."""
 
 import apiserver_fake.authorization.node as node_authorization
-from apiserver_fake import strategy as rules
+from apiserver_fake import strategy
 from apiserver_fake.registry.strategies import pod
 from apiserver_fake.registry.subresources import binding
-from apiserver_fake.validation.pod import update as pod_update_rules
 from kubelet.pod.table import PodTable
 
 BOUND_TWICE = """
@@ -62,7 +61,7 @@ def binds_what_is_bound(monkeypatch):
 
 
 def changes_the_node_by_an_update(monkeypatch):
-    monkeypatch.setattr(pod_update_rules, "check_update", lambda old, new: [])
+    monkeypatch.setattr(pod, "check_update", lambda old, new: [])
 
 
 def takes_a_phase_back(monkeypatch):
@@ -72,7 +71,7 @@ def takes_a_phase_back(monkeypatch):
 
 
 def lets_a_second_delete_take_longer(monkeypatch):
-    mark = rules.delete_now_or_mark
+    mark = strategy.delete_now_or_mark
 
     def anew(old, ctx, options, grace_s=0):
         meta = {name: value for name, value in old["metadata"].items() if name != "deletionTimestamp"}
@@ -82,7 +81,7 @@ def lets_a_second_delete_take_longer(monkeypatch):
 
 
 def removes_what_a_finalizer_holds(monkeypatch):
-    mark = rules.delete_now_or_mark
+    mark = strategy.delete_now_or_mark
 
     def anyway(old, ctx, options, grace_s=0):
         meta = {name: value for name, value in old["metadata"].items() if name != "finalizers"}

@@ -1,4 +1,4 @@
-"""A world of documents in a dictionary, enough for the rules: no store, no doors, no time that passes by itself."""
+"""A world of documents in a dictionary, enough for the rules: no store, no servers, no time that passes by itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from apiserver_fake.strategy import (
     strategy_for,
     subresource,
 )
+from apiserver_fake.switches import ApiServerSwitches
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources
@@ -73,6 +74,7 @@ class World:
             identity,
             self.now_s,
             self.wall_s,
+            self.switches.of(ApiServerSwitches),
             self.switches,
             random.Random(1),
             request,

@@ -43,7 +43,7 @@ def test_nothing_is_clocked_afterwards():
     assert Inner.score is before
 
 
-def test_a_breakdown_is_in_microseconds_a_pod_and_what_nobody_spent_is_the_cycles():
+def test_a_breakdown_is_in_microseconds_a_pod_and_what_no_plugin_spent_is_the_cycles():
     spent = {("Fit", "Filter"): 0.002, ("Fit", "Score"): 0.001, ("queue", ""): 0.003}
 
     found = breakdown_of(spent, took_s=0.010, pods=100)

@@ -8,7 +8,7 @@ KEYS = {"workload", "form", "nodes", "pods", "pods_per_s", "cpu_us_per_pod", "p5
         "by_plugin", "by_extension_point"}  # fmt: skip
 
 
-def test_the_document_of_a_workload_has_the_promised_keys(capsys):
+def test_the_document_of_a_workload_has_the_documented_keys(capsys):
     code = run(["bench", "scheduler", "--workload", "schedulingbasic", "--nodes", "5", "--pods", "5", "-o", "json"])
 
     document = json.loads(capsys.readouterr().out)
@@ -17,7 +17,7 @@ def test_the_document_of_a_workload_has_the_promised_keys(capsys):
     assert (document["workload"], document["form"], document["pods"]) == ("SchedulingBasic", "algorithm", 5)
 
 
-def test_a_workload_nobody_knows_is_wrong_usage_and_near_ones_are_named(capsys):
+def test_an_unknown_workload_is_wrong_usage_and_near_ones_are_named(capsys):
     with pytest.raises(SystemExit) as end:
         run(["bench", "scheduler", "--workload", "TopologySpread"])
 

@@ -1,4 +1,4 @@
-"""Nobody listens, nothing can be written, somebody wants it to end: an exit code, a line, never a traceback."""
+"""A closed pipe, a full disk, an interrupt: an exit code, a line, never a traceback."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def scenario(tmp_path):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text(SCENARIO)
     return str(path)
 
@@ -61,7 +61,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure(scenario, words):
 
 
 @pytest.mark.parametrize("is_ignored", [False, True], ids=["alone", "in the background"])
-def test_sigterm_is_heard_as_ctrl_c_is(tmp_path, is_ignored):
+def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path, is_ignored):
     path = tmp_path / "long.txt"
     path.write_text("limit 1000h\nnodes n1..n9 cpu=4\nwait 900h\n")
     how = signal.SIG_IGN if is_ignored else signal.SIG_DFL

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from services.cli.__main__ import run
-from services.runtime.config import MeshError
 
 SCENARIO = """\
 limit 20s
@@ -94,15 +93,15 @@ def test_status_without_a_mesh_has_the_same_keys_and_fails_with_1(printed, tmp_p
     [
         ("run", "/nowhere.txt"),
         ("compare", "/nowhere.txt", "--arm", "a"),
-        ("run", "{story}", "--set", "nope=1"),
-        ("compare", "{story}", "--arm", "a:nope=1"),
-        ("trace", "node/n1", "--run", "{story}"),
+        ("run", "{scenario}", "--set", "nope=1"),
+        ("compare", "{scenario}", "--arm", "a:nope=1"),
+        ("trace", "node/n1", "--run", "{scenario}"),
         ("scenarios", "--dir", "/nowhere"),
     ],
 )
 def test_bad_input_is_one_line_beside_the_output_and_2(arguments, scenario, capsys):
     try:
-        code = run([word.replace("{story}", str(scenario)) for word in arguments])
+        code = run([word.replace("{scenario}", str(scenario)) for word in arguments])
     except SystemExit as end:
         code = end.code
 
@@ -111,11 +110,6 @@ def test_bad_input_is_one_line_beside_the_output_and_2(arguments, scenario, caps
     assert "Traceback" not in shown.err
 
 
-@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt(), 130), (MeshError("no"), 3)])
-def test_how_a_command_ends_is_its_exit_code(raised, code, monkeypatch, scenario):
-    def told(*_, **__):
-        raise raised
-
-    monkeypatch.setattr("services.cli.commands.run.simulate", told)
-
-    assert run(["run", str(scenario)]) == code
+def test_a_mesh_that_cannot_start_is_exit_code_3(capsys):
+    assert run(["up", "--data", "/dev/null/mesh"]) == 3
+    assert capsys.readouterr().err.startswith("Error: /dev/null")

@@ -104,7 +104,7 @@ def test_mistakes_are_named_and_end_with_their_code(printed, arguments, code, sa
     assert (found, says in err) == (code, True)
 
 
-def test_a_pod_nobody_knows_is_a_failure(printed, scenario):
+def test_an_unknown_pod_is_a_failure(printed, scenario):
     code, _, err = printed("explain", "pod/none", "--run", scenario)
 
     assert (code, "no scheduler knows pod default/none" in err) == (1, True)

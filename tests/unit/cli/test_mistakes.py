@@ -21,7 +21,7 @@ from services.cli.__main__ import run
         ("latency bogus=constant:1\nnodes n1 cpu=1\npod a\n", 0, "with a stage of worker"),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(tmp_path, capsys, scenario, line, message):
+def test_a_mistake_is_refused_before_anything_starts(tmp_path, capsys, scenario, line, message):
     path = tmp_path / "story.txt"
     path.write_text(scenario)
 
@@ -80,7 +80,7 @@ def test_what_is_no_text_is_said_with_its_place(tmp_path, capsys):
     assert "story.txt: a scenario is text in UTF-8, byte 9 is not" in capsys.readouterr().err
 
 
-def test_a_switch_that_changes_nothing_is_told_on_standard_error(tmp_path, capsys):
+def test_a_switch_that_changes_nothing_is_remarked_on_standard_error(tmp_path, capsys):
     path = tmp_path / "story.txt"
     path.write_text("nodes n1 cpu=1\npod a cpu=1\nexpect within 5s count pods phase=Running == 1\n")
 

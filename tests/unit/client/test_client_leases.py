@@ -29,7 +29,7 @@ def test_times_written_in_the_lease_do_not_matter():
     assert not record.may_take(101.0)
 
 
-def test_an_empty_seat_and_ones_own_earlier_life_are_taken_at_once():
+def test_a_lease_without_holder_and_one_of_an_earlier_life_are_taken_at_once():
     empty, own = LeaseRecord("b"), LeaseRecord("b")
     empty.observe(lease("", "t1"), 100.0)
     own.observe(lease("b", "t1"), 100.0)

@@ -64,7 +64,7 @@ def test_an_event_that_cannot_be_read_says_what_is_wanted(text, says):
         parse_event(text)
 
 
-def test_the_list_tells_each_event_once_with_its_count_and_first_time():
+def test_the_list_has_each_event_once_with_its_count_and_first_time():
     first = nameable(LOG)[1]
 
     assert (first.name, first.count, first.first_s, first.components) == ("sched.bind_call", 3, 1.0, ("scheduler",))

@@ -103,14 +103,14 @@ def test_what_is_frozen_goes_on_later_with_all_that_became_due_meanwhile():
 
 
 @pytest.fixture
-def _heard():
+def _interrupted():
     """Ctrl-C is what it is in a terminal, even when the tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("_heard")
+@pytest.mark.usefixtures("_interrupted")
 def test_an_interrupt_is_not_lost_in_a_task_that_swallows_everything():
     swept = []
 
@@ -131,7 +131,7 @@ def test_an_interrupt_is_not_lost_in_a_task_that_swallows_everything():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.usefixtures("_heard")
+@pytest.mark.usefixtures("_interrupted")
 def test_who_interrupts_twice_does_not_wait():
     async def busy():
         signal.raise_signal(signal.SIGINT)
@@ -142,7 +142,7 @@ def test_who_interrupts_twice_does_not_wait():
         run(busy())
 
 
-@pytest.mark.usefixtures("_heard")
+@pytest.mark.usefixtures("_interrupted")
 def test_an_interrupt_at_the_very_end_is_raised():
     async def last_words():
         signal.raise_signal(signal.SIGINT)

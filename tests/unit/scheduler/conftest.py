@@ -1,4 +1,4 @@
-"""Worlds for the scheduler's hearts, in one line each."""
+"""Clusters for the scheduler's core, in one line each."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Cluster:
         return result.error
 
     def attempt(self, now: float) -> str:
-        """Flush, pop and try one pod; return its name with `->node` or `!`, or "" when nobody is ready."""
+        """Flush, pop and try one pod; return its name with `->node` or `!`, or "" when no pod is ready."""
         self.queue.flush(now)
         queued = self.queue.pop(now)
         if queued is None:

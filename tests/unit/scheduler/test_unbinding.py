@@ -1,4 +1,4 @@
-"""What the scheduler makes of pods that nodes give back (kubelet-unbinding 7)."""
+"""What the scheduler makes of pods that are unbound from nodes (kubelet-unbinding 7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASON = f"node(s) rejected this pod earlier ({NUMA})"
 
 
 def _unbind(world, a, now, *, bound=None, **spec):
-    """Have the watch show pod p bound to n1, then given back by it; return the effects."""
+    """Have the watch show pod p bound to n1, then unbound from it; return the effects."""
     bound = bound or a.pod("p", cpu="1", node="n1", **spec)
     world.handlers.on_pod(None, bound, now)
     back = a.pod("p", cpu="1", rv=3, unbound=(("n1", NUMA, 60),), **spec)

@@ -65,11 +65,12 @@ def test_a_declared_type_wins_over_the_name():
     assert render(table.of(7.0)) == b"# TYPE nodes_lost counter\nnodes_lost 7\n"
 
 
-def test_no_name_is_declared_twice():
+def test_a_name_has_one_type_and_one_help():
     Metrics(gauge("leases_held", "Leases.", float))
 
     with pytest.raises(ValueError, match="leases_held"):
-        Metrics(gauge("leases_held", "The same leases.", float))
+        Metrics(gauge("leases_held", "Other leases.", float))
+    Metrics(gauge("leases_held", "Leases.", float))
 
 
 def test_a_large_resource_version_is_written_in_full():

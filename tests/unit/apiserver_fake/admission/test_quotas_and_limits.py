@@ -7,7 +7,7 @@ import pytest
 
 from apiserver_fake.registry.creation import Limits
 from apiserver_fake.registry.registry import Registry
-from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, Forbidden, Invalid
 from services.api.identity import ADMIN, Identity
@@ -37,7 +37,7 @@ class Server:
             clock=AClock(),
             random=random.Random(1),
             switches=Switches(),
-            cursors=Cursors(b"secret"),
+            cursors=ContinueTokens(b"secret"),
             limits=Limits(),
         )
         self.write("create", "namespaces", body={"metadata": {"name": "default"}}, namespace="")
@@ -134,7 +134,7 @@ def test_what_would_exceed_a_quota_is_refused_and_charges_nothing(server):
     assert server.store.get("pods", "default", "p") is None
 
 
-def test_several_exceeded_names_are_told_in_order(server):
+def test_several_exceeded_names_are_listed_in_order(server):
     server.quota({"memory": "1Gi", "cpu": "1"})
 
     message = refused(server.pod, "p", {"cpu": "2", "memory": "1536Mi"})
@@ -142,7 +142,7 @@ def test_several_exceeded_names_are_told_in_order(server):
     assert "requested: cpu=2,memory=1536Mi, used: cpu=0,memory=0, limited: cpu=1,memory=1Gi" in message
 
 
-def test_two_creations_of_one_batch_do_not_take_the_same_room(server):
+def test_two_creations_of_one_batch_do_not_take_the_same_capacity(server):
     server.quota({"pods": "1"})
     staged = server.store.stage()
 
@@ -166,7 +166,7 @@ def test_a_pod_must_say_what_a_quota_of_cpu_or_memory_counts(server):
     assert message == f'pods "p" is forbidden: {text}'
 
 
-def test_a_quota_that_was_not_counted_yet_in_part_lets_nobody_in(server):
+def test_a_quota_that_was_not_counted_yet_in_part_admits_no_pod(server):
     server.quota({"pods": "2"})
     server.write("patch", "resourcequotas", "q", {"status": {"used": {"pods": None}}}, subresource="status",
                  patch_type="merge")  # fmt: skip
@@ -174,7 +174,7 @@ def test_a_quota_that_was_not_counted_yet_in_part_lets_nobody_in(server):
     assert "status unknown for quota: q, resources: pods" in refused(server.pod, "p")
 
 
-def test_a_quota_without_a_status_binds_nobody(server):
+def test_a_quota_without_a_status_limits_nothing(server):
     server.write("create", "resourcequotas", body={"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}})
 
     assert server.pod("p")["metadata"]["name"] == "p"
@@ -273,7 +273,7 @@ def test_kep_1287_17_a_resize_beyond_the_quota_is_refused_and_one_up_to_it_is_ch
     assert server.used() == {"requests.cpu": "1"}
 
 
-def test_kep_1287_17_a_smaller_wish_frees_nothing_while_the_pod_has_more(server):
+def test_kep_1287_17_a_smaller_request_frees_nothing_while_the_pod_has_more(server):
     running(server, {"cpu": "800m"})
 
     server.resize("p", {"cpu": "300m"})
@@ -302,7 +302,7 @@ def test_kep_1287_17_memory_and_limits_have_quotas_of_their_own(server):
     assert server.used() == {"requests.memory": "1536Mi", "limits.memory": "1536Mi"}
 
 
-def test_kep_1287_17_an_infeasible_wish_is_not_used_any_more_and_the_next_one_is_charged_anew(server):
+def test_kep_1287_17_an_infeasible_resize_is_not_used_any_more_and_the_next_one_is_charged_anew(server):
     running(server, {"cpu": "500m"})
     server.resize("p", {"cpu": "900m"})
     pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}

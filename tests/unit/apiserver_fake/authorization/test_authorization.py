@@ -107,7 +107,7 @@ PLACES = {
     "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
     "noderesourcetopologies.topology.node.k8s.io": [("", "n1"), ("", "n9")],
     "resourceclaims.resource.k8s.io": [("default", "used"), ("default", "unused")],
-    "resourceslices.resource.k8s.io": [("", "mine"), ("", "theirs"), ("", "everybodys")],
+    "resourceslices.resource.k8s.io": [("", "mine"), ("", "theirs"), ("", "of-all-nodes")],
     "pods": [
         ("default", "mine"),
         ("default", "theirs"),
@@ -142,7 +142,7 @@ def cluster(world: Any) -> Any:
     for name, where in (
         ("mine", {"nodeName": "n1"}),
         ("theirs", {"nodeName": "n2"}),
-        ("everybodys", {"allNodes": True}),
+        ("of-all-nodes", {"allNodes": True}),
     ):
         world.put("resourceslices.resource.k8s.io", {"metadata": {"name": name}, "spec": where})
     return world
@@ -298,7 +298,7 @@ def test_guarantees_x_nr2_taints_are_not_the_nodes_to_change(world):
     assert not node_write(world, "nodes", own, {**own, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
 
 
-def test_guarantees_x_nr5_a_lease_is_owned_by_its_own_node_or_nobody(world):
+def test_guarantees_x_nr5_a_lease_is_owned_by_its_own_node_or_none(world):
     uid = world.lookup("nodes", "", "n1")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}
     lease = {"metadata": {"name": "n1", "namespace": "kube-node-lease", "ownerReferences": [owner]}}

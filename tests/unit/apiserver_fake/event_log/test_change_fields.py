@@ -5,7 +5,7 @@ import msgspec
 from apiserver_fake.event_log.change_fields import facts_of
 
 
-def told(*, generation, desired="2", allocated=None, node="n1", **meta):
+def recorded(*, generation, desired="2", allocated=None, node="n1", **meta):
     status = {"bindingGeneration": 2}
     if allocated:
         status["containerStatuses"] = [
@@ -19,14 +19,14 @@ def told(*, generation, desired="2", allocated=None, node="n1", **meta):
     return facts_of("pods", msgspec.json.encode(document), is_new=False).get("requests")
 
 
-def test_a_pod_that_is_as_it_was_bound_does_not_tell_its_size_again():
-    assert told(generation=2) is None
+def test_a_pod_that_is_as_it_was_bound_does_not_record_its_size_again():
+    assert recorded(generation=2) is None
 
 
-def test_a_resized_pod_tells_what_its_node_has_promised_and_before_that_what_it_asks_for():
-    assert told(generation=3, allocated="1") == {"cpu": 1000}
-    assert told(generation=3) == {"cpu": 2000}
+def test_a_resized_pod_records_what_its_node_has_allocated_and_before_that_what_it_requests():
+    assert recorded(generation=3, allocated="1") == {"cpu": 1000}
+    assert recorded(generation=3) == {"cpu": 2000}
 
 
 def test_a_pod_that_is_being_deleted_is_not_looked_at_again():
-    assert told(generation=3, deletionTimestamp="2026-01-01T00:00:00Z") is None
+    assert recorded(generation=3, deletionTimestamp="2026-01-01T00:00:00Z") is None

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apiserver_fake.patch.strategic_merge as strategic_merge
-from apiserver_fake.schema import types as schemas
-from apiserver_fake.schema.types import _conform, _strict_type, conform, shape_of
+from apiserver_fake.schema import schemas
+from apiserver_fake.schema.schemas import _conform, _strict_type, conform, shape_of
 from services.api.errors import ApiError
 
 TIMES = st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000006Z", "2026-02-30T00:00:00Z", "soon", 5])

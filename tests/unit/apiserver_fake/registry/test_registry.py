@@ -9,7 +9,7 @@ import pytest
 from apiserver_fake.registry.creation import Limits
 from apiserver_fake.registry.read import NotYet
 from apiserver_fake.registry.registry import Registry
-from apiserver_fake.storage.continue_tokens import Cursors
+from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.store import Store
 from services.api.errors import (
     AlreadyExists,
@@ -49,7 +49,7 @@ class World:
             clock=self.clock,
             random=self.random,
             switches=Switches(),
-            cursors=Cursors(b"secret"),
+            cursors=ContinueTokens(b"secret"),
             limits=limits or Limits(),
         )
         self.write("create", "namespaces", body={"metadata": {"name": "default"}}, namespace="")

@@ -53,3 +53,17 @@ def test_containers_merge_by_name_for_client_side_apply():
     containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
 
     assert (containers["x-kubernetes-patch-merge-key"], containers["x-kubernetes-patch-strategy"]) == ("name", "merge")
+
+
+def test_defaults_enums_and_bounds_in_the_schemas_are_those_that_writes_are_checked_by():
+    schemas = openapi.document("", "v1")["components"]["schemas"]
+    pod, port = schemas["io.k8s.api.core.v1.PodSpec"], schemas["io.k8s.api.core.v1.ContainerPort"]
+
+    assert pod["properties"]["restartPolicy"]["enum"] == ["Always", "Never", "OnFailure"]
+    assert pod["properties"]["restartPolicy"]["default"] == "Always"
+    assert (port["properties"]["containerPort"]["minimum"], port["properties"]["containerPort"]["maximum"]) == (
+        1,
+        65535,
+    )
+    workloads = openapi.document("apps", "v1")["components"]["schemas"]
+    assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["default"] == 1

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apiserver_fake.registry.creation import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, record_of
 from apiserver_fake.storage.recovery import Gap, restore
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Key, Store
-from services.api.errors import BadRequest, Expired, RequestEntityTooLarge
+from services.api.errors import BadRequest, Expired, Forbidden, RequestEntityTooLarge
 from services.api.resources import resources
 
 PODS, CONFIGMAPS = resources()["pods"], resources()["configmaps"]
@@ -213,3 +214,15 @@ def test_the_store_agrees_with_a_dict_at_every_version_of_the_window(batches):
             selection = Selection.parse(PODS, "", "", f"spec.nodeName={node}")
             expected = sorted(name for name, on in state.items() if on == node)
             assert names(store.select("pods", selection, at=rv).records) == expected
+
+
+def test_l_obj_the_object_limit_counts_what_a_restart_loaded_once():
+    pods, store = resources()["pods"], Store()
+    documents = [a_document(name) for name in ("a", "b")]
+    store.load([record_of(pods, each, rv, msgspec.json.encode(each)) for rv, each in enumerate(documents, 1)], 2)
+
+    assert store.count == 2
+    check_capacity(Limits(objects=3), store.stage(), pods, "default", "c")
+    commit(store, a_document("c"))
+    with pytest.raises(Forbidden, match="the store holds 3, at most 3 are allowed"):
+        check_capacity(Limits(objects=3), store.stage(), pods, "default", "d")

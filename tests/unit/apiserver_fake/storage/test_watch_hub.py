@@ -176,7 +176,7 @@ def test_w13_a_watch_ends_by_itself_with_a_bookmark_two_seconds_before():
     assert len(world.hub) == 0
 
 
-def test_a_watch_lasts_five_to_ten_minutes_when_nobody_says():
+def test_a_watch_lasts_five_to_ten_minutes_unless_the_request_says_so():
     world = World()
     ends = [world.watch().ends_at_s for _ in range(50)]
 
@@ -332,3 +332,15 @@ def test_as_17_every_watcher_sees_the_computed_transitions_and_a_resumed_one_the
 
     for selector, watcher in watchers.items():
         assert seen(watcher) == expected[selector]
+
+
+def test_w10_a_watch_from_a_future_version_begins_as_soon_as_that_version_is_there():
+    world = World()
+    world.put("a")
+    watcher = world.watch(resource_version="2")
+
+    world.put("b")
+    world.pass_time(3.1)
+    world.put("c")
+
+    assert seen(watcher) == [("ADDED", "c", 3)]

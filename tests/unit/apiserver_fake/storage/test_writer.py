@@ -38,7 +38,7 @@ class LoopClock:
 
 
 class AJournal:
-    """Keeps batches in memory, takes 10 ms for each, and fails when told to."""
+    """Keeps batches in memory, takes 10 ms for each, and fails on request."""
 
     is_durable = True
 
@@ -82,14 +82,14 @@ class World:
         )
 
 
-def simulated(story):
-    """Run `story(world)` with its writer, in virtual time."""
+def simulated(scenario):
+    """Run `scenario(world)` with its writer, in virtual time."""
 
     async def main():
         world = World()
         task = asyncio.create_task(world.writer.run())
         try:
-            await story(world)
+            await scenario(world)
         finally:
             task.cancel()
             (error,) = await asyncio.gather(task, return_exceptions=True)
@@ -98,8 +98,8 @@ def simulated(story):
     return simloop.run(main())
 
 
-def test_s1_nobody_is_answered_and_nothing_is_seen_before_it_is_durable():
-    async def story(world):
+def test_s1_no_client_is_answered_and_nothing_is_seen_before_it_is_durable():
+    async def scenario(world):
         answer = world.put("a")
         await asyncio.sleep(0.009)
         assert not answer.done()
@@ -109,47 +109,47 @@ def test_s1_nobody_is_answered_and_nothing_is_seen_before_it_is_durable():
         assert world.store.rv == 1
         assert len(world.journal.batches) == 1
 
-    simulated(story)
+    simulated(scenario)
 
 
 def test_s2_a_conflict_with_a_pending_change_waits_until_that_is_durable():
-    async def story(world):
+    async def scenario(world):
         first = world.put("a", must_be_new=True)
         second = world.put("a", must_be_new=True)
         await asyncio.sleep(0.009)
         assert not second.done()
         assert ((await first).code, (await second).code) == (201, 409)
 
-    simulated(story)
+    simulated(scenario)
 
 
 def test_s3_versions_are_dense_over_refusals_and_batches():
-    async def story(world):
+    async def scenario(world):
         answers = [world.put(f"p{i % 300}", must_be_new=True) for i in range(600)]
         codes = [(await answer).code for answer in answers]
         assert codes.count(201) == 300
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert [entry.rv for batch in world.journal.batches for entry in batch] == list(range(1, 301))
     assert max(len(batch) for batch in world.journal.batches) == BATCH_CHANGES
 
 
 def test_s8_an_operation_past_its_deadline_has_no_effect():
-    async def story(world):
+    async def scenario(world):
         world.put("a")
         await asyncio.sleep(0.001)
         late = world.put("b", deadline_s=0.005)
         assert (await late).code == 504
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert world.store.get("configmaps", "default", "b") is None
     assert world.store.rv == 1
 
 
 def test_s8_a_cancelled_caller_does_not_take_its_write_back():
-    async def story(world):
+    async def scenario(world):
         caller = asyncio.create_task(_shielded(world.put("a")))
         await asyncio.sleep(0.001)
         caller.cancel()
@@ -158,35 +158,35 @@ def test_s8_a_cancelled_caller_does_not_take_its_write_back():
     async def _shielded(answer):
         return await asyncio.shield(answer)
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert world.store.get("configmaps", "default", "a") is not None
 
 
 def test_s9_the_second_arrival_gets_the_recorded_answer_even_while_the_first_is_under_way():
-    async def story(world):
+    async def scenario(world):
         first, second = world.put("a", request_id="r"), world.put("a", request_id="r")
         assert await first == await second
         assert await world.put("a", request_id="r") == await first
         other = await world.put("a", request_id="r", identity="bob")
         assert other.rv == 2
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert world.store.rv == 2
 
 
 def test_s9_a_reused_request_id_is_a_conflict():
-    async def story(world):
+    async def scenario(world):
         await world.put("a", request_id="r", fingerprint=b"1")
         reused = await world.put("b", request_id="r", fingerprint=b"2")
         assert (reused.code, reused.error().reason) == (409, "RequestIDReused")
 
-    simulated(story)
+    simulated(scenario)
 
 
 def test_s9_a_refusal_is_remembered_too_so_a_late_duplicate_cannot_succeed():
-    async def story(world):
+    async def scenario(world):
         await world.put("a")
         assert (await world.put("a", request_id="r", must_be_new=True)).code == 409
         staged = world.store.stage()
@@ -194,14 +194,14 @@ def test_s9_a_refusal_is_remembered_too_so_a_late_duplicate_cannot_succeed():
         world.store.publish(staged.changes, 0.0)
         assert (await world.put("a", request_id="r", must_be_new=True)).code == 409
 
-    simulated(story)
+    simulated(scenario)
 
 
 def test_s9_answers_live_in_the_journal():
-    async def story(world):
+    async def scenario(world):
         await world.put("a", request_id="r", fingerprint=b"f")
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     ((key, answer),) = answers_of(world.journal.batches[0], 5.0)
     body = world.store.get("configmaps", "default", "a").body
@@ -220,7 +220,7 @@ def test_s9_the_table_forgets_after_five_minutes_and_ten_thousand():
 
 
 def test_s16_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself():
-    async def story(world):
+    async def scenario(world):
         await world.put("a")
         world.journal.error = OSError(errno.ENOSPC, "No space left on device")
         refused = await world.put("b")
@@ -232,19 +232,19 @@ def test_s16_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself():
         await asyncio.sleep(1.1)
         assert (await world.put("b")).rv == 2
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert [entry.rv for batch in world.journal.batches for entry in batch] == [1, 2]
 
 
-def test_as_03_a_failed_sync_is_fatal_and_nobody_is_told_success():
-    async def story(world):
+def test_as_03_a_failed_sync_is_fatal_and_no_client_gets_success():
+    async def scenario(world):
         world.journal.error = OSError(errno.EIO, "Input/output error")
         answer = world.put("a")
         await asyncio.sleep(1)
         assert not answer.done()
 
-    world, error = simulated(story)
+    world, error = simulated(scenario)
 
     leaf = error
     while isinstance(leaf, BaseExceptionGroup):
@@ -255,7 +255,7 @@ def test_as_03_a_failed_sync_is_fatal_and_nobody_is_told_success():
 
 
 def test_a_full_queue_is_too_many_requests_and_components_keep_places_of_their_own():
-    async def story(world):
+    async def scenario(world):
         for i in range(QUEUE_MAX - QUEUE_RESERVED):
             world.put(f"p{i}")
         with pytest.raises(TooManyRequests):
@@ -265,11 +265,11 @@ def test_a_full_queue_is_too_many_requests_and_components_keep_places_of_their_o
         with pytest.raises(TooManyRequests):
             world.put("one more", identity="system:node:n1")
 
-    simulated(story)
+    simulated(scenario)
 
 
 def test_an_operation_that_trips_over_a_bug_is_a_500_and_the_others_go_on():
-    async def story(world):
+    async def scenario(world):
         def broken(staged):
             staged.put(CONFIGMAPS, {"metadata": {"name": "x", "namespace": "default"}})
             raise RuntimeError("oops")
@@ -280,7 +280,7 @@ def test_an_operation_that_trips_over_a_bug_is_a_500_and_the_others_go_on():
         assert ((await bad).code, (await good).rv) == (500, 1)
         assert world.store.get("configmaps", "default", "x") is None
 
-    world, _ = simulated(story)
+    world, _ = simulated(scenario)
 
     assert msgspec.json.decode(world.journal.batches[0][0].body)["metadata"]["name"] == "a"
     assert Key("default", "a") == world.published[0].record.key

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from apiserver_fake.validation.pod.container_restarts import check_restarts, without_own_policies
+from apiserver_fake.validation.pod.container import without_own_policies
+from apiserver_fake.validation.pod.spec import check
 
 RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
 
 
 def why(container: Any, kind: str = "containers") -> list[str]:
-    return [f"{cause.path}: {cause.message}" for cause in check_restarts(container, "c", kind)]
+    plain = {"name": "c", "image": "i:1"}
+    spec = {"containers": [{"name": "d", "image": "i:1"}], kind: [{**plain, **container}]}
+    return [f"{cause.path}: {cause.message}" for cause in check(spec, "spec")]
 
 
 def test_a_policy_with_rules_is_well() -> None:

@@ -49,7 +49,7 @@ def test_i6_one_device_for_two_claims():
 
 
 @pytest.mark.parametrize(("guard", "broken"), [("none", set()), ("apiserver", {"I6"})])
-def test_i6_with_two_schedulers_it_is_counted_unless_somebody_guards(guard, broken):
+def test_i6_with_two_schedulers_it_is_counted_unless_the_api_server_guards(guard, broken):
     log = life().add("sched.attempt", comp="scheduler/a").add("sched.attempt", comp="scheduler/b")
 
     assert judge(claim(claim(log, OTHER, "ADDED"), OTHER, **MINE), f"dra.double_allocation_guard={guard}") == broken
@@ -90,7 +90,7 @@ def test_i10_a_claim_that_outlives_its_pod():
     assert judge(log) == {"I10"}
 
 
-def test_i30_a_device_prepared_for_nobody():
+def test_i30_a_device_prepared_without_a_reservation():
     log = life().commit(kind="DELETED", node="n1", binding_generation=2, claims=["c"])
     claim(log, kind="DELETED").add("x", at_s=2.0).add("x", at_s=110.0)
 

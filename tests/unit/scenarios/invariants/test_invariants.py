@@ -5,10 +5,15 @@ import pytest
 from services.api.statehash import MODULUS, version_summand
 from services.api.switches import Switches
 from services.scenarios.invariants import Auditor
+from services.scenarios.invariants.i14_requests import KEPT
 from services.telemetry.eventlog import Line
 
 POD = {"kind": "Pod", "ns": "default", "name": "p", "uid": "u1"}
 NODE = {"kind": "Node", "ns": "", "name": "n1", "uid": "node1"}
+UNNUMBERED = {
+    "type": "ADDED", "verb": "create", "subresource": "", "content_sha256": "c", "node": "", "phase": "Pending",
+    "binding_generation": 0, "unbind_count": 0, "nominated": "",
+}  # fmt: skip
 WRITERS = {"binding": "system:kube-scheduler", "unbind": "system:node:n1"}
 
 
@@ -98,7 +103,7 @@ def test_i2_a_node_name_set_by_anything_but_a_binding(sub):
     assert "I2" in _judge(log)
 
 
-def test_i2_an_unbind_by_somebody_who_may_not():
+def test_i2_an_unbind_by_an_identity_without_the_right():
     log = Log().commit(kind="ADDED", verb="create")
     _bound(log)
     _unbound(log, identity="system:kube-scheduler")
@@ -178,7 +183,7 @@ def test_i27_a_gap_in_the_numbering():
     assert _judge(Log().add("x").add("y", seq=3)) == {"I27"}
 
 
-def test_i2_a_pod_created_on_a_node_by_somebody_who_may_not_choose():
+def test_i2_a_pod_created_on_a_node_by_an_identity_that_may_not_choose_one():
     assert "I2" in _judge(Log().commit(kind="ADDED", verb="create", node="n1", identity="user:ann"))
     assert "I2" not in _judge(Log().commit(kind="ADDED", verb="create", node="n1"))
 
@@ -244,7 +249,7 @@ def test_i11_a_pod_on_a_node_that_never_was_although_nothing_was_removed():
     assert _judge(log.add("x", at_s=95.0)) == {"I11"}
 
 
-def test_i12_a_recovery_that_lost_what_was_told():
+def test_i12_a_recovery_that_lost_what_was_published():
     log = Log().commit(kind="ADDED", verb="create").commit().add("store.recovered", rv=1)
 
     assert _judge(log) == {"I12"}
@@ -259,7 +264,7 @@ def test_i13_an_answer_with_a_version_that_was_never_stored():
     assert _judge(log.add("api.response", rv=7, data=answer)) == {"I13"}
 
 
-def test_i14_a_commit_nobody_asked_for_and_one_that_was_refused():
+def test_i14_a_commit_without_a_request_and_one_that_was_refused():
     refused = Log().commit(kind="ADDED", verb="create")
     refused.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": 409})
 
@@ -272,6 +277,35 @@ def test_i14_a_refused_arrival_beside_one_that_was_carried_out():
     log.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": 429})
 
     assert _judge(log.commit(kind="ADDED", verb="create")) == set()
+
+
+def test_i14_a_refusal_begins_with_400():
+    def answered(code):
+        log = Log().commit(kind="ADDED", verb="create")
+        return log.add("api.response", identity="system:mesh-admin", req_id="r1", data={"verb": "create", "code": code})
+
+    assert [_judge(answered(code)) for code in (399, 400, 500, 501)] == [set(), {"I14"}, set(), {"I14"}]
+
+
+@pytest.mark.parametrize(("others", "found"), [(2 * KEPT - 1, set()), (2 * KEPT, {"I14"})])
+def test_i14_so_many_requests_are_remembered_and_then_the_oldest_half_is_forgotten(others, found):
+    log = Log()
+    log.add("api.request", identity="system:mesh-admin", req_id="r1", data={"verb": "create"})
+    for number in range(others):
+        log.add("api.request", identity="system:mesh-admin", req_id=f"x{number}", data={"verb": "create"})
+
+    assert _judge(log.commit(kind="ADDED", verb="create", asked=False)) == found
+
+
+@pytest.mark.parametrize(("others", "found"), [(2 * KEPT - 1, set()), (2 * KEPT, {"I14"})])
+def test_i14_so_many_requests_without_an_id_are_remembered_and_then_the_oldest_half_is_forgotten(others, found):
+    asked = {"verb": "create", "path": "pods/default"}
+    log = Log().add("api.request", identity="system:mesh-admin", data=asked)
+    for number in range(others):
+        log.add("api.request", identity="system:mesh-admin", data={"verb": "create", "path": f"pods/{number}"})
+    log.add("store.commit", rv=1, identity="system:mesh-admin", data=UNNUMBERED)
+
+    assert _judge(log) == found
 
 
 def _cache(log, rv, *held):
@@ -333,7 +367,7 @@ def test_i24_a_delete_without_uid_is_lawful_where_a_switch_asks_for_it(who, swit
     assert _judge(log, switch) == set()
 
 
-def test_what_no_line_tells_of_is_named_as_not_judged():
+def test_what_no_line_shows_is_named_as_not_judged():
     auditor = Auditor(Switches())
     auditor.take_all(Log().commit(kind="ADDED", verb="create").lines)
 
@@ -349,7 +383,7 @@ def _preempted(**data):
     return log.commit(verb="delete", identity="system:kube-scheduler", deletion="2026-01-01T00:00:30Z")
 
 
-def test_i18_a_victim_nobody_announced_or_that_matters_as_much_or_whose_preemptor_went():
+def test_i18_a_victim_that_was_not_announced_or_of_equal_priority_or_whose_preemptor_is_gone():
     lawful = {"preemptor": "u9", "priority": 0, "preemptor_priority": 10}
 
     assert _judge(_preempted(**lawful)) == set()
@@ -363,7 +397,7 @@ def test_i18_a_victim_nobody_announced_or_that_matters_as_much_or_whose_preempto
 
 
 @pytest.mark.parametrize(("seen", "broken"), [(2, set()), (3, {"I18"})])
-def test_i18_what_became_of_the_preemptor_while_the_call_was_under_way_is_nobodys_fault(seen, broken):
+def test_i18_what_became_of_the_preemptor_while_the_call_was_under_way_is_no_fault(seen, broken):
     waiting = POD | {"uid": "u9", "name": "vip"}
     log = Log().commit(kind="ADDED", verb="create").commit(kind="ADDED", verb="create", obj=waiting)
     log.add("sched.victim", data={"preemptor": "u9", "priority": 0, "preemptor_priority": 10}, rv_seen=seen)

@@ -42,7 +42,7 @@ def test_a_resize_that_is_done_or_explained_is_at_rest(document):
     (pod(BIG, BIG, BIG, "PodResizePending", "Deferred"), "has the size it asks for"),
     (pod(BIG, BIG, SMALL, "PodResizeInProgress"), "runs with another size than was promised"),
 ])  # fmt: skip
-def test_a_resize_that_nobody_explains_is_not_at_rest(document, why):
+def test_a_resize_without_a_condition_is_not_at_rest(document, why):
     [detail] = said(document)
 
     assert why in detail

@@ -49,7 +49,7 @@ ALL = [
 ]  # fmt: skip
 
 
-def test_an_unfiltered_stream_that_tells_everything_is_lawful():
+def test_an_unfiltered_stream_that_has_every_event_is_lawful():
     assert _tell(_stream(), *ALL) == set()
 
 
@@ -109,7 +109,7 @@ def test_w12_the_state_of_a_streaming_start_is_that_of_its_bookmark():
     assert _tell(_stream(None), ("ADDED", "a", 5), ("ADDED", "b", 3), ("BOOKMARK", "end", 6)) == {"W12"}
 
 
-def test_a_selector_that_commit_lines_do_not_tell_leaves_only_the_order_to_be_judged():
+def test_a_selector_that_commit_lines_do_not_show_leaves_only_the_order_to_be_judged():
     labelled = Stream(_view(*LIFE), "Pod", matcher("", "", "app=web"), 0)
 
     assert _tell(labelled, ("ADDED", "a", 2), ("ADDED", "b", 1)) == {"W1"}

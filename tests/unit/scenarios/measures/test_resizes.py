@@ -48,28 +48,28 @@ def seen():
     return Seen()
 
 
-def test_a_resize_takes_from_the_wish_until_the_node_reports_it(seen):
+def test_a_resize_takes_from_the_request_until_the_node_reports_it(seen):
     seen.pod(0, "h", 100, 100, generation=1).pod(5, "h", 300, 100, generation=2).pod(12, "h", 300, 300, generation=2)
 
     assert (seen.figures["resizes_asked"], seen.figures["resizes_met"]) == (1, 1)
     assert seen.figures["time_to_resized_p99_s"] == 7.0
 
 
-def test_a_wish_that_replaces_another_goes_on_waiting(seen):
+def test_a_resize_that_replaces_another_goes_on_waiting(seen):
     seen.pod(0, "h", 100, 100, generation=1).pod(1, "h", 300, 100, generation=2).pod(4, "h", 200, 100, generation=3)
     seen.pod(9, "h", 200, 200, generation=3)
 
     assert (seen.figures["resizes_asked"], seen.figures["time_to_resized_p50_s"]) == (1, 8.0)
 
 
-def test_a_wish_that_is_taken_back_was_never_met(seen):
+def test_a_resize_that_is_taken_back_was_never_done(seen):
     seen.pod(0, "h", 100, 100, generation=1).pod(1, "h", 300, 100, generation=2).pod(4, "h", 100, 100, generation=3)
 
     assert (seen.figures["resizes_asked"], seen.figures["resizes_met"]) == (1, 0)
     assert seen.figures["time_to_resized_p50_s"] is None
 
 
-def test_victims_count_once_with_what_they_were_promised(seen):
+def test_victims_count_once_with_what_they_were_allocated(seen):
     seen.pod(0, "v", 500, 500, generation=1).pod(1, "v", 2000, 500, generation=2)
     seen.line("sched.resize", "h").line("sched.resize", "h").line("sched.victim", "v").line("sched.victim", "v")
 

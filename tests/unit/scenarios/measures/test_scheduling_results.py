@@ -34,7 +34,7 @@ def of(*lines):
     return results
 
 
-def test_until_it_is_told_a_rejection_is_missing():
+def test_a_rejection_is_missing_until_the_status_reports_it():
     results = of(rejected(0, "A"))
 
     assert results.misreported_s("u", [(5.0, ReportedReason("NotReadyForScheduling", "A"))], STARTED_S, 60.0) == (
@@ -43,7 +43,7 @@ def test_until_it_is_told_a_rejection_is_missing():
     )
 
 
-def test_old_words_are_stale_until_the_new_ones_are_told():
+def test_an_old_message_is_stale_until_the_new_one_is_reported():
     reported = [
         (0.0, ReportedReason("NotReadyForScheduling", "A")),
         (25.0, ReportedReason("NotReadyForScheduling", "B")),
@@ -85,7 +85,7 @@ def test_a_failed_attempt_counts_until_the_next():
         (SchedulingResult("Dra", "A"), ReportedReason("SchedulingGated", "blocked"), False, True),
     ],
 )
-def test_what_is_told_is_held_against_what_is_so(result, reported, missing, stale):
+def test_what_the_status_reports_is_held_against_what_the_scheduler_found(result, reported, missing, stale):
     assert (is_missing(result, reported), is_stale(result, reported)) == (missing, stale)
 
 

@@ -33,7 +33,7 @@ def scenario(tmp_path, line):
         ("hosts none", "'none': want a number from 1"),
     ],
 )
-def test_a_fault_that_cannot_be_is_told_before_anything_starts(tmp_path, line, message):
+def test_a_fault_that_cannot_be_is_refused_before_anything_starts(tmp_path, line, message):
     with pytest.raises(ScriptError, match=r"t\.txt:3: .*") as caught:
         load_scenario(scenario(tmp_path, line))
 

@@ -102,7 +102,7 @@ def test_one_process_may_have_switches_of_its_own(tmp_path):
         ("set scheduler: PodUnbinding", SwitchError, "want NAME=VALUE"),
     ],
 )
-def test_a_switch_for_nobody_or_of_no_name_is_told_before_anything_starts(tmp_path, line, error, message):
+def test_a_switch_for_no_component_or_of_no_name_is_refused_before_anything_starts(tmp_path, line, error, message):
     path = tmp_path / "t.txt"
     path.write_text(f"# T\n{line}\nwait 1s\n")
 

@@ -10,7 +10,8 @@ from services.api.identity import ADMIN
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
-from services.scenarios.simulation.network import Lifetime, Network, SimApi, SimTransport
+from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.simulated_mesh import SimMesh
 
 REQUEST = Request(verb="create", resource="pods", name="p", deadline_s=5.0)
@@ -22,7 +23,7 @@ class Echo:
     def __init__(self):
         self.calls = []
 
-    def door(self, identity):
+    def api_for(self, identity):
         return self
 
     async def call(self, request):
@@ -135,7 +136,7 @@ def test_a_component_killed_at_its_first_line_comes_back_as_another_incarnation(
     simloop.run(main(), seed=1)
 
 
-def test_a_component_killed_while_it_starts_stays_down_as_long_as_told():
+def test_a_component_killed_while_it_starts_stays_down_as_long_as_asked():
     async def main():
         mesh = SimMesh(MeshPlan(nodes=({"name": "n1", "cpu": "4"},)))
         starts = []

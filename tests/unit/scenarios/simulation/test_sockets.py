@@ -9,7 +9,7 @@ import pytest
 from services.api.local_rpc import LocalService, RpcError
 from services.runtime import simloop
 from services.runtime.simloop import OWNER
-from services.scenarios.simulation.network import Lifetime
+from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 
 
@@ -105,7 +105,7 @@ def test_clearing_a_directory_removes_its_sockets_and_not_those_below():
     assert run_simulated(scenario) == [False, True, True]
 
 
-def test_connecting_waits_for_somebody_to_be_there():
+def test_connecting_waits_for_the_server_to_be_there():
     async def scenario(server, client, _):
         connection = client.dial("n1/a.sock")
         code = await code_of(connection.connect(10.0))

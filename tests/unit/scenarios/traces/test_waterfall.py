@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.experiments.waterfall_page import html_page, svg_picture
-from services.scenarios.traces.waterfall import bar, label, pods_in, waterfall
+from services.scenarios.traces.waterfall import ABOVE_MAX, bar, label, pods_in, waterfall
 from services.telemetry.spans import FinishedSpan
 
 MS = 1_000_000
@@ -174,6 +174,57 @@ def test_a_glob_means_the_first_pod_and_a_name_used_again_the_last():
     assert "u2" == waterfall(spans, "web-*").pod.uid
     assert "u3" == waterfall(spans, "web-a").pod.uid
     assert waterfall(spans, "web-a", "elsewhere") is None
+
+
+def test_what_begins_in_the_instant_in_which_the_pod_is_running_came_later():
+    at_once = a_span(40, "sync pod", 100, 120, parent=11, service="kubelet")
+
+    fall = waterfall([*a_life(), at_once], "web")
+
+    assert fall.later == 1
+    assert at_once not in fall.spans
+
+
+def test_a_stage_without_length_is_critical_to_the_very_end_and_not_after_it():
+    stages = [a_span(40 + n, f"at {at}", at, at, parent=11, uid="") for n, at in enumerate((95, 100, 101))]
+
+    rows = waterfall([*a_life(), *stages], "web", whole=True).rows
+
+    assert {"at 95": True, "at 100": True, "at 101": False} == {
+        row.span.name: row.is_critical for row in rows if row.span.name.startswith("at ")
+    }
+
+
+def test_a_lost_thread_is_not_taken_up_at_a_span_that_begins_in_the_same_instant():
+    spans = [
+        a_span(1, "schedule pod", 5, 9, service="scheduler"),
+        a_span(2, "attach", 14, 15, service="kubelet"),
+        a_span(3, "sync pod", 14, 20, service="kubelet", k8s__pod__phase="Running"),
+    ]
+
+    assert [("scheduler: schedule pod", 4.0), ("on the way: scheduler: schedule pod → kubelet: sync pod", 5.0),
+            ("kubelet: sync pod", 6.0)] == path_of(spans)  # fmt: skip
+
+
+def test_a_hand_over_between_stages_counts_for_the_next_one_and_a_tenth_of_a_millisecond_is_none():
+    def between(gap_ms):
+        return path_of([
+            a_span(1, "sync pod", 0, 30, service="kubelet", k8s__pod__phase="Running"),
+            a_span(2, "mount", 0, 10, parent=1, service="kubelet", uid=""),
+            a_span(3, "start", 10 + gap_ms, 30, parent=1, service="kubelet", uid=""),
+        ])  # fmt: skip
+
+    assert [("kubelet: mount", 10.0), ("kubelet: start", 20.0)] == between(0.0999)
+    assert [("kubelet: mount", 10.0), ("kubelet: sync pod", 0.1), ("kubelet: start", 19.9)] == between(0.1)
+
+
+def test_of_what_a_pod_was_made_for_no_more_than_so_many_steps_are_shown():
+    above = [a_span(100 + n, f"above {n}", 0, 1, parent=101 + n, uid="") for n in range(ABOVE_MAX + 5)]
+    own = a_span(1, "schedule pod", 5, 9, parent=100, service="scheduler")
+
+    shown = {span.name for span in waterfall([own, *above], "web").spans}
+
+    assert shown == {"schedule pod", *(f"above {n}" for n in range(ABOVE_MAX + 1))}
 
 
 def test_bars_show_what_lies_outside_by_an_arrow():

@@ -130,7 +130,7 @@ def make(body: str, *more: PluginEntry, **switches):
 
 
 class AllAtOnce:
-    """Filters, but cannot tell about one node."""
+    """Filters, but cannot answer for one node."""
 
     name = "AllAtOnce"
 

@@ -47,7 +47,7 @@ class Silent:
 
 
 class Scene:
-    """Hearts alone; `place` runs one cycle and assumes its choice."""
+    """The core alone; `place` runs one cycle and assumes its choice."""
 
     def __init__(self, monkeypatch: Any = None, extra: Any = None, **switches: Any) -> None:
         assigned = Switches({name.replace("__", "."): value for name, value in switches.items()})
@@ -148,15 +148,15 @@ def test_so_it_does_where_a_plugin_beyond_the_template_is_asked(monkeypatch):
 
 
 def test_a_changed_node_ends_the_batch_unless_only_its_age_counts():
-    def story(**switches: Any) -> Scene:
+    def run(**switches: Any) -> Scene:
         scene = Scene(**switches).nodes(4)
         scene.place(a.pod("p1", cpu="4"))
         scene.cache.add_pod(PodInfo(a.pod("other", cpu="1")), "n3" if scene.cache.node_of("p1") != "n3" else "n2")
         scene.place(a.pod("p2", cpu="4"))
         return scene
 
-    assert (story().hints, story().flushed["node_changed"]) == (0, 1)
-    assert story(batching__validity="age").hints + story(batching__validity="age").flushed["hint_not_feasible"] == 1
+    assert (run().hints, run().flushed["node_changed"]) == (0, 1)
+    assert run(batching__validity="age").hints + run(batching__validity="age").flushed["hint_not_feasible"] == 1
 
 
 @given(

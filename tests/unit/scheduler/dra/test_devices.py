@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.dra.allocator import AllocationError, Allocator, Refused
 from scheduler.dra.deallocator import release_patch
-from scheduler.dra.ledger import ClaimLedger, Letting, Release
+from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.pools import Slices
 from scheduler.framework.diagnosis import CycleError
 from services.api.kinds.deviceclass import DeviceClass, DeviceClassSpec
@@ -300,7 +300,7 @@ def test_devices_we_freed_are_free_before_the_informer_shows_it():
 def test_kubelet_unbinding_7_4_devices_are_freed_with_the_last_user_alone(how, users, allocation, patch):
     held = claim(allocation=allocation, reserved_for=reserved(*users))
 
-    found = release_patch(held, Letting(how, held.metadata.key, "c", "p"))
+    found = release_patch(held, PendingRelease(how, held.metadata.key, "c", "p"))
 
     assert found == (None if patch is None else {"status": patch})
 
@@ -381,8 +381,8 @@ def test_a_claim_that_fits_nowhere_is_freed_unless_others_use_it(cluster, a, use
 
     said = "deallocation of ResourceClaim completed" if is_freed else "still not schedulable"
     assert error.message.startswith(f"0/1 nodes are available: 1 resourceclaim not available on the node. {said}")
-    wanted = [Letting(Release.DEALLOCATE, held.metadata.key, "c", "p")] if is_freed else []
-    assert list(world.handle.claims.lettings) == wanted
+    wanted = [PendingRelease(Release.DEALLOCATE, held.metadata.key, "c", "p")] if is_freed else []
+    assert list(world.handle.claims.releases) == wanted
 
 
 def test_a_claim_that_256_use_is_in_use(cluster, a):

@@ -124,7 +124,7 @@ def nodes(draw, name):
 
 @st.composite
 def pods(draw, uid):
-    # Few wishes at a time: with many, one refusal hides all others.
+    # Few terms at a time: with many, one refusal hides all others.
     likes, dislikes = draw(st.sampled_from([(SIDES, st.none()), (st.none(), SIDES), (SIDES, SIDES)]))
     likes, dislikes = draw(likes), draw(dislikes)
     meta = ObjectMeta(

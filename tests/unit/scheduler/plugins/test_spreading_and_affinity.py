@@ -115,10 +115,10 @@ def test_the_missing_label_is_named(cluster, a):
 
 def test_an_empty_selector_counts_no_pod_but_means_the_pod_itself(zones, a):
     everyone = _spread(selector=LabelSelector())
-    nobody = _spread(selector=None)
+    no_pod = _spread(selector=None)
 
     assert _fitting(zones(a=3, b=0), a.pod(labels=APP, topology_spread_constraints=(everyone,))) == "ab"
-    assert _fitting(zones(a=3, b=0), a.pod(labels=APP, topology_spread_constraints=(nobody,))) == "ab"
+    assert _fitting(zones(a=3, b=0), a.pod(labels=APP, topology_spread_constraints=(no_pod,))) == "ab"
 
 
 def test_terminating_pods_and_those_of_other_namespaces_do_not_count(zones, a):

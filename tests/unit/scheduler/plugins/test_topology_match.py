@@ -1,4 +1,4 @@
-"""One NUMA node must have room for each container: what stale, over-reserved and exact knowledge say."""
+"""One NUMA node must have capacity for each container: what stale, over-reserved and exact knowledge say."""
 
 from random import Random
 
@@ -47,7 +47,7 @@ def guaranteed(name, *cpus, qos=True, **more):
     return PodInfo(msgspec.convert({"metadata": {"name": name, "uid": name}, "spec": {"containers": containers}}, Pod))
 
 
-def verdict(pod, found, *, knowledge="nrt_stale", on_node=()):
+def answer_of(pod, found, *, knowledge="nrt_stale", on_node=()):
     plugin = NodeResourceTopologyMatch(FixedWorld(found), knowledge=knowledge)
     node = NodeInfo("n1")
     for other in on_node:
@@ -62,11 +62,11 @@ def verdict(pod, found, *, knowledge="nrt_stale", on_node=()):
      (("4", "4"), "pod", "cannot align pod"), (("4",), "pod", SUCCESS)],
 )  # fmt: skip
 def test_unbinding_22_each_container_or_the_pod_needs_one_numa_node(cpus, scope, answer):
-    assert verdict(guaranteed("p", *cpus), report(4, 4, scope=scope)) == answer
+    assert answer_of(guaranteed("p", *cpus), report(4, 4, scope=scope)) == answer
 
 
 def test_unbinding_22_other_policies_and_unreported_nodes_are_not_judged():
-    assert verdict(guaranteed("p", "6"), report(4, 4, policy="restricted")) is SUCCESS
+    assert answer_of(guaranteed("p", "6"), report(4, 4, policy="restricted")) is SUCCESS
     assert (
         NodeResourceTopologyMatch(FixedWorld(), knowledge="oracle").filter(
             CycleState(), guaranteed("p", "6"), NodeInfo("n1")
@@ -76,8 +76,8 @@ def test_unbinding_22_other_policies_and_unreported_nodes_are_not_judged():
 
 
 def test_unbinding_22_devices_must_come_from_the_zone_of_the_cpus():
-    assert verdict(guaranteed("p", "6", **{GPU: "1"}), report(8, 2, gpus=(0, 1))) == "cannot align container"
-    assert verdict(guaranteed("p", "2", **{GPU: "1"}), report(8, 2, gpus=(0, 1))) is SUCCESS
+    assert answer_of(guaranteed("p", "6", **{GPU: "1"}), report(8, 2, gpus=(0, 1))) == "cannot align container"
+    assert answer_of(guaranteed("p", "2", **{GPU: "1"}), report(8, 2, gpus=(0, 1))) is SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_unbinding_22_devices_must_come_from_the_zone_of_the_cpus():
 def test_unbinding_1_1_a_pod_the_report_lacks_is_forgotten_charged_everywhere_or_where_it_went(knowledge, answer):
     first = guaranteed("first", "6")
 
-    assert verdict(guaranteed("second", "6"), report(8, 8), knowledge=knowledge, on_node=(first,)) == answer
+    assert answer_of(guaranteed("second", "6"), report(8, 8), knowledge=knowledge, on_node=(first,)) == answer
 
 
 def test_unbinding_1_1_exact_knowledge_refuses_the_third_of_two():
     others = (guaranteed("first", "6"), guaranteed("second", "6"))
 
-    assert verdict(guaranteed("third", "6"), report(8, 8), knowledge="oracle", on_node=others) == (
+    assert answer_of(guaranteed("third", "6"), report(8, 8), knowledge="oracle", on_node=others) == (
         "cannot align container"
     )
 
@@ -103,22 +103,22 @@ def test_unbinding_1_1_a_pod_the_report_includes_is_not_charged_again():
 
     found = report(2, 8, counted="first")
 
-    assert verdict(guaranteed("second", "6"), found, knowledge="nrt_overreserve", on_node=(first,)) is SUCCESS
+    assert answer_of(guaranteed("second", "6"), found, knowledge="nrt_overreserve", on_node=(first,)) is SUCCESS
 
 
 def test_unbinding_1_1_pods_without_exclusive_cpus_do_not_take_any():
     shared = guaranteed("shared", "6", qos=False)
 
-    assert verdict(guaranteed("p", "6"), report(8), knowledge="oracle", on_node=(shared,)) is SUCCESS
+    assert answer_of(guaranteed("p", "6"), report(8), knowledge="oracle", on_node=(shared,)) is SUCCESS
 
 
 def test_unbinding_1_1_memory_counts_where_it_is_reported_and_only_for_guaranteed_pods():
     found = report(8, 8, memory=("512Mi", "2Gi"))
     one, two = guaranteed("first", "1"), guaranteed("second", "1")
 
-    assert verdict(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one,)) is SUCCESS
-    assert verdict(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one, two)) == "cannot align container"
-    assert verdict(guaranteed("p", "1", qos=False), found, knowledge="oracle", on_node=(one, two)) is SUCCESS
+    assert answer_of(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one,)) is SUCCESS
+    assert answer_of(guaranteed("p", "1"), found, knowledge="oracle", on_node=(one, two)) == "cannot align container"
+    assert answer_of(guaranteed("p", "1", qos=False), found, knowledge="oracle", on_node=(one, two)) is SUCCESS
 
 
 # --- against the kubelet itself ---
@@ -144,7 +144,7 @@ def a_random_pod(random, name):
 @pytest.mark.parametrize("memory", ["None", "Static"])
 @pytest.mark.parametrize("seed", range(6))
 def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, memory, seed):
-    """Pods come and go: with a report of a while ago and the pods since then, each verdict is the kubelet's.
+    """Pods come and go: with a report of a while ago and the pods since then, each answer is the kubelet's.
 
     But one: memory for a whole pod that no NUMA nodes have is no opinion for upstream's topology manager, so the pod's
     containers may end on several. No scheduler should send a pod there for that.
@@ -172,7 +172,7 @@ def test_unbinding_1_1_exact_knowledge_says_what_the_kubelet_will_say(scope, mem
             found, since = topology_document(definition, managers, running), []
         pod = a_random_pod(random, f"p{number}")
         others = [PodInfo(other) for other in since]
-        said = verdict(PodInfo(pod), msgspec.convert(found, NodeResourceTopology), knowledge="oracle", on_node=others)
+        said = answer_of(PodInfo(pod), msgspec.convert(found, NodeResourceTopology), knowledge="oracle", on_node=others)
         outcome = managers.admit(pod)
 
         is_scattered = isinstance(outcome, Allocation) and len({block.numas for block in outcome.memory}) > 1

@@ -317,7 +317,7 @@ def test_a_claim_whose_node_was_chosen_before_fits_nowhere_else(a):
 
 
 def test_a_driver_that_publishes_its_capacity_is_believed(a):
-    def room(name: str, size: str | None, zone: str, largest: str | None = None) -> CSIStorageCapacity:
+    def capacity_of(name: str, size: str | None, zone: str, largest: str | None = None) -> CSIStorageCapacity:
         topology = LabelSelector(match_labels={ZONE_KEY: zone})
         return CSIStorageCapacity(
             metadata=ObjectMeta(name=name, namespace="default"),
@@ -329,9 +329,9 @@ def test_a_driver_that_publishes_its_capacity_is_believed(a):
 
     driver = CSIDriver(metadata=ObjectMeta(name="disk.example.com"), spec=CSIDriverSpec(storage_capacity=True))
     pod, full = a.pod("p", volumes=mount("data")), "node(s) did not have enough free storage"
-    objects = (claim(size="10Gi"), late(), driver, room("a", "20Gi", "a"), room("b", "5Gi", "b"))
+    objects = (claim(size="10Gi"), late(), driver, capacity_of("a", "20Gi", "a"), capacity_of("b", "5Gi", "b"))
     assert Case(a, BINDING, *objects).fits(pod) == {"n1": "", "n2": full, "n3": full}
-    piecemeal = room("a", "20Gi", "a", largest="4Gi")
+    piecemeal = capacity_of("a", "20Gi", "a", largest="4Gi")
     assert Case(a, BINDING, *objects, piecemeal).fits(pod)["n1"] == full
     assert set(Case(a, BINDING, claim(size="10Gi"), late()).fits(pod).values()) == {""}
 
@@ -398,7 +398,7 @@ def test_storage_counts_in_scoring_only_with_its_gate(a):
 
 
 def test_capacity_for_volumes_yet_to_be_made_is_scored_once_for_all_claims_of_a_class(a):
-    def room(zone: str, size: str) -> CSIStorageCapacity:
+    def capacity_of(zone: str, size: str) -> CSIStorageCapacity:
         return CSIStorageCapacity(
             metadata=ObjectMeta(name=zone, namespace="default"),
             storage_class_name="late",
@@ -407,7 +407,14 @@ def test_capacity_for_volumes_yet_to_be_made_is_scored_once_for_all_claims_of_a_
         )
 
     driver = CSIDriver(metadata=ObjectMeta(name="disk.example.com"), spec=CSIDriverSpec(storage_capacity=True))
-    objects = (claim("one", "2Gi"), claim("two", "2Gi"), late(), driver, room("a", "8Gi"), room("b", "40Gi"))
+    objects = (
+        claim("one", "2Gi"),
+        claim("two", "2Gi"),
+        late(),
+        driver,
+        capacity_of("a", "8Gi"),
+        capacity_of("b", "40Gi"),
+    )
     case = Case(a, BINDING, *objects, StorageCapacityScoring=True)
     assert scores(case, a.pod("p", volumes=mount("one", "two"))) == [50, 90]
 

@@ -141,15 +141,15 @@ def storage(draw: Any) -> list[Any]:
             )
         )
     for name in draw(st.lists(st.sampled_from(NODES), unique=True, max_size=3)):
-        room = VolumeNodeResources(count=draw(st.integers(0, 3)))
+        allocatable_count = VolumeNodeResources(count=draw(st.integers(0, 3)))
         migrated = draw(st.sampled_from(["", "kubernetes.io/gce-pd"]))
         found.append(
             CSINode(
                 metadata=ObjectMeta(name=name, annotations={"storage.alpha.kubernetes.io/migrated-plugins": migrated}),
                 spec=CSINodeSpec(
                     drivers=(
-                        CSINodeDriver(name=DRIVER, allocatable=room),
-                        CSINodeDriver(name="pd.csi.storage.gke.io", allocatable=room),
+                        CSINodeDriver(name=DRIVER, allocatable=allocatable_count),
+                        CSINodeDriver(name="pd.csi.storage.gke.io", allocatable=allocatable_count),
                     )
                 ),
             )

@@ -184,11 +184,13 @@ def test_a_hint_for_one_member_is_enough():
     assert scene.entity.pool is Pool.BACKOFF
 
 
-def test_with_back_off_only_a_group_comes_back_without_any_event():
+def test_with_back_off_only_a_group_comes_back_without_any_event_and_not_before_its_back_off_is_over():
     scene = Scene(group(count=1), gang__retry="backoffOnly").nodes("n1").see(member("p1", cpu="9"))
     scene.attempt()
 
-    assert scene.entity.pool is Pool.BACKOFF
+    assert scene.entity.pool is Pool.ERROR_BACKOFF
+    assert scene.queue.pop(0.5) is None, "an idle scheduler must wait as well (KEP-5142)"
+    assert scene.queue.next_deadline(0.5) <= 2.0
 
 
 def test_a_groups_back_off_may_be_longer_than_a_pods():
@@ -227,7 +229,7 @@ def test_a_group_whose_last_waiting_member_is_deleted_is_not_queued():
 def test_the_metrics_have_pods_apart_from_groups_and_incomplete_from_pending():
     scene = Scene(group(count=3), group("h", count=1)).nodes("n1")
     scene.see(member("p1"), member("p2"), member("q", of="h"), a.pod("alone"))
-    samples = scene.queue.samples()
+    samples = scene.queue.metrics()
 
     assert samples['scheduler_queued_entities{queue="gated",type="PodGroup"}'] == 1
     assert samples['scheduler_queued_entities{queue="active",type="PodGroup"}'] == 1

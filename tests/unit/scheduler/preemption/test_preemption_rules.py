@@ -12,7 +12,7 @@ from scheduler.preemption.candidates import Candidate, wanted
 from scheduler.preemption.choice import loss_of, pick
 from scheduler.preemption.eligibility import GUARDED, refusal
 from scheduler.preemption.extender_consent import ExtenderError, ask_extenders
-from scheduler.preemption.progress import Preempting
+from scheduler.preemption.progress import RunningPreemptions
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
 from scheduler.preemption.victims import Victims
 from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
@@ -368,7 +368,7 @@ def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_capacity_
 
 def test_preemption_4_while_the_last_victim_is_evicted_its_own_state_opens_the_gate(a):
     staying = {"last"}
-    preempting, last = Preempting(lambda pod: pod.uid in staying), PodInfo(a.pod("last"))
+    preempting, last = RunningPreemptions(lambda pod: pod.uid in staying), PodInfo(a.pod("last"))
     seen = [preempting.is_running("p")]
     preempting.begin("p")
     seen.append(preempting.is_running("p"))

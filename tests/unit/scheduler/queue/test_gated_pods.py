@@ -1,4 +1,4 @@
-"""Gated pods in the queue: who is asked again, when, and who hears of it (scheduler-queue-and-cycles 2.1, 2.3)."""
+"""Gated pods in the queue: which are asked again, when, and what is reported (scheduler-queue-and-cycles 2.1, 2.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
 
 
 class Gates:
-    """A queue whose PreEnqueue says what `says` says; remembers who was asked and what was told."""
+    """A queue whose PreEnqueue says what `says` says; remembers which pods were asked about and what was observed."""
 
     def __init__(self, hint=None, *, pop_from_backoff=True):
         self.says: Status = SUCCESS

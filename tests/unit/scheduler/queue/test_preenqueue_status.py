@@ -1,4 +1,4 @@
-"""What a pod is told of its rejection at PreEnqueue, model by model (KEP-5501)."""
+"""What a pod's status says of its rejection at PreEnqueue, model by model (KEP-5501)."""
 
 from __future__ import annotations
 

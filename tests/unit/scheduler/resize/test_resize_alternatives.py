@@ -87,9 +87,9 @@ def test_kep_5836_14_a_new_pod_takes_what_is_not_actuated_if_so_configured(scene
     s.pod("equal", 400, priority=MID, node="")
 
     assert schedule(s, "n").node_name == "n1"
-    assert "Insufficient cpu" in schedule(s, "equal").error.message  # to it the wish counts
+    assert "Insufficient cpu" in schedule(s, "equal").error.message  # to it the request counts
     s.pod("n", 400, priority=HIGH)
-    assert s.handle.cache.nodes["n1"].requested["cpu"] == 1500  # R's wish counts again for everybody else
+    assert s.handle.cache.nodes["n1"].requested["cpu"] == 1500  # R's request counts again for all others
     assert s.pool("r") is Pool.UNSCHEDULABLE
 
 
@@ -99,7 +99,7 @@ def test_capacity_that_was_actuated_meanwhile_is_not_free(scene):
     s.pod("n", 400, priority=HIGH, node="")
     unactuated = schedule(s, "n")
 
-    s.pod("r", 800, 800, MID)  # costs what it cost, but nothing of it is a wish any more
+    s.pod("r", 800, 800, MID)  # costs what it cost, but all of it is actuated now
     given = schedule(s, "n")
 
     assert unactuated.node_name == "n1"
@@ -120,7 +120,7 @@ def test_in_the_newcomers_eyes_a_node_is_short_of_what_it_would_still_be_short_o
 # -- the attempt -----------------------------------------------------------------------------------------------
 
 
-def extended(a, s, name, wish, has, priority=LOW, pending=""):
+def extended(a, s, name, desired, has, priority=LOW, pending=""):
     """Show a pod of 100m cpu with so many GPUs."""
 
     def size(count):
@@ -131,7 +131,7 @@ def extended(a, s, name, wish, has, priority=LOW, pending=""):
         node="n1",
         priority=priority,
         phase="Running",
-        containers=(Container(name="c", resources=ResourceRequirements(requests=size(wish))),),
+        containers=(Container(name="c", resources=ResourceRequirements(requests=size(desired))),),
     )
     said = (Condition(type="PodResizePending", status="True", reason=pending),) if pending else ()
     status = ContainerStatus(
@@ -185,7 +185,7 @@ def test_counted_as_the_kubelet_counts_a_pod_that_fitted_is_tried_again_when_ano
     s.later()
     before = s.pool("m")
 
-    s.pod("h", 800, 800, HIGH)  # its kubelet gave it what it wished for; to the scheduler it counts as it did
+    s.pod("h", 800, 800, HIGH)  # its kubelet actuated what it requested; to the scheduler it counts as it did
 
     assert before is (Pool.UNSCHEDULABLE if generation == "G3" else Pool.NONE)
     assert s.victims() == ["k"]
@@ -198,14 +198,14 @@ def test_with_periodic_retry_the_clock_alone_wakes_a_deferred_pod(scene):
     s = scene(resize__retry_scope="periodic", resize__retry_period_s=20.0).node(200).pod("other", 200, priority=HIGH)
     s.deferred("d", 100, 50, LOW)
     s.attempt()
-    waking = s.core.resizes.waking
+    wake_ups = s.core.resizes.wake_ups
 
     s.now = 15.0
     s.gone("other")
-    waking.flush(s.now)
-    early, due = s.pool("d"), waking.next_deadline()
+    wake_ups.flush(s.now)
+    early, due = s.pool("d"), wake_ups.next_deadline()
     s.now = 20.0
-    waking.flush(s.now)
+    wake_ups.flush(s.now)
 
     assert (early, due) == (Pool.UNSCHEDULABLE, 20.0)
     assert s.attempt().fits
@@ -217,7 +217,7 @@ def test_who_waits_no_more_is_not_woken_by_the_clock(scene):
 
     s.gone("d")
 
-    assert s.core.resizes.waking.next_deadline() is None
+    assert s.core.resizes.wake_ups.next_deadline() is None
 
 
 # -- preempting twice ---------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_kep_5836_15_a_nomination_in_the_pods_status_survives_a_restart(scene, n
     pending_victims = [pod.key.name for pod in found.eviction.pending] if found.eviction is not None else []
     assert pending_victims == victims
     assert found.is_guarded is (nominated == "n1")
-    assert s.handle.nominator.node_of("h") == ""  # its room is counted already
+    assert s.handle.nominator.node_of("h") == ""  # its capacity is counted already
 
 
 # -- groups --------------------------------------------------------------------------------------------------------
@@ -267,21 +267,21 @@ def gang(min_count, priority, mode="single"):
 
 
 def test_a_member_that_acts_for_its_group_preempts_with_the_groups_priority(scene):
-    def story(**switches):
+    def run(**switches):
         s = scene(gang(1, HIGH), GenericWorkload=True, **switches).node(300).pod("v", 200, priority=MID)
         return s.deferred("h", 300, 100, LOW, group="g").victims()
 
-    assert story() == []
-    assert story(resize__group_member="group") == ["v"]
+    assert run() == []
+    assert run(resize__group_member="group") == ["v"]
 
 
 def test_a_member_that_acts_for_its_group_never_evicts_another_member(scene):
-    def story(**switches):
+    def run(**switches):
         s = scene(gang(1, MID), GenericWorkload=True, **switches).node(300).pod("kin", 200, group="g")
         return s.deferred("h", 300, 100, HIGH, group="g").victims()
 
-    assert story() == ["kin"]
-    assert story(resize__group_member="group") == []
+    assert run() == ["kin"]
+    assert run(resize__group_member="group") == []
 
 
 def test_a_group_that_is_short_of_members_does_not_cost_others_theirs(scene):
@@ -337,7 +337,7 @@ def test_the_next_change_finds_queue_and_cache_agreed(scene, order):
     assert s.attempt().fits
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
+# -- what is reported-------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_attempt_knows_how_much_is_missing(scene):

@@ -1,4 +1,4 @@
-"""Plugins that are not kube-scheduler's own, and pods that wait on their nodes for room (kep-5836 6.1)."""
+"""Plugins that are not kube-scheduler's own, and pods that wait on their nodes for capacity (kep-5836 6.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutOfTree:
 
 
 class Refuser(OutOfTree):
-    """A Filter that says no to everybody while it is on; node labels may change its mind."""
+    """A Filter that rejects every node while it is on; events of node labels wake its pods."""
 
     def __init__(self, no=None, name="Refuser"):
         super().__init__(name)

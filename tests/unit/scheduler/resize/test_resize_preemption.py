@@ -32,7 +32,7 @@ def asks(cpu):
 
 
 class Scene:
-    """A scheduler's hearts, told what the watch shows."""
+    """A scheduler's core, fed with what the watch shows."""
 
     def __init__(self, a, *objects, **switches):
         chosen = {name.replace("__", "."): value for name, value in switches.items()}
@@ -71,7 +71,7 @@ class Scene:
     def pod(
         self,
         name,
-        wish,
+        desired,
         has=None,
         priority=LOW,
         *,
@@ -85,15 +85,15 @@ class Scene:
         conditions=(),
         **spec,
     ):
-        """Show the pod that asks for `wish` millicores; `has`: what it was promised, and has, unless `actual` says."""
-        has = wish if has is None else has
+        """Show the pod that asks for `desired` millicores; `has`: what it was allocated, and has, unless `actual` says."""
+        has = desired if has is None else has
         made = self.a.pod(
             name,
             node=node,
             priority=priority,
             labels=labels,
             phase="Running",
-            containers=(Container(name="c", resources=asks(wish)),),
+            containers=(Container(name="c", resources=asks(desired)),),
             scheduling_group=PodSchedulingGroup(pod_group_name=group) if group else None,
             **spec,
         )
@@ -122,8 +122,8 @@ class Scene:
         self.core.handlers.on_pod(before, made, self.now)
         return self
 
-    def deferred(self, name, wish, has, priority=HIGH, **more):
-        return self.pod(name, wish, has, priority, pending="Deferred", **more)
+    def deferred(self, name, desired, has, priority=HIGH, **more):
+        return self.pod(name, desired, has, priority, pending="Deferred", **more)
 
     def cpu_of(self, name):
         """Return what the pod as shown last asks for, in millicores."""
@@ -134,7 +134,7 @@ class Scene:
         return self
 
     def attempt(self):
-        """Make the next attempt; return its verdict, None when nobody is ready."""
+        """Make the next attempt; return its outcome, None when no pod is ready."""
         self.queue.flush(self.now)
         queued = self.queue.pop(self.now)
         if queued is None:
@@ -263,14 +263,14 @@ def test_kep_5836_08_what_eviction_cannot_cure_evicts_no_pod_until_less_is_asked
 
 
 def test_kep_5836_10_over_eviction_of_deferred_victims_and_the_kubelets_way_of_counting(scene):
-    def story(**switches):
+    def run(**switches):
         s = scene(**switches).node(2000)
         for name in ("p2", "p3", "p4"):
             s.deferred(name, 2000, 500, LOW)
         return s.deferred("p1", 1000, 500, HIGH).victims()
 
-    assert sorted(story()) == ["p2", "p3", "p4"]
-    assert len(story(resize__reprieve_uses_allocated=True)) == 1
+    assert sorted(run()) == ["p2", "p3", "p4"]
+    assert len(run(resize__reprieve_uses_allocated=True)) == 1
 
 
 def test_kep_5836_12_a_budget_spares_the_lesser_pod_unless_there_is_no_other_way(scene):
@@ -301,7 +301,7 @@ def test_kep_5836_13_two_resizes_evict_no_more_than_both_need(scene):
 
 
 def test_kep_5836_16_a_group_leaves_as_one_or_member_by_member(scene):
-    def story(mode):
+    def run(mode):
         group = msgspec.convert(
             {
                 "metadata": {"name": "g", "namespace": "default"},
@@ -313,8 +313,8 @@ def test_kep_5836_16_a_group_leaves_as_one_or_member_by_member(scene):
         s.pod("g1", 200, group="g").pod("g2", 200, node="n2", group="g")
         return sorted(s.deferred("h", 300, 100).victims())
 
-    assert story("all") == ["g1", "g2"]
-    assert story("single") == ["g1"]
+    assert run("all") == ["g1", "g2"]
+    assert run("single") == ["g1"]
 
 
 def test_a_deferred_member_of_a_group_is_queued_alone(scene):
@@ -348,11 +348,11 @@ def test_the_first_generation_looks_for_victims_before_it_looks_whether_it_must(
 
 
 def test_a_node_full_of_pods_refuses_its_own_unless_the_count_is_adjusted(scene):
-    def story(**switches):
+    def run(**switches):
         return scene(**switches).node(1000, pods="1").deferred("h", 300, 100).attempt()
 
-    assert story().reasons == ("Too many pods",)
-    assert story(resize__adjust_pod_count=True).fits
+    assert run().reasons == ("Too many pods",)
+    assert run(resize__adjust_pod_count=True).fits
 
 
 def test_what_the_node_could_never_give_is_no_reason_to_evict(scene):
@@ -521,14 +521,14 @@ def test_a_competitor_that_was_deferred_and_left_wakes_the_others(scene):
 
 
 def test_a_superseded_resize_counts_as_its_spec_says_or_with_the_larger_request(scene):
-    def story(**switches):
+    def run(**switches):
         s = scene(**switches).node(1000).deferred("h", 800, 100).deferred("h", 500, 100)
         held = s.handle.cache.nodes["n1"].requested["cpu"]
         s.pod("h", 500, 500, HIGH)
         return held, s.handle.cache.nodes["n1"].requested["cpu"]
 
-    assert story() == (500, 500)
-    assert story(resize__supersede="hold_max_until_resolved") == (800, 500)
+    assert run() == (500, 500)
+    assert run(resize__supersede="hold_max_until_resolved") == (800, 500)
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,7 @@ def test_kep_5836_18_of_two_deferred_pods_the_higher_evicts_the_lower_where_it_m
 
 def test_kep_5836_18_short_of_memory_only_a_pod_still_fails_on_cpu_that_another_has_overbooked(scene, a):
     s = scene().node(1000).deferred("d", 900, 300, HIGH)
-    s.pod("h", 200, priority=HIGH, pending="Deferred")  # its own wish is another matter than cpu
+    s.pod("h", 200, priority=HIGH, pending="Deferred")  # its own request is another matter than cpu
 
     s.attempt()
     assert s.attempt().reasons == ("Insufficient cpu",)

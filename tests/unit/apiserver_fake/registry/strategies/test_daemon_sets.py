@@ -40,7 +40,7 @@ def test_a_daemon_set_is_completed_and_its_first_template_has_number_one(world):
     assert on_delete["spec"]["updateStrategy"] == {"type": "OnDelete"}
 
 
-def test_only_a_change_of_the_template_counts_and_nobody_may_say_otherwise(world):
+def test_only_a_change_of_the_template_counts_and_no_client_may_say_otherwise(world):
     made = world.create(NAME, a_daemon_set())
     causes, slower = world.try_update(NAME, made, {**made, "spec": {**made["spec"], "minReadySeconds": 5}})
     changed = {**a_daemon_set(image="i:2"), "metadata": {**made["metadata"], "annotations": {NUMBER: "77", "a": "b"}}}
@@ -80,8 +80,8 @@ def test_the_selector_stays_and_counters_are_not_negative(world):
     assert [cause.path for cause in causes] == ["spec.selector"]
 
     check = strategy_for(NAME).validate_status
-    told = check({"status": {"collisionCount": 2}}, {"status": {"collisionCount": 1}}, None)
-    assert [cause.message for cause in told] == ["Invalid value: 1: cannot be decremented"]
+    causes = check({"status": {"collisionCount": 2}}, {"status": {"collisionCount": 1}}, None)
+    assert [cause.message for cause in causes] == ["Invalid value: 1: cannot be decremented"]
     assert check({}, {"status": {"numberReady": -1}}, None)[0].path == "status.numberReady"
 
 

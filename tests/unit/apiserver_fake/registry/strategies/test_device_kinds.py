@@ -99,7 +99,7 @@ def test_constraints_and_configuration_name_requests_that_exist(world):
     ]  # fmt: skip
 
 
-def test_devices_are_granted_once_and_taken_back_only_from_nobody(world):
+def test_devices_are_granted_once_and_taken_back_only_when_unreserved(world):
     stored = world.create(CLAIMS, claim())
     assert status(world, stored, {"reservedFor": [POD]})[0] == ["status.reservedFor"]
     causes, granted = status(world, stored, {"allocation": ALLOCATION, "reservedFor": [POD]})
@@ -122,7 +122,7 @@ def test_a_claim_may_be_reserved_for_256_and_each_once(world):
     assert status(world, stored, {"allocation": ALLOCATION, "reservedFor": many[:256]})[0] == []
 
 
-def test_nobody_new_may_use_a_claim_that_is_going_away(world):
+def test_no_new_pod_may_use_a_claim_that_is_being_deleted(world):
     stored = world.create(CLAIMS, claim())
     stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]}
 

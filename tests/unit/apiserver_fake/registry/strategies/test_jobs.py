@@ -1,4 +1,4 @@
-"""Jobs at the API server: what is completed, what is refused, what may change, and what nobody may take back."""
+"""Jobs at the API server: what is completed, what is refused, what may change, and what no client may take back."""
 
 import pytest
 
@@ -77,9 +77,9 @@ def test_a_failure_policy_replaces_ended_pods_only_and_a_limit_per_index_lifts_t
 )  # fmt: skip
 def test_what_a_job_may_not_say_is_refused_by_its_field(world, spec, said):
     causes, _ = world.try_create("jobs.batch", a_job(**spec))
-    told = [f"{cause.path}: {cause.message}" for cause in causes]
+    messages = [f"{cause.path}: {cause.message}" for cause in causes]
 
-    assert any(said in text for text in told), told
+    assert any(said in text for text in messages), messages
 
 
 def test_little_of_a_job_changes(world):
@@ -146,3 +146,20 @@ def test_indexes_are_read_and_written_alike(text):
 def test_what_are_no_indexes_is_an_error(text):
     with pytest.raises(ValueError, match=r"order|index"):
         parse_indexes(text, 100)
+
+
+def test_kep_3329_a_rule_on_exit_codes_names_a_container_of_the_pod(world):
+    codes = {"containerName": "other", "operator": "In", "values": [1]}
+
+    causes, _ = world.try_create(
+        "jobs.batch", a_job(podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
+    )
+
+    assert [f"{cause.path}: {cause.message}" for cause in causes] == [
+        (
+            'spec.podFailurePolicy.rules[0].onExitCodes.containerName: Invalid value: "other": '
+            "must be one of the container or initContainer names"
+        )
+    ]
+    codes["containerName"] = "c"
+    assert made(world, podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})

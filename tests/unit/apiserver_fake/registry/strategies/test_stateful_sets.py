@@ -39,7 +39,7 @@ def test_a_set_is_completed(world):
         "type": "OnDelete"}  # fmt: skip
 
 
-def test_several_at_once_are_heard_of_only_behind_their_gate(world):
+def test_max_unavailable_is_dropped_while_its_gate_is_off(world):
     asked = a_set(updateStrategy={"rollingUpdate": {"maxUnavailable": "50%"}})
 
     assert "maxUnavailable" not in world.create(KIND, asked)["spec"]["updateStrategy"]["rollingUpdate"]
@@ -69,7 +69,7 @@ def test_several_at_once_are_heard_of_only_behind_their_gate(world):
          "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"),
     ],
 )  # fmt: skip
-def test_a_set_that_breaks_a_rule_is_told_which(world, spec, said):
+def test_a_set_that_breaks_a_rule_is_refused_with_that_rule(world, spec, said):
     causes, _ = world.try_create(KIND, a_set(**spec))
 
     assert refused(causes) == [said]
@@ -128,3 +128,23 @@ def test_kubectl_shows_how_many_are_ready():
                 "status": {"readyReplicas": 1}}  # fmt: skip
 
     assert resources()[KIND].cells(document, 0.0) == ["web", "1/3", "<unknown>", "c", "i:1"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"), [({}, 1), ({"maxUnavailable": 2}, 2), ({"maxUnavailable": "100%"}, "100%")]
+)
+def test_kep_961_one_pod_may_be_unavailable_unless_the_set_says_otherwise(world, asked, stored):
+    world.switch(MaxUnavailableStatefulSet=True)
+
+    made = world.create(KIND, a_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": asked}))
+
+    assert made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == stored
+
+
+@pytest.mark.parametrize(("asked", "why"), [("101%", "must not be greater than 100%"), ("0%", "cannot be 0")])
+def test_kep_961_a_share_of_unavailable_pods_is_more_than_none_and_at_most_all(world, asked, why):
+    world.switch(MaxUnavailableStatefulSet=True)
+
+    causes, _ = world.try_create(KIND, a_set(updateStrategy={"rollingUpdate": {"maxUnavailable": asked}}))
+
+    assert refused(causes) == [f'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "{asked}": {why}']

@@ -119,7 +119,7 @@ def test_priority_comes_from_the_class_the_default_class_or_is_zero(world):
         ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec"),
     ],
 )
-def test_a_priority_nobody_defined_is_forbidden(world, spec, text):
+def test_an_undefined_priority_class_is_forbidden(world, spec, text):
     with pytest.raises(ApiError, match="is forbidden") as refused:
         world.try_create("pods", pod(**spec))
     assert text in refused.value.message
@@ -180,7 +180,7 @@ def test_a_priority_nobody_defined_is_forbidden(world, spec, text):
         ),
     ],
 )
-def test_a_pod_that_breaks_a_rule_is_told_which(world, spec, text):
+def test_a_pod_that_breaks_a_rule_is_refused_with_that_rule(world, spec, text):
     assert text in said(world, "pods", pod(**spec))
 
 
@@ -238,7 +238,7 @@ def test_quantities_are_checked(world, resources, text):
     assert text in said(world, "pods", pod(containers=[{"name": "c", "image": "i", "resources": resources}]))
 
 
-def test_a_bad_name_is_told_in_the_words_of_rfc_1123(world):
+def test_a_bad_name_is_refused_in_the_words_of_rfc_1123(world):
     (text,) = said(world, "pods", pod("Not_A_Name"))
     assert text.startswith('metadata.name: Invalid value: "Not_A_Name": a lowercase RFC 1123 subdomain must consist of')
 
@@ -358,6 +358,16 @@ def test_guarantees_s19_finalizers_hold_and_propagation_adds_its_own(world):
     assert delete(world, world.pod(), propagation="Orphan")["metadata"]["finalizers"] == ["orphan"]
 
 
+def test_s19_a_second_delete_with_the_same_grace_does_not_move_the_deletion_time(world):
+    ending = delete(world, world.pod(spec={"nodeName": "n1"}), grace_period_s=20)
+    world.wait(5)
+
+    again = delete(world, ending, grace_period_s=20)
+
+    assert again["metadata"]["deletionTimestamp"] == ending["metadata"]["deletionTimestamp"]
+    assert again is ending
+
+
 @pytest.mark.parametrize("body", [{"gracePeriodSeconds": "5"}, {"propagationPolicy": "Sideways"}, {"preconditions": 5}])
 def test_malformed_delete_options_are_400(body):
     with pytest.raises(BadRequest):
@@ -418,7 +428,7 @@ def test_a_deployment_is_completed(world):
         ({"template": None}, "spec.template: Required value"),
     ],
 )
-def test_a_deployment_that_breaks_a_rule_is_told_which(world, spec, text):
+def test_a_deployment_that_breaks_a_rule_is_refused_with_that_rule(world, spec, text):
     made = deployment(**spec)
     made["spec"] = {name: value for name, value in made["spec"].items() if value is not None}
     assert text in said(world, "deployments.apps", made)
@@ -513,7 +523,7 @@ def test_a_selector_never_changes(world, resource):
         ),
     ],
 )
-def test_other_kinds_that_break_a_rule_are_told_which(world, resource, document, text):
+def test_other_kinds_that_break_a_rule_are_refused_with_that_rule(world, resource, document, text):
     assert any(each.startswith(text) for each in said(world, resource, document)), said(world, resource, document)
 
 

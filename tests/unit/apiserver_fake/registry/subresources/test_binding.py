@@ -1,4 +1,4 @@
-"""Binding: the preconditions, what a Binding brings along, and what kubectl and schedulers are told."""
+"""Binding: the preconditions, what a Binding brings along, and what kubectl and schedulers get as answers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_one_that_joined_neither_changes_nor_leaves(world: Any) -> None:
      ({**DEBUGGER, "livenessProbe": {"exec": {"command": ["true"]}}}, "livenessProbe: Forbidden"),
      ({**DEBUGGER, "restartPolicy": "Always"}, "may not be set for ephemeral containers")],
 )  # fmt: skip
-def test_it_promises_nothing_and_is_promised_nothing(world: Any, container: Any, why: str) -> None:
+def test_it_offers_nothing_and_is_allocated_nothing(world: Any, container: Any, why: str) -> None:
     make(world)
 
     assert why in refused(world, container)

@@ -51,7 +51,7 @@ def both(**values: str) -> Any:
     return to(requests=values, limits=values)
 
 
-def test_a_resize_changes_the_wish_and_the_generation_and_nothing_of_the_status(world: Any) -> None:
+def test_a_resize_changes_the_desired_resources_and_the_generation_and_nothing_of_the_status(world: Any) -> None:
     before = make(world, container(resources=BURSTABLE))
 
     after = resize(world, to(requests={"cpu": "700m"}))
@@ -268,19 +268,21 @@ def in_a_cluster(world: Any, system: str = "linux") -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "text"),
+    ("requests", "text"),
     [
         ({"cpu": "1", "memory": "1Gi"}, "cpu, requested: 1100, allocatable: 1000"),
         ({"cpu": "2", "memory": "4Gi"},
          "cpu, requested: 2100, allocatable: 1000; memory, requested: 4294967296, allocatable: 2147483648"),
     ],
 )  # fmt: skip
-def test_kep_1287_3_2_since_v1_37_more_than_the_node_has_is_refused_at_once(world: Any, wish: Any, text: str) -> None:
+def test_kep_1287_3_2_since_v1_37_more_than_the_node_has_is_refused_at_once(
+    world: Any, requests: Any, text: str
+) -> None:
     world.switch(resize__feasibility="admission")
     in_a_cluster(world)
 
     with pytest.raises(ApiError) as error:
-        resize(world, to(requests=wish, limits={"cpu": "3", "memory": "4Gi"}))
+        resize(world, to(requests=requests, limits={"cpu": "3", "memory": "4Gi"}))
 
     assert error.value.code == 403
     assert f'pods "p" is forbidden: Node didn\'t have enough allocatable resources: {text}' == error.value.message
@@ -306,14 +308,14 @@ def test_since_v1_37_a_resize_needs_a_linux_node_that_exists(world: Any) -> None
         resize(world, to(requests={"cpu": "900m"}))
 
 
-def test_owners_may_resize_their_pods_and_nodes_and_strangers_may_not(world: Any) -> None:
+def test_owners_may_resize_their_pods_and_nodes_and_others_may_not(world: Any) -> None:
     make(world, container(resources=BURSTABLE), spec={"nodeName": "n1"})
     world.put("namespaces", {"metadata": {"name": "default", "labels": {"emulation/owner": "alice"}}})
 
     assert resize(world, to(requests={"cpu": "700m"}), Identity("user:alice"))
-    for stranger in (Identity("user:bob"), Identity("system:kube-scheduler"), node_identity("n1")):
+    for other in (Identity("user:bob"), Identity("system:kube-scheduler"), node_identity("n1")):
         with pytest.raises(ApiError) as error:
-            resize(world, to(requests={"cpu": "600m"}), stranger)
+            resize(world, to(requests={"cpu": "600m"}), other)
         assert error.value.code == 403
 
 

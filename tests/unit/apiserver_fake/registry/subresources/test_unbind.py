@@ -73,7 +73,7 @@ def test_kubelet_unbinding_4_3_check_01_a_foreign_node_is_refused_with_a_text_th
 @pytest.mark.parametrize(
     "identity", [ADMIN, SCHEDULER, controller_identity("replicaset"), UNBINDER, Identity("user:ann"), Identity("")]
 )
-def test_kubelet_unbinding_4_3_check_01_nobody_but_nodes_holds_the_verb(world, bound, identity):
+def test_kubelet_unbinding_4_3_check_01_only_nodes_hold_the_verb(world, bound, identity):
     assert refusal(world, ask(bound), identity) == (403, "Forbidden")
 
 
@@ -109,7 +109,9 @@ def test_a_malformed_unbind_is_unprocessable_and_never_crashes(world, bound, wro
     assert refusal(world, {**ask(bound), **wrong})[0] == 422
 
 
-def test_kubelet_unbinding_4_3_check_03_a_repeat_answers_200_without_change_and_shows_a_stranger_little(world, bound):
+def test_kubelet_unbinding_4_3_check_03_a_repeat_answers_200_without_change_and_shows_another_caller_little(
+    world, bound
+):
     unbind(world)
     after = world.get("pods", "p")
     again = world.sub(N1, "pods", "p", "unbind", ask(bound))

@@ -1,7 +1,7 @@
 """When a deferred pod is queued and when it leaves: what each change of a pod on a node, seen by watch, means for it.
 
 The queue is the one of new pods. Deferred ones are kept out of the plugins' queueing hints by waiting under a name
-that no plugin has; `waking` says what wakes them. Source: kep-5836 5.
+that no plugin has; `wake_ups` says what wakes them. Source: kep-5836 5.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from scheduler.cache.requests import most
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
 from scheduler.framework.status import Code, Status
 from scheduler.preemption.eligibility import IN_PROGRESS
-from scheduler.preemption.progress import Preempting
+from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_disabled_by_kubelet, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
 from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.waking import Deferred, Waking
+from scheduler.resize.wake_ups import Deferred, WakeUps
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
@@ -45,7 +45,7 @@ class EventWatch(Protocol):
         """Note how long it took to find out whom an event may help."""
 
 
-class ResizeQueueing:
+class DeferredPods:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
     `watch` gets how long the handler takes where metrics have resizes apart from new pods.
@@ -62,7 +62,7 @@ class ResizeQueueing:
     ) -> None:
         self.cycle = cycle
         self.rules = rules
-        self.waking = Waking(queue, rules, self._enqueue)
+        self.wake_ups = WakeUps(queue, rules, self._enqueue)
         self._cache = cache
         self._queue = queue
         self._is_ours = is_ours
@@ -71,7 +71,7 @@ class ResizeQueueing:
 
     def pending(self) -> dict[str, int]:
         """Return how many deferred pods are in which pool; `waiting`: those that left the queue because they fit."""
-        return self.waking.pools()
+        return self.wake_ups.pools()
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class ResizeQueueing:
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
         """Take in a change of a pod on a node."""
-        if after is not None and (before is None or node not in self.waking.by_node) and self._is_no_news(after):
+        if after is not None and (before is None or node not in self.wake_ups.by_node) and self._is_no_news(after):
             return
         self.follow_own(node, before, after, now, traceparent)
         self.follow_others(node, before, after, now)
@@ -121,9 +121,9 @@ class ResizeQueueing:
     def follow_own(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
-        """Queue the pod itself, or let it go."""
+        """Queue the pod itself, or drop it when it stops waiting."""
         began = self._watch.now() if self._watch is not None else 0.0
-        known = self.waking.by_node.get(node)
+        known = self.wake_ups.by_node.get(node)
         if after is not None and self._takes(after):
             self._request(node, after, now, traceparent)
         elif known is not None and before is not None and before.uid in known:
@@ -135,12 +135,12 @@ class ResizeQueueing:
 
     def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
         """Wake the other deferred pods of the node by the change, after the cache."""
-        if self.waking.by_node:
-            self.waking.neighbour(node, before, after, now)
+        if self.wake_ups.by_node:
+            self.wake_ups.neighbour(node, before, after, now)
 
     def follow_node(self, before: Node | None, after: Node, now: float) -> None:
         """Take in an added or changed node, after the cache."""
-        self.waking.node(before, after, now)
+        self.wake_ups.node(before, after, now)
 
     def _takes(self, pod: PodInfo) -> bool:
         if not waits(pod.pod) or not self._is_ours(pod):
@@ -149,7 +149,7 @@ class ResizeQueueing:
 
     def _request(self, node: str, pod: PodInfo, now: float, traceparent: str) -> None:
         """A pod waits, newly or still; a new request is a reason to look again."""
-        pods = self.waking.by_node.setdefault(node, {})
+        pods = self.wake_ups.by_node.setdefault(node, {})
         known = pods.get(pod.uid)
         desired_amounts = _desired_of(pod)
         if known is None:
@@ -165,14 +165,14 @@ class ResizeQueueing:
         if queued is None:
             known.waits_for = Waits.TURN
             self._add(pod, now, traceparent)
-        elif self.waking.own_request(known, before, desired_amounts, now):
+        elif self.wake_ups.own_request(known, before, desired_amounts, now):
             queued.traceparent = traceparent or queued.traceparent
 
     def _enqueue(self, uid: str, now: float) -> None:
         """Queue a pod again that had left the queue and still waits."""
         state = self._cache.pods.get(uid)
         if state is not None:
-            self.waking.by_node[state.node_name][uid].waits_for = Waits.TURN
+            self.wake_ups.by_node[state.node_name][uid].waits_for = Waits.TURN
             self._add(state.pod, now, "")
 
     def _add(self, pod: PodInfo, now: float, traceparent: str) -> None:
@@ -184,12 +184,12 @@ class ResizeQueueing:
         self._queue.nominator.remove(pod.uid)
 
     def _leave(self, node: str, pod: PodInfo) -> None:
-        pods = self.waking.by_node[node]
+        pods = self.wake_ups.by_node[node]
         known = pods.pop(pod.uid)
         if not pods:
-            del self.waking.by_node[node]
+            del self.wake_ups.by_node[node]
         self.cycle.forget(pod.uid)
-        self.waking.forget(pod.uid)
+        self.wake_ups.forget(pod.uid)
         queued = self._queue.get(known.key)
         if queued is not None and queued.uid == pod.uid:
             self._queue.delete(known.key)
@@ -199,7 +199,7 @@ class ResizeQueueing:
     def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
         """Put the pod of an attempt where its outcome says; None: it waits no more."""
         uid = queued.uid
-        known = self.waking.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
+        known = self.wake_ups.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
         if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
             self._queue.bound(queued)
             if known is not None:
@@ -213,10 +213,12 @@ class ResizeQueueing:
             rejectors = (NAME, outcome.plugin)  # which has named the events that may change its mind
         pending = (outcome.plugin,) if outcome.is_pending else ()
         self._queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
-        self.waking.put_back(uid, known, now)
+        self.wake_ups.put_back(uid, known, now)
 
 
-def gated(preempting: Preempting, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue) -> PreEnqueue:
+def gated(
+    preempting: RunningPreemptions, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue
+) -> PreEnqueue:
     """Return what decides who may be tried: for a pod with a node whether its victims are being evicted.
 
     Plugins that are not kube-scheduler's own may gate it, too.

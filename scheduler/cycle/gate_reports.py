@@ -14,7 +14,7 @@ from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 
 
-class Gating:
+class GateReports:
     """Stands between the queue, which asks the gates, and the dispatcher, which writes the pods' status."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The REST door over a table of objects: what HTTP adds, without a store."""
+"""The REST server over a table of objects: what HTTP adds, without a store."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ class AServer:
     def __init__(self, api):
         self.api, self.seen = api, []
 
-    def door(self, identity):
+    def api_for(self, identity):
         self.seen.append(identity)
         return self.api
 
@@ -103,7 +103,7 @@ class ATracer:
 
 
 @contextlib.asynccontextmanager
-async def a_door(api, **settings):
+async def a_rest_server(api, **settings):
     server, tracer = AServer(api), ATracer()
     settings.setdefault("without_credentials", ADMIN)
     settings.setdefault("authorize", lambda identity, request: None)
@@ -130,7 +130,7 @@ def test_a_get_returns_the_stored_bytes_untouched():
 
     async def scenario():
         path = "/api/v1/namespaces/d/pods/p"
-        async with a_door(AnApi({("pods", "p"): stored})) as client, client.get(path) as answer:
+        async with a_rest_server(AnApi({("pods", "p"): stored})) as client, client.get(path) as answer:
             return await answer.read(), answer.headers["Content-Type"]
 
     assert run(scenario()) == (stored, "application/json")
@@ -141,7 +141,7 @@ def test_a_span_named_by_its_template_travels_with_the_call():
 
     async def scenario():
         api = AnApi({})
-        async with a_door(api) as client:
+        async with a_rest_server(api) as client:
             await status_of(client, "POST", "/api/v1/namespaces/d/pods", json={}, headers={"traceparent": parent})
             return api.calls[0].traceparent, client.tracer.started
 
@@ -150,7 +150,7 @@ def test_a_span_named_by_its_template_travels_with_the_call():
 
 def test_kubectl_requests_7_every_refusal_is_a_status_of_its_form():
     async def scenario():
-        async with a_door(AnApi({})) as client:
+        async with a_rest_server(AnApi({})) as client:
             return [
                 await status_of(client, "GET", "/api/v1/namespaces/d/pods/p"),
                 await status_of(client, "GET", "/api/v1/nosuch"),
@@ -175,7 +175,7 @@ def test_kubectl_requests_7_every_refusal_is_a_status_of_its_form():
 
 def test_kubectl_requests_7_an_unserved_group_is_a_plain_404_page():
     async def scenario():
-        async with a_door(AnApi({})) as client, client.get("/apis/nosuch/v1/things") as answer:
+        async with a_rest_server(AnApi({})) as client, client.get("/apis/nosuch/v1/things") as answer:
             return answer.status, answer.content_type, await answer.text()
 
     assert run(scenario()) == (404, "text/plain", "404 page not found\n")
@@ -184,7 +184,7 @@ def test_kubectl_requests_7_an_unserved_group_is_a_plain_404_page():
 def test_l_body_a_body_above_three_mebibytes_is_413_and_never_reaches_the_server():
     async def scenario():
         api = AnApi({})
-        async with a_door(api) as client:
+        async with a_rest_server(api) as client:
             code, body = await status_of(client, "POST", "/api/v1/nodes", data=b" " * (3 * 1024 * 1024 + 1))
             return code, body["reason"], api.calls
 
@@ -203,7 +203,7 @@ def test_l_body_a_body_above_three_mebibytes_is_413_and_never_reaches_the_server
 )
 def test_x_web_foreign_hosts_and_origins_are_refused(headers, method, expected):
     async def scenario():
-        async with a_door(AnApi({("nodes", "n"): NODE}), allowed_hosts=("mesh.test",)) as client:
+        async with a_rest_server(AnApi({("nodes", "n"): NODE}), allowed_hosts=("mesh.test",)) as client:
             path = "/api/v1/nodes/n" if method == "GET" else "/api/v1/nodes"
             async with client.request(method, path, headers=headers) as answer:
                 assert "Access-Control-Allow-Origin" not in answer.headers
@@ -214,7 +214,7 @@ def test_x_web_foreign_hosts_and_origins_are_refused(headers, method, expected):
 
 def test_x_web_the_own_origin_may_change_things():
     async def scenario():
-        async with a_door(AnApi({})) as client:
+        async with a_rest_server(AnApi({})) as client:
             own = {"Origin": f"http://127.0.0.1:{client.port}"}
             return (await status_of(client, "POST", "/api/v1/nodes", json={}, headers=own))[0]
 
@@ -223,7 +223,7 @@ def test_x_web_the_own_origin_may_change_things():
 
 def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
     async def scenario():
-        async with a_door(AnApi({}), without_credentials=ANONYMOUS) as client:
+        async with a_rest_server(AnApi({}), without_credentials=ANONYMOUS) as client:
             found = {}
             for path in (
                 "/healthz",
@@ -245,12 +245,12 @@ def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
     }  # fmt: skip
 
 
-def test_guarantees_8_2_who_may_not_write_is_told_so_before_the_body_is_read():
+def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_is_read():
     def refuse(identity, request):
         raise Forbidden(f"{identity.user} cannot {request.verb} {request.resource}")
 
     async def scenario():
-        async with a_door(AnApi({}), authorize=refuse) as client:
+        async with a_rest_server(AnApi({}), authorize=refuse) as client:
             return await status_of(client, "POST", "/api/v1/nodes", data=b" " * (4 << 20))
 
     code, body = run(scenario())
@@ -260,7 +260,7 @@ def test_guarantees_8_2_who_may_not_write_is_told_so_before_the_body_is_read():
 @pytest.mark.parametrize("authorization", ["Bearer secret", "Basic eDpzZWNyZXQ="])
 def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
     async def scenario():
-        async with a_door(AnApi({("nodes", "n"): NODE}), without_credentials=ANONYMOUS) as client:
+        async with a_rest_server(AnApi({("nodes", "n"): NODE}), without_credentials=ANONYMOUS) as client:
             await status_of(client, "GET", "/api/v1/nodes/n", headers={"Authorization": authorization})
             return client.server.seen
 
@@ -270,7 +270,7 @@ def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
 @pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic !!", "Digest x"])
 def test_a_wrong_credential_is_unauthorized(authorization):
     async def scenario():
-        async with a_door(AnApi({})) as client:
+        async with a_rest_server(AnApi({})) as client:
             return await status_of(client, "GET", "/api/v1/nodes/n", headers={"Authorization": authorization})
 
     assert run(scenario())[0] == 401
@@ -278,7 +278,7 @@ def test_a_wrong_credential_is_unauthorized(authorization):
 
 def test_warnings_become_headers_that_cannot_be_broken_out_of():
     async def scenario():
-        async with a_door(AnApi({})) as client, client.post("/api/v1/nodes", json={}) as answer:
+        async with a_rest_server(AnApi({})) as client, client.post("/api/v1/nodes", json={}) as answer:
             return answer.headers.getall("Warning")
 
     assert run(scenario()) == ['299 - "unknown field \\"a\\""']
@@ -287,7 +287,7 @@ def test_warnings_become_headers_that_cannot_be_broken_out_of():
 def test_a_refusal_that_says_when_to_come_back_says_it_in_a_header():
     async def scenario():
         api = AnApi({}, refusal=TooManyRequests("slow down", retry_after_s=7))
-        async with a_door(api) as client, client.get("/api/v1/nodes") as answer:
+        async with a_rest_server(api) as client, client.get("/api/v1/nodes") as answer:
             return answer.status, answer.headers["Retry-After"]
 
     assert run(scenario()) == (429, "7")
@@ -297,7 +297,7 @@ def test_discovery_is_answered_304_when_the_client_has_it_already():
     aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
 
     async def scenario():
-        async with a_door(AnApi({})) as client:
+        async with a_rest_server(AnApi({})) as client:
             async with client.get("/apis", headers=aggregated) as first:
                 etag, kind = first.headers["ETag"], (await first.json(content_type=None))["kind"]
             async with client.get("/apis", headers={**aggregated, "If-None-Match": etag}) as second:
@@ -310,7 +310,7 @@ def test_discovery_is_answered_304_when_the_client_has_it_already():
 
 def watch_lines(api, path="/api/v1/namespaces/d/pods?watch=1", headers=None):
     async def scenario():
-        async with a_door(api) as client, client.get(path, headers=headers) as answer:
+        async with a_rest_server(api) as client, client.get(path, headers=headers) as answer:
             text = await answer.text()
             return answer.status, [msgspec.json.decode(line) for line in text.splitlines()]
 
@@ -384,7 +384,7 @@ def test_guarantees_w14_a_watcher_that_does_not_read_is_cut_in_the_middle():
     async def scenario():
         nonlocal ended
         ended = asyncio.Event()
-        async with a_door(Endless({}), send_blocked_max_s=0.2) as client:
+        async with a_rest_server(Endless({}), send_blocked_max_s=0.2) as client:
             reader, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1)
             writer.write(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await ended.wait()
@@ -400,7 +400,7 @@ def test_guarantees_w14_a_watcher_that_does_not_read_is_cut_in_the_middle():
 
 def test_a_log_names_the_node_whose_kubelet_does_not_answer():
     async def scenario():
-        async with a_door(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
             return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log")
 
     code, body = run(scenario())
@@ -419,7 +419,7 @@ def test_a_log_names_the_node_whose_kubelet_does_not_answer():
 )
 def test_what_emulated_containers_cannot_do_is_refused_with_the_reason(path, code, said):
     async def scenario():
-        async with a_door(AnApi({("pods", "p"): POD})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): POD})) as client:
             return [
                 await status_of(client, method, f"/api/v1/namespaces/d/pods/p/{path}") for method in ("GET", "POST")
             ]
@@ -433,7 +433,7 @@ def test_a_stream_of_a_pod_that_is_missing_or_has_no_node_is_refused_for_that():
     waiting = {**POD, "spec": {"containers": [{"name": "c"}]}}
 
     async def scenario():
-        async with a_door(AnApi({("pods", "w"): waiting})) as client:
+        async with a_rest_server(AnApi({("pods", "w"): waiting})) as client:
             return [await status_of(client, "GET", f"/api/v1/namespaces/d/pods/{name}/exec") for name in ("w", "gone")]
 
     (code, body), (missing, _) = run(scenario())
@@ -442,10 +442,10 @@ def test_a_stream_of_a_pod_that_is_missing_or_has_no_node_is_refused_for_that():
 
 
 def test_a_log_may_be_that_of_an_ephemeral_container():
-    guest = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
+    debugged = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
 
     async def scenario():
-        async with a_door(AnApi({("pods", "p"): guest, ("nodes", "n"): NODE})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): debugged, ("nodes", "n"): NODE})) as client:
             return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log?container=debugger")
 
     code, body = run(scenario())
@@ -454,7 +454,7 @@ def test_a_log_may_be_that_of_an_ephemeral_container():
 
 def test_a_log_of_a_pod_whose_node_is_gone_says_so():
     async def scenario():
-        async with a_door(AnApi({("pods", "p"): POD})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): POD})) as client:
             return await status_of(client, "GET", "/api/v1/namespaces/d/pods/p/log")
 
     code, body = run(scenario())
@@ -466,7 +466,7 @@ def test_l_conn_a_connection_that_never_speaks_is_closed_and_one_that_did_stays(
     question = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     async def scenario():
-        async with a_door(AnApi({}), first_request_max_s=0.1) as client:
+        async with a_rest_server(AnApi({}), first_request_max_s=0.1) as client:
             speaker, mouth = await asyncio.open_connection("127.0.0.1", client.port)
             mouth.write(question)
             first = await speaker.readuntil(b"ok")
@@ -482,13 +482,13 @@ def test_l_conn_a_connection_that_never_speaks_is_closed_and_one_that_did_stays(
     assert run(scenario()) == (b"HTTP/1.1 200 OK", b"", b"HTTP/1.1 200 OK")
 
 
-def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_door_open():
+def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_server_open():
     class Broken(AnApi):
         async def call(self, request):
             raise RuntimeError("bug")
 
     async def scenario():
-        async with a_door(Broken({})) as client:
+        async with a_rest_server(Broken({})) as client:
             return [
                 (await status_of(client, "GET", "/api/v1/nodes"))[0],
                 (await status_of(client, "GET", "/version"))[0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.api.device_selectors import SelectorError, SelectorFailure, compile_selector
+from services.api.cel.device_selectors import SelectorError, SelectorFailure, compile_selector
 from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
 
 DEVICE = Device(

@@ -51,7 +51,7 @@ class Deferred:
     desired_amounts: Amounts
 
 
-class Waking:
+class WakeUps:
     """The deferred pods by node. `enqueue(pod's uid, now)` brings back one that had left the queue."""
 
     def __init__(self, queue: SchedulingQueue, rules: ResizeRules, enqueue: Callable[[str, float], None]) -> None:

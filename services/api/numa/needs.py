@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from services.api.hugepages import PREFIX
 from services.api.kinds.pod import Container, Pod
+from services.api.numa.huge_pages import PREFIX
 from services.api.podresources import Amounts, container_requests, pod_requests
 
 MEMORY = "memory"

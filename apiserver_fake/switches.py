@@ -1,0 +1,45 @@
+"""The switches that the API server reads, by what each decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.api.switches import switch
+
+
+@dataclass(frozen=True)
+class ApiServerSwitches:
+    """Feature gates first, then choices; the register says what each means."""
+
+    clearing_nominated_node_name: bool = switch("ClearingNominatedNodeNameAfterBinding")
+    container_restart_rules: bool = switch("ContainerRestartRules")
+    generic_workload: bool = switch("GenericWorkload")
+    pod_level_resize: bool = switch("InPlacePodLevelResourcesVerticalScaling")
+    resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
+    spread_selector_merge: bool = switch("MatchLabelKeysInPodTopologySpreadSelectorMerge")
+    stateful_set_max_unavailable: bool = switch("MaxUnavailableStatefulSet")
+    pod_group_preemption_policy: bool = switch("PodGroupPreemptionPolicy")
+    pod_unbinding: bool = switch("PodUnbinding")
+    toleration_comparison: bool = switch("TaintTolerationComparisonOperators")
+    enforce_exclusion: bool = switch("apiserver.enforce_exclusion")
+    bind_precondition: str = switch("bind.precondition")
+    double_allocation_guard: str = switch("dra.double_allocation_guard")
+    exclusion_base_s: float = switch("exclusion.base_s")
+    exclusion_max_s: float = switch("exclusion.max_s")
+    gang_all_mode_with_basic: str = switch("gang.all_mode_with_basic")
+    resize_double_preemption: str = switch("resize.double_preemption")
+    resize_feasibility: str = switch("resize.feasibility")
+    unbind_api: str = switch("unbind.api")
+    unbind_fence: str = switch("unbind.fence")
+    unbind_gang: str = switch("unbind.gang")
+    unbind_max_attempts: int = switch("unbind.max_attempts")
+    unbind_rate_cluster_per_min: float = switch("unbind.rate_cluster_per_min")
+    unbind_rate_namespace_per_min: float = switch("unbind.rate_namespace_per_min")
+    unbind_rate_node_burst: int = switch("unbind.rate_node_burst")
+    unbind_rate_node_per_min: float = switch("unbind.rate_node_per_min")
+    unbind_require_scheduler_capability: bool = switch("unbind.require_scheduler_capability")
+    unbind_user_bound: str = switch("unbind.user_bound")
+
+
+NO_GATES = ApiServerSwitches(pod_group_preemption_policy=False, toleration_comparison=False)
+"""For rules that are checked where no feature gate widens them."""

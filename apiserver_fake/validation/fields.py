@@ -1,0 +1,352 @@
+"""Tables of field rules: what a kind's fields may be, checked, completed and published from one place.
+
+A `Struct` lists the `Field`s of an object in the order in which broken rules are reported; between them stand
+functions for rules across fields. A table is compiled once, when its module is imported. The same table gives
+defaults (`complete`), refusals in upstream's words (`check`, `unchanged`) and the constraints in the OpenAPI that is
+served (`constraints`). Upstream calls this declarative validation (KEP-5073).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from apiserver_fake.strategy import Cause
+from apiserver_fake.switches import NO_GATES, ApiServerSwitches
+from apiserver_fake.validation.formats import (
+    IMMUTABLE,
+    duplicate,
+    forbidden,
+    invalid,
+    quantity,
+    required,
+    too_many,
+    unsupported,
+)
+from services.api.meta import Document
+
+Form = Callable[[str, Any], list[Cause]]
+"""`(path, value)` to what is wrong with the value: `formats.subdomain`, `formats.label_selector`, …"""
+
+
+class Report:
+    """What is wrong with one object so far.
+
+    `switches`: the feature gates that rules ask. `seen`: the keys of the list whose items are
+    being checked. `scope`: what a rule across fields lends to the rules of what lies deeper.
+    """
+
+    __slots__ = ("causes", "scope", "seen", "switches")
+
+    def __init__(self, switches: ApiServerSwitches = NO_GATES, causes: list[Cause] | None = None) -> None:
+        self.causes: list[Cause] = [] if causes is None else causes
+        self.switches = switches
+        self.seen: set[Any] = set()
+        self.scope: Any = None
+
+
+Check = Callable[[Any, str, Report], None]
+"""`(value, path, report)`: add what is wrong with a value. For rules across fields: the object, and the path of its
+members so far (`spec.`, "" for a whole document)."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of an object.
+
+    `default`: what an absent member becomes, or a function of its object (None: nothing). `is_blank_absent`: "" counts
+    as absent, too. `required`: refused when absent or "", with this detail if it is a text; 0, [] and {} count as
+    absent, too, when they are what `missing` says. `missing`: what an absent member is checked as, instead of not at
+    all. `enum`, `minimum`, `maximum`: the values it may have (`text` instead of upstream's usual words). `form`: a
+    format; empty values have none unless they are checked as `missing`. `struct`, `items`, `most`: what an object or
+    list holds; unless it `is_checked` it only gets its defaults. `is_immutable`: it never changes; a text is the detail
+    of a refusal as Forbidden. `rule`: a check of its own.
+    """
+
+    name: str = ""
+    default: Any = None
+    is_blank_absent: bool = False
+    required: bool | str = False
+    missing: Any = None
+    enum: Sequence[str] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    text: str = ""
+    form: Form | None = None
+    struct: Struct | None = None
+    items: Struct | Field | None = None
+    most: int = 0
+    is_checked: bool = True
+    is_immutable: bool | str = False
+    rule: Check | None = None
+
+    def compiled(self) -> Check | None:
+        """Return the check of a value that is there; None when there is nothing to check."""
+        checks = [each for each in (_enum(self), _range(self), _form(self), self.rule, _inner(self)) if each]
+        if len(checks) <= 1:
+            return checks[0] if checks else None
+
+        def check(value: Any, path: str, report: Report) -> None:
+            for each in checks:
+                each(value, path, report)
+
+        return check
+
+
+def _enum(field: Field) -> Check | None:
+    allowed, blank = tuple(field.enum), "" if field.is_blank_absent else None
+    if not allowed:
+        return None
+
+    def check(value: Any, path: str, report: Report) -> None:
+        if value not in allowed and value != blank:
+            report.causes.append(unsupported(path, value, allowed))
+
+    return check
+
+
+def _range(field: Field) -> Check | None:
+    low, high = field.minimum, field.maximum
+    if low is None:
+        return None
+    text = field.text or (
+        f"must be greater than or equal to {low}" if high is None else f"must be between {low} and {high}, inclusive"
+    )
+
+    def check(value: Any, path: str, report: Report) -> None:
+        if value < low or (high is not None and value > high):
+            report.causes.append(invalid(path, value, text))
+
+    return check
+
+
+def _form(field: Field) -> Check | None:
+    form, is_always = field.form, field.missing is not None
+    if form is None:
+        return None
+
+    def check(value: Any, path: str, report: Report) -> None:
+        if (value or is_always) and (wrong := form(path, value)):
+            report.causes += wrong
+
+    return check
+
+
+def _inner(field: Field) -> Check | None:
+    if not field.is_checked:
+        return None
+    if field.struct is not None:
+        inner = field.struct.check
+
+        def of_object(value: Any, path: str, report: Report) -> None:
+            inner(value, f"{path}.", report)
+
+        return of_object
+    most = field.most
+    if field.items is None and not most:
+        return None
+    items = field.items
+    item = items.compiled() if isinstance(items, Field) else items.check if items is not None else None
+    end = "" if isinstance(items, Field) else "."
+
+    def of_list(values: Any, path: str, report: Report) -> None:
+        if most and len(values) > most:
+            report.causes += too_many(path, len(values), most)
+            values = values[:most]
+        if item is None:
+            return
+        outer, report.seen = report.seen, set()
+        for index, each in enumerate(values):
+            item(each, f"{path}[{index}]{end}", report)
+        report.seen = outer
+
+    return of_list
+
+
+class Struct:
+    """The fields of an object, and rules across them, in the order in which broken ones are reported.
+
+    A rule across fields is a function `(object, path of its members, report)`. `completion` fills in what depends on
+    several fields; it gets the completed copy and may assign its members. Defaults stand before what the client said
+    unless `are_defaults_last` (hashes of templates and revisions are taken over the members in their order).
+    """
+
+    def __init__(
+        self,
+        *parts: Field | Check,
+        completion: Callable[[Document], None] | None = None,
+        are_defaults_last: bool = False,
+    ) -> None:
+        self.fields = tuple(part for part in parts if isinstance(part, Field))
+        self.completion = completion
+        self._are_defaults_last = are_defaults_last
+        self._rules = tuple(_entry(part) for part in parts)
+        self._rules = tuple(rule for rule in self._rules if any(each is not None for each in (rule[1], *rule[3:])))
+        fields = self.fields
+        plain = [f for f in fields if f.default is not None and f.struct is None]
+        self._defaults = {f.name: f.default for f in plain}
+        self._is_computing = any(callable(f.default) for f in plain)
+        self._fresh = tuple((f.name, f.default) for f in plain if isinstance(f.default, dict | list))
+        self._blank = tuple((f.name, f.default) for f in fields if f.is_blank_absent and f.default is not None)
+        self._nested = tuple((f.name, f.default is not None, complete) for f in fields if (complete := _completed(f)))
+        self._fixed: tuple[Field, ...] = tuple(f for f in fields if f.is_immutable or (f.struct and f.struct._fixed))
+        self.is_completing = bool(self._defaults or self._nested or completion)
+
+    def check(self, holder: Document, at: str, report: Report) -> None:
+        """Add what is wrong with an object; `at` is the path of its members so far (`spec.`)."""
+        get = holder.get
+        for name, detail, missing, allowed, form, rule in self._rules:
+            if not name:
+                rule(holder, at, report)
+                continue
+            value = get(name)
+            if detail is not None and not value and (value is None or value == "" or value == missing):
+                report.causes.append(required(at + name, detail))
+                continue
+            if value is None:
+                if missing is None:
+                    continue
+                value = missing
+            if allowed is not None and value not in allowed:
+                report.causes.append(unsupported(at + name, value, filter(None, allowed)))
+            if form is not None and (value or missing is not None) and (wrong := form(at + name, value)):
+                report.causes += wrong
+            if rule is not None:
+                rule(value, at + name, report)
+
+    def complete(self, holder: Document) -> Document:
+        """Return a copy with the defaults."""
+        if self._are_defaults_last:
+            result = {**holder}
+            self.complete_in_place(result)
+            return result
+        result = {**(self._defaults_of(holder) if self._is_computing else self._defaults), **holder}
+        self._fill(result)
+        return result
+
+    def _defaults_of(self, holder: Document) -> Document:
+        """Return the defaults of one object, those that are computed in their place."""
+        found = {name: value(holder) if callable(value) else value for name, value in self._defaults.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def complete_in_place(self, holder: Document) -> None:
+        """Give an object its defaults by assigning its members; what lies deeper is copied."""
+        for name, value in (self._defaults_of(holder) if self._is_computing else self._defaults).items():
+            holder.setdefault(name, value)
+        self._fill(holder)
+
+    def _fill(self, result: Document) -> None:
+        for name, empty in self._fresh:
+            if result[name] is empty:
+                result[name] = empty.copy()
+        for name, default in self._blank:
+            if not result[name]:
+                result[name] = default
+        for name, is_made, complete in self._nested:
+            if (value := result.get(name)) is not None or is_made:
+                result[name] = complete(value or {})
+        if self.completion is not None:
+            self.completion(result)
+
+    def unchanged(self, old: Document, new: Document, at: str, report: Report) -> None:
+        """Add what changed of the fields that never change."""
+        for field in self._fixed:
+            name = field.name
+            before, after = old.get(name), new.get(name)
+            if before is after:
+                continue
+            if field.is_immutable and before != after:
+                text = field.is_immutable
+                path = at + name
+                cause = invalid(path, after, IMMUTABLE) if text is True else forbidden(path, str(text))
+                report.causes.append(cause)
+            elif field.struct is not None:
+                field.struct.unchanged(before or {}, after or {}, f"{at}{name}.", report)
+
+
+def _entry(part: Field | Check) -> tuple[str, str | None, Any, tuple[str, ...] | None, Form | None, Any]:
+    """Return `(name, detail of a required value or None, what an absent value is checked as, enum, form, check)`.
+
+    Enum and form are checked without a call in between: most fields of a pod that are there have one of them.
+    """
+    if not isinstance(part, Field):
+        return "", None, None, None, None, part
+    detail = None if part.required is False else "" if part.required is True else part.required
+    missing = {} if part.missing is None and part.struct is not None and part.default == {} else part.missing
+    allowed = (*part.enum, "") if part.is_blank_absent else tuple(part.enum)
+    rest = replace(part, enum=(), form=None).compiled()
+    return part.name, detail, missing, allowed if part.enum else None, part.form, rest
+
+
+def _completed(field: Field) -> Callable[[Any], Any] | None:
+    if field.struct is not None and (field.struct.is_completing or field.default is not None):
+        return field.struct.complete
+    if isinstance(field.items, Struct) and field.items.is_completing:
+        complete = field.items.complete
+        return lambda values: [complete(each) for each in values]
+    return None
+
+
+def unique(*names: str, is_empty_a_key: bool = True) -> Check:
+    """Return a rule for the items of a list: no two have the same members of these names."""
+    is_single = len(names) == 1
+
+    def check(item: Document, at: str, report: Report) -> None:
+        key = item.get(names[0]) or "" if is_single else ":".join(str(item.get(name) or "") for name in names)
+        if not key and not is_empty_a_key:
+            return
+        if key in report.seen:
+            report.causes.append(duplicate(at + names[0] if is_single else at[:-1], key))
+        report.seen.add(key)
+
+    return check
+
+
+def not_repeated(value: Any, path: str, report: Report) -> None:
+    """A rule for the values of a list: each is there once."""
+    if value in report.seen:
+        report.causes.append(duplicate(path, value))
+    report.seen.add(value)
+
+
+def amount_of(resource: str) -> Check:
+    """Return a rule for an amount of that resource."""
+
+    def check(value: str, path: str, report: Report) -> None:
+        report.causes += quantity(path, resource, value)
+
+    return check
+
+
+def one_of(*members: str) -> Check:
+    """Return a rule for a union: exactly one member is set."""
+    names = ", ".join(f"`{name}`" for name in members)
+
+    def check(union: Document, at: str, report: Report) -> None:
+        found = [name for name in members if union.get(name) is not None]
+        if not found:
+            report.causes.append(invalid(at[:-1], "", f"must specify one of: {names}"))
+        elif len(found) > 1:
+            text = f"must specify exactly one of: {names}"
+            report.causes.append(invalid(at[:-1], "{" + ", ".join(found) + "}", text))
+
+    return check
+
+
+def quantities(values: Mapping[str, str], path: str, report: Report) -> None:
+    """A rule for amounts by resource name: they can be read and are not negative."""
+    for name, text in values.items():
+        report.causes += quantity(f"{path}[{name}]", name, text)
+
+
+def constraints(field: Field) -> Document:
+    """Return what the table says of a field in the words of OpenAPI: default, enum, minimum, maximum, maxItems."""
+    said: Document = {
+        "default": None if callable(field.default) else field.default,
+        "enum": sorted(field.enum) or None,
+        "minimum": field.minimum,
+        "maximum": field.maximum,
+        "maxItems": field.most or None,
+    }
+    return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,84 @@
+"""What one run of a scenario showed, as both forms of the mesh report it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.scenarios.invariants import Violation
+from services.scenarios.measures.history import PodHistory, Sample
+from services.telemetry.spans import FinishedSpan
+
+
+@dataclass
+class Judgement:
+    """One expectation's result. `at_s`: when it was decided."""
+
+    line: int
+    text: str
+    passed: bool
+    seen: str
+    at_s: float
+
+
+@dataclass
+class RunResult:
+    """What one run showed. `switches`: what was set, by the scenario, the arm and the command line."""
+
+    scenario: str
+    mode: str
+    seed: int
+    switches: tuple[str, ...]
+    digest: str
+    passed: bool
+    expectations: list[Judgement]
+    violations: list[Violation]
+    violation_count: int
+    error: str
+    is_mistake: bool
+    virtual_s: float
+    wall_s: float
+    measures: dict[str, float | None]
+    pods: list[PodHistory]
+    samples: list[Sample]
+    spans: list[FinishedSpan] = field(default_factory=list)
+    lines: int = 0
+    failures: list[str] = field(default_factory=list)
+    """Processes that ended by themselves, and why."""
+    not_judged: dict[str, str] = field(default_factory=dict)
+    """Invariants that this run says nothing about, and why."""
+    started_s: float = 0.0
+    """When the scenario began on the event log's clock; times of expectations and pods count from here."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of `keplab run -o json`."""
+        return {
+            "scenario": self.scenario,
+            "mode": self.mode,
+            "seed": self.seed,
+            "switches": list(self.switches),
+            "digest": self.digest,
+            "passed": self.passed,
+            "error": self.error,
+            "expectations": [
+                {"line": j.line, "text": j.text, "passed": j.passed, "seen": j.seen, "at_s": round(j.at_s, 6)}
+                for j in self.expectations
+            ],
+            "violations": [
+                {
+                    "invariant": v.invariant,
+                    "at": v.at,
+                    "objects": list(v.objects),
+                    "trace_id": v.trace_id,
+                    "detail": v.detail,
+                }
+                for v in self.violations
+            ],
+            "violation_count": self.violation_count,
+            "not_judged": self.not_judged,
+            "measures": self.measures,
+            "virtual_s": round(self.virtual_s, 6),
+            "wall_s": round(self.wall_s, 3),
+            "event_lines": self.lines,
+            "process_failures": self.failures,
+        }

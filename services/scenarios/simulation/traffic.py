@@ -1,0 +1,42 @@
+"""Messages between simulated components and the API server, for what holds them back or records them. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from services.api.errors import ApiError
+from services.api.wire import Request, Response, WatchEvent, WatchRequest
+
+Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] | ApiError | None
+"""What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
+
+
+class Traffic(Protocol):
+    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
+
+    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
+        """Return when the message arrives: at `due_s` (virtual seconds) or later.
+
+        `way`: request, reply or watch; `component` is the end that is not the API server.
+        """
+        ...
+
+
+class ArrivalRecorder(Protocol):
+    """Sees what arrives at components; `scenarios.invariants.Auditor` is one."""
+
+    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+        """A component opened a watch; return the number to call it by."""
+        ...
+
+    def received(self, number: int, batch: list[WatchEvent]) -> None:
+        """A batch is about to be handed to the component."""
+        ...
+
+    def closed(self, number: int) -> None:
+        """The watch is over, for whatever reason."""
+        ...
+
+    def answered(self, request: Request, response: Response) -> None:
+        """An answer is about to be handed to the component."""
+        ...

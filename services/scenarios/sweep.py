@@ -1,0 +1,131 @@
+"""Many scenarios and many seeds: run them over the machine's cores, remember which passed, say how to replay a failure.
+
+Outcomes are kept as one JSON line each, so an interrupted sweep goes on where it stopped. What identifies a run, in the
+record and for people, is the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from services.api.switches import Switches, Value
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.workers import as_finished
+
+
+@dataclass(frozen=True)
+class Job:
+    """One seed of one scenario with some switches."""
+
+    scenario: str
+    assignments: tuple[str, ...]
+    seed: int
+
+    @property
+    def command(self) -> str:
+        """What repeats exactly this run."""
+        return f"keplab run {shlex.quote(self.scenario)} --seed {self.seed}{self.sets}"
+
+    @property
+    def sets(self) -> str:
+        """The options that set the switches."""
+        return "".join(f" --set {shlex.quote(text)}" for text in self.assignments)
+
+    @property
+    def overrides(self) -> dict[str, Value]:
+        """The switches that were set. Raises: SwitchError."""
+        switches = Switches.parse(self.assignments)
+        names = [text.partition("=")[0] for text in switches.assignments]
+        return {name: switches[name] for name in names}
+
+
+class Outcome(msgspec.Struct):
+    """What became of one job. `problem` is empty when it passed."""
+
+    scenario: str
+    seed: int
+    command: str
+    digest: str = ""
+    problem: str = ""
+    wall_s: float = 0.0
+    virtual_s: float = 0.0
+    fault_count: int = 0
+
+
+def run_job(job: Job) -> Outcome:
+    """Run one scenario in this interpreter; a crash of the simulator itself is a problem too."""
+    try:
+        result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
+    except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
+        return crashed(job, error)
+    return outcome_of(job, result, problem_of(result))
+
+
+def crashed(job: Job, error: Exception) -> Outcome:
+    """Return the outcome of a job that ended with an exception."""
+    return Outcome(job.scenario, job.seed, job.command, problem=f"{type(error).__name__}: {error}")
+
+
+def outcome_of(job: Job, result: RunResult, problem: str, fault_count: int = 0) -> Outcome:
+    """Return the outcome of a job that ran to its end."""
+    return Outcome(
+        job.scenario, job.seed, job.command, result.digest, problem, result.wall_s, result.virtual_s, fault_count
+    )
+
+
+def problem_of(result: RunResult) -> str:
+    """Return what went wrong, or nothing: an error, else the first expectations and invariants that failed."""
+    if result.error:
+        return result.error
+    missed = [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    broken = [f"{v.invariant}: {' '.join((*v.objects, v.detail))}" for v in result.violations]
+    return "; ".join([*missed[:3], *broken[:3]])
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    record: Path | None,
+    done: Callable[[Outcome], None],
+    *,
+    workers: int = 0,
+    run: Callable[..., Outcome] = run_job,
+) -> None:
+    """Run what the record does not hold as passed; call `done` for each outcome, those of the record first.
+
+    `workers`: 0 as many as there are cores. An interrupt ends them at once; what they had finished is in the record.
+    """
+    passed = _passed(record)
+    left = []
+    for job in jobs:
+        if job.command in passed:
+            done(passed[job.command])
+        else:
+            left.append(job)
+    for outcome in as_finished(run, left, workers):
+        if record is not None:
+            with record.open("ab") as file:
+                file.write(msgspec.json.encode(outcome) + b"\n")
+        done(outcome)
+
+
+def _passed(record: Path | None) -> dict[str, Outcome]:
+    if record is None or not record.exists():
+        return {}
+    if not record.read_bytes().endswith(b"\n"):
+        with record.open("ab") as file:
+            file.write(b"\n")  # a torn line must not swallow the next one
+    known = {}
+    for line in record.read_bytes().splitlines():
+        try:
+            outcome = msgspec.json.decode(line, type=Outcome)
+        except msgspec.DecodeError:
+            continue
+        if not outcome.problem:
+            known[outcome.command] = outcome
+    return known

@@ -1,0 +1,56 @@
+"""What `kubectl get` prints of times and services, at the borders between one form and the next."""
+
+import pytest
+
+from services.api.printing import duration
+from services.api.resources import resources
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-2, "<invalid>"),
+        (-1, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (121, "2m1s"),
+        (10 * MINUTE - 1, "9m59s"),
+        (10 * MINUTE, "10m"),
+        (3 * HOUR - 1, "179m"),
+        (3 * HOUR, "3h"),
+        (8 * HOUR - 1, "7h59m"),
+        (8 * HOUR, "8h"),
+        (8 * HOUR + MINUTE, "8h"),
+        (48 * HOUR - 1, "47h"),
+        (48 * HOUR, "2d"),
+        (49 * HOUR, "2d1h"),
+        (8 * DAY - 1, "7d23h"),
+        (8 * DAY, "8d"),
+        (730 * DAY - 1, "729d"),
+        (730 * DAY, "2y"),
+        (731 * DAY, "2y1d"),
+        (8 * 365 * DAY - 1, "7y364d"),
+        (8 * 365 * DAY, "8y"),
+    ],
+)
+def test_a_duration_is_printed_as_apimachinery_does(seconds, text):
+    assert duration(seconds) == text
+
+
+def row(**spec):
+    return resources()["services"].cells({"metadata": {"name": "web"}, "spec": spec}, 0.0)
+
+
+def test_a_service_prints_node_ports_and_protocols():
+    ports = [{"port": 80, "nodePort": 30080}, {"port": 53, "protocol": "UDP", "nodePort": 0}]
+
+    printed = row(type="NodePort", clusterIP="10.96.0.10", ports=ports, externalIPs=["192.0.2.1"], selector={"a": "b"})
+
+    assert printed == ["web", "NodePort", "10.96.0.10", "192.0.2.1", "80:30080/TCP,53/UDP", "<unknown>", "a=b"]
+
+
+def test_a_service_without_address_ports_or_selector_prints_none():
+    assert row(ports=[], externalIPs=[]) == ["web", "ClusterIP", "<none>", "<none>", "<none>", "<unknown>", "<none>"]

@@ -1,0 +1,138 @@
+"""Many scenarios, many seeds: what failed and how to repeat it, what a record saves, how an interrupt ends."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.cli.__main__ import run
+
+ROOT = Path(__file__).parents[3]
+PASSES = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s count pods phase=Running == 1\n"
+FAILS = PASSES.replace("== 1", "== 2").replace("20s", "2s")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "passes.txt").write_text(PASSES)
+    (tmp_path / "some" / "fails here.txt").write_text(FAILS)
+    return tmp_path / "some"
+
+
+def ended(capsys, *words):
+    try:
+        code = run([*map(str, words)])
+    except SystemExit as end:
+        code = end.code
+    return code, capsys.readouterr()
+
+
+def test_a_sweep_runs_every_scenario_of_a_folder_with_every_seed_and_names_what_failed(folder, capsys):
+    code, shown = ended(capsys, "run", folder, "--seeds", 2, "--seed", 5, "--workers", 1, "-o", "json")
+    document = json.loads(shown.out)
+
+    assert code == 1
+    assert (document["runs"], document["passed"], document["seeds"]) == (4, 2, [5, 6])
+    assert [(Path(each["scenario"]).name, each["seed"]) for each in document["failed"]] == [
+        ("fails here.txt", 5),
+        ("fails here.txt", 6),
+    ]
+    assert "count pods phase=Running == 2 (1 found)" in document["failed"][0]["problem"]
+
+
+def test_the_command_beside_a_failure_repeats_it(folder, capsys):
+    _, shown = ended(capsys, "run", folder, "--set", "kubelet.on_reject=unbind", "--workers", 1, "-o", "json")
+    again = shlex.split(json.loads(shown.out)["failed"][0]["command"])
+    code, shown = ended(capsys, *again[1:], "-o", "json")
+
+    assert again[:2] == ["keplab", "run"]
+    assert (code, json.loads(shown.out)["switches"]) == (1, ["kubelet.on_reject=unbind"])
+
+
+def test_the_same_sweep_over_two_workers_finds_the_same(folder, capsys):
+    _, one = ended(capsys, "run", folder, "--seeds", 2, "--workers", 1, "-o", "json")
+    _, two = ended(capsys, "run", folder, "--seeds", 2, "--workers", 2, "-o", "json")
+
+    assert one.out == two.out
+
+
+def test_a_sweep_for_people_is_a_table_of_failures_and_a_sum(folder, capsys):
+    code, shown = ended(capsys, "run", folder, "--workers", 1)
+    head, row, total = shown.out.splitlines()
+
+    assert code == 1
+    assert head.split() == ["SCENARIO", "SEED", "PROBLEM", "AGAIN"]
+    assert row.endswith("--seed 0")
+    assert "'" in row.partition("keplab run ")[2]
+    assert total.startswith("1 of 2 runs passed")
+
+
+def test_a_record_saves_what_passed_and_has_what_failed_run_again(folder, tmp_path, capsys):
+    record = tmp_path / "deep" / "record.jsonl"
+    words = ("run", folder, "--record", record, "--workers", 1)
+
+    first, _ = ended(capsys, *words)
+    (folder / "fails here.txt").write_text(PASSES)
+    (folder / "passes.txt").write_text(FAILS)
+    second, _ = ended(capsys, *words)
+
+    assert (first, second) == (1, 0)
+    assert len(record.read_text().splitlines()) == 3
+
+
+def test_chaos_takes_as_many_workers_as_it_is_given(folder, capsys):
+    code, shown = ended(capsys, "chaos", folder / "passes.txt", "--seeds", 2, "--workers", 1, "-o", "json")
+
+    assert code == 0
+    assert json.loads(shown.out)["failed"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seeds", "2", "--processes"), "are for the simulation"),
+        (("--record", "r", "--schedule", "s.json"), "without --schedule"),
+        (("--workers", "99"), "99 is not in the range"),
+    ],
+)
+def test_a_sweep_of_processes_or_of_a_schedule_is_wrong_usage(folder, capsys, words, message):
+    code, shown = ended(capsys, "run", folder, *words)
+
+    assert code == 2
+    assert message in shown.err
+
+
+def test_a_folder_without_scenarios_is_wrong_usage(tmp_path, capsys):
+    code, shown = ended(capsys, "run", tmp_path)
+
+    assert (code, shown.out) == (2, "")
+    assert "no scenario below" in shown.err
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_prints_what_was_found_so_far_and_ends_with_130(folder, tmp_path, workers):
+    (folder / "long.txt").write_text("limit 1000h\nnodes n1..n9 cpu=4\nwait 900h\n")
+    record = tmp_path / "record.jsonl"
+    words = ["run", str(folder), "--seeds", "3", "--record", str(record), "--workers", workers, "-o", "json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        while not record.exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    document = json.loads(out)
+
+    assert process.returncode == 130
+    assert document["interrupted"]
+    assert document["runs"] == len(record.read_text().splitlines()) < 9
+    assert "the same command goes on from there" in error
