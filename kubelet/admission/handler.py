@@ -377,9 +377,9 @@ class AdmissionHandler:
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
         pod = self._pods.get(key.uid, state.pod)
         if code == "LimitReached":
-            self._out.event(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+            self._out.event(pod, "UnbindLimitReached", f"The pod was unbound too often: {state.reason}", "Warning")
         else:
-            self._out.event(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+            self._out.event(pod, "UnbindFailed", f"The pod could not be unbound: {code}", "Warning")
         if self.switches.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
@@ -389,7 +389,7 @@ class AdmissionHandler:
     def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
         """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
         self.parked[key] = Parked(pod, "hold", rejection)
-        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be unbound: {code}", "Warning")
         self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
         self._blocked[key] = {
             "phase": "Pending",

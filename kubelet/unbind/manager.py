@@ -69,7 +69,7 @@ class UnbindManager:
         if self._switches.teardown == "before" and torn_s is not None:
             # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
             self.torn_down(pod, key, torn_s)
-        self._out.event(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.event(pod, "UnbindRequested", f"Unbinding the pod: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
             self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))

@@ -85,7 +85,7 @@ class EmulatedPlugin:
     def given(self, ids: Sequence[str]) -> Given:
         """Return what a container needs to use these. Raises: ValueError when it will not."""
         if self.refuses:
-            raise ValueError(f"{self.definition.resource} is told to refuse")
+            raise ValueError(f"{self.definition.resource} is configured to refuse")
         self._known(ids)
         name = self.definition.resource
         variable = "KEPLAB_DEVICES_" + "".join(sign.upper() if sign.isalnum() else "_" for sign in name)

@@ -19,7 +19,7 @@ from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
 from services.api.local_rpc import LocalServer, LocalService, RpcError
 from services.api.seams import Seams
 
-TELL = "/keplab.v1.DevicePlugin/Tell"
+TELL = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
 """How soon it notices that its socket is gone."""
 RETRY_S = 1.0
@@ -139,7 +139,7 @@ class PluginServing:
         except (msgspec.DecodeError, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
         data = {"resource": self._plugin.definition.resource, "act": command.act, "devices": list(command.devices)}
-        self._seams.events.write("plugin.told", node=self._node, data=data)
+        self._seams.events.write("plugin.command", node=self._node, data=data)
         self._move()
         return b""
 

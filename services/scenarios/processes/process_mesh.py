@@ -181,7 +181,7 @@ class ProcessMesh:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
         pid = self._supervisor.pid_of(name)
-        self._report(name, {"what": "spoil", "how": how, "file": what})
+        self._report(name, {"what": "corrupt", "how": how, "file": what})
         self._supervisor.kill(name, signal.SIGKILL, down_s=CORRUPTION_S)
         while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel sends no notice
             await asyncio.sleep(0.01)

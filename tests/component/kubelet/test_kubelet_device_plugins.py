@@ -366,7 +366,7 @@ def test_a_plugin_that_refuses_rejects_the_pod_with_its_words_and_takes_nothing(
 
     assert simulate(scenario, nodes=(NODE,)) == (
         "Pod was rejected: Allocate failed due to "
-        f"rpc error: code = Unknown desc = {GPU} is told to refuse, which is unexpected"
+        f"rpc error: code = Unknown desc = {GPU} is configured to refuse, which is unexpected"
     )
 
 
