@@ -29,7 +29,7 @@ class Lines(msgspec.Struct, frozen=True):
     is_gone: bool
 
 
-class Told(Protocol):
+class Line(Protocol):
     """What a line says of a pod."""
 
     @property
@@ -45,7 +45,7 @@ class Told(Protocol):
         """Which pod, for which binding."""
 
 
-R = TypeVar("R", bound=Told)
+R = TypeVar("R", bound=Line)
 
 
 class Reading(msgspec.Struct, Generic[R], frozen=True):

@@ -148,7 +148,7 @@ class Mesh(Protocol):
         """Return how each life of a component ended that ended by itself, oldest first."""
         ...
 
-    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+    async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
         ...
 

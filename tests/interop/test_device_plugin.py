@@ -32,14 +32,14 @@ class Fpgas(api_pb2_grpc.DevicePluginServicer):
         api_pb2_grpc.add_DevicePluginServicer_to_server(self, self.server)
         self.server.add_insecure_port(f"unix:{self.folder}/fpga.sock")
         self.server.start()
-        self.tell({"f0": "Healthy", "f1": "Healthy", "f2": "Healthy"})
+        self.command({"f0": "Healthy", "f1": "Healthy", "f2": "Healthy"})
 
     def register(self, **asked):
         request = {"version": "v1beta1", "endpoint": "fpga.sock", "resource_name": RESOURCE, **asked}
         with grpc.insecure_channel(f"unix:{self.folder}/kubelet.sock") as channel:
             api_pb2_grpc.RegistrationStub(channel).Register(api_pb2.RegisterRequest(**request), timeout=15)
 
-    def tell(self, health):
+    def command(self, health):
         message = api_pb2.ListAndWatchResponse()
         for place, (name, state) in enumerate(health.items()):
             message.devices.add(ID=name, health=state).topology.nodes.add(ID=place // 2)
@@ -117,7 +117,7 @@ async def scenario(data_dir):
         seen = [await until(offered, lambda o: o == ("3", "3"))]
         await client.create("pods", pod("a"), namespace="default")
         await until(lambda: phase("a"), lambda p: p == "Running")
-        plugin.tell({"f0": "Healthy", "f1": "Unhealthy", "f2": "Healthy"})
+        plugin.command({"f0": "Healthy", "f1": "Unhealthy", "f2": "Healthy"})
         seen.append(await until(offered, lambda o: o[1] == "2"))
         await asyncio.to_thread(plugin.stop)
         seen.append(await until(offered, lambda o: o[1] == "0", most_s=2.0))

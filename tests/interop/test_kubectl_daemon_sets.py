@@ -28,7 +28,7 @@ def agent(kubectl, mesh, namespace):
         def owner(self):
             return [{**KIND, "name": "agent", "uid": self.stored()["metadata"]["uid"], "controller": True}]
 
-        def tells(self, **counters):
+        def shows(self, **counters):
             status = {"observedGeneration": self.stored()["metadata"]["generation"], **counters}
             mesh.merge(f"{self.path}/status", {"status": status})
 
@@ -51,7 +51,7 @@ def agent(kubectl, mesh, namespace):
 
 
 def test_a_daemon_set_is_shown_described_and_explained(kubectl, agent, namespace):
-    agent.tells(desiredNumberScheduled=3, currentNumberScheduled=3, numberReady=2, updatedNumberScheduled=1,
+    agent.shows(desiredNumberScheduled=3, currentNumberScheduled=3, numberReady=2, updatedNumberScheduled=1,
                 numberAvailable=2, numberMisscheduled=0)  # fmt: skip
     shown = kubectl("get", "ds", "-n", namespace, "-o", "wide")
     described = kubectl("describe", "daemonset", "agent", "-n", namespace)
@@ -82,7 +82,7 @@ def test_a_rollout_has_a_status_a_history_and_a_way_back(kubectl, agent, namespa
     agent.keeps(1)
     kubectl("set", "image", "ds/agent", "c=agent:2", "-n", namespace)
     agent.keeps(2)
-    agent.tells(desiredNumberScheduled=2, currentNumberScheduled=2, numberReady=2, updatedNumberScheduled=2,
+    agent.shows(desiredNumberScheduled=2, currentNumberScheduled=2, numberReady=2, updatedNumberScheduled=2,
                 numberAvailable=2, numberMisscheduled=0)  # fmt: skip
     done = kubectl("rollout", "status", "ds/agent", "-n", namespace, "--timeout=10s")
     history = kubectl("rollout", "history", "ds/agent", "-n", namespace)

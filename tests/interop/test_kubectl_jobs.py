@@ -3,7 +3,7 @@
 import re
 
 
-def told(mesh, namespace, name, status):
+def printed(mesh, namespace, name, status):
     """Say, as the Job controller would, how it stands."""
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}/status"
     mesh.call("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
@@ -18,7 +18,7 @@ def ended(*types):
 def test_a_job_is_made_shown_waited_for_and_gone(kubectl, mesh, namespace):
     kubectl("create", "job", "work", "--image=busybox:1", "-n", namespace, "--", "date")
     running = kubectl("get", "jobs", "-n", namespace)
-    told(mesh, namespace, "work", {
+    printed(mesh, namespace, "work", {
         "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:01:30Z", "succeeded": 1,
         "conditions": ended("SuccessCriteriaMet", "Complete"),
     })  # fmt: skip

@@ -3,7 +3,7 @@
 import json
 
 
-def told(mesh, namespace, hard, used):
+def printed(mesh, namespace, hard, used):
     """Say, as the quota controller would, what is enforced and used."""
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/q/status"
     mesh.call("PATCH", path, {"status": {"hard": hard, "used": used}}, content_type="application/merge-patch+json")
@@ -17,7 +17,7 @@ def a_pod(name, **resources):
 def test_create_quota_get_and_describe_show_what_is_used(kubectl, mesh, namespace):
     kubectl("create", "quota", "q", "--hard=requests.cpu=1,limits.memory=2Gi,pods=3", "--scopes=NotBestEffort",
             "-n", namespace)  # fmt: skip
-    told(mesh, namespace, {"requests.cpu": "1", "limits.memory": "2Gi", "pods": "3"},
+    printed(mesh, namespace, {"requests.cpu": "1", "limits.memory": "2Gi", "pods": "3"},
          {"requests.cpu": "0", "limits.memory": "0", "pods": "0"})  # fmt: skip
     size = {"cpu": "400m", "memory": "1Gi"}
     kubectl("create", "-n", namespace, "-f", "-", stdin=a_pod("one", requests=size, limits=size))
@@ -39,7 +39,7 @@ def test_create_quota_get_and_describe_show_what_is_used(kubectl, mesh, namespac
 
 def test_a_resize_meets_the_quota(kubectl, mesh, namespace):
     kubectl("create", "quota", "q", "--hard=requests.cpu=1", "-n", namespace)
-    told(mesh, namespace, {"requests.cpu": "1"}, {"requests.cpu": "0"})
+    printed(mesh, namespace, {"requests.cpu": "1"}, {"requests.cpu": "0"})
     kubectl("create", "-n", namespace, "-f", "-", stdin=a_pod("one", requests={"cpu": "800m"}))
 
     def patch(cpu):

@@ -65,10 +65,10 @@ class Server(ApiServerServicer):
 
 @asynccontextmanager
 async def a_wire(tokens=None):
-    server, door = Server(), grpc.aio.server(options=SERVER_OPTIONS)
-    add_ApiServerServicer_to_server(server, door)
-    port = door.add_insecure_port("127.0.0.1:0")
-    await door.start()
+    server, server_side = Server(), grpc.aio.server(options=SERVER_OPTIONS)
+    add_ApiServerServicer_to_server(server, server_side)
+    port = server_side.add_insecure_port("127.0.0.1:0")
+    await server_side.start()
     transport = RpcTransport(
         f"127.0.0.1:{port}", {"system:kube-scheduler": "secret"} if tokens is None else tokens,
         clock=RealClock(), random=random.Random(1),
@@ -77,7 +77,7 @@ async def a_wire(tokens=None):
         yield server, transport
     finally:
         await transport.close()
-        await door.stop(None)
+        await server_side.stop(None)
 
 
 def run(scenario):
@@ -193,8 +193,8 @@ def test_nothing_listening_waits_and_says_so_until_the_deadline(capfd):
         await transport.close()
 
     run(scenario)
-    told = capfd.readouterr()
-    assert 1 == (told.out + told.err).count("apiserver.unreachable")
+    reported = capfd.readouterr()
+    assert 1 == (reported.out + reported.err).count("apiserver.unreachable")
 
 
 def test_a_refused_token_is_a_definite_401_for_calls_and_watches():

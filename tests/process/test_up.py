@@ -110,8 +110,8 @@ def test_a_mesh_starts_serves_kubectl_and_leaves_no_process_and_no_port(tmp_path
         assert {"name", "pid", "port", "uptime_s", "restarts", "last_error"} <= status["processes"][0].keys()
         assert status["grpc_target"].endswith(f":{status['processes'][0]['port']}")
         again = keplab("up", "--data", str(tmp_path / "m"))
-        told = f"Error: a mesh already runs on {tmp_path / 'm'} (pid {status['supervisor_pid']})"
-        assert (3, told) == (again.returncode, again.stderr.partition(";")[0])
+        printed = f"Error: a mesh already runs on {tmp_path / 'm'} (pid {status['supervisor_pid']})"
+        assert (3, printed) == (again.returncode, again.stderr.partition(";")[0])
         shown = keplab("status", "--data", str(tmp_path / "m"))
         assert 0 == shown.returncode
         assert ROLES == [line.split()[0] for line in shown.stdout.splitlines()[-5:]]

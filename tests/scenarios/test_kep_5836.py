@@ -195,7 +195,7 @@ def test_kep_5836_16_a_group_leaves_as_a_whole_over_nodes_or_one_by_one(scenario
     assert (observed.missed, observed.victims) == ([], victims)
 
 
-def test_kep_5836_17_a_resize_that_is_taken_back_evicts_nobody_afterwards():
+def test_kep_5836_17_a_resize_that_is_taken_back_evicts_no_pod_afterwards():
     observed = Observed("taken-back")
 
     assert (observed.missed, observed.victims) == ([], [])

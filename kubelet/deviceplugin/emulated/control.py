@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kubelet.deviceplugin.emulated.plugin import Command, check_act
-from kubelet.deviceplugin.emulated.serving import TELL, control_path
+from kubelet.deviceplugin.emulated.serving import COMMAND, control_path
 from services.api.local_rpc import RpcError, Sockets
 
 TIMEOUT_S = 10.0
@@ -17,7 +17,7 @@ class PluginAway(ValueError):
     """There is no such plugin now; one that was killed comes back."""
 
 
-async def tell_plugin(
+async def command_plugin(
     sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
 ) -> None:
     """Return once the plugin has done it. Raises: ValueError when it cannot, PluginAway when it is not there."""
@@ -27,7 +27,7 @@ async def tell_plugin(
         raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
     connection = sockets.dial(path)
     try:
-        await connection.call(TELL, msgspec.json.encode(Command(act, tuple(devices))), TIMEOUT_S)
+        await connection.call(COMMAND, msgspec.json.encode(Command(act, tuple(devices))), TIMEOUT_S)
     except RpcError as error:
         raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
     finally:

@@ -19,7 +19,7 @@ from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
 from services.api.local_rpc import LocalServer, LocalService, RpcError
 from services.api.seams import Seams
 
-TELL = "/keplab.v1.DevicePlugin/Command"
+COMMAND = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
 """How soon it notices that its socket is gone."""
 RETRY_S = 1.0
@@ -65,7 +65,7 @@ class PluginServing:
             return
         if self._control is not None:
             await self._control.close()
-        self._control = await self._seams.sockets.serve(self._control_path, LocalService({TELL: self._command}))
+        self._control = await self._seams.sockets.serve(self._control_path, LocalService({COMMAND: self._command}))
 
     async def _serve_once(self) -> None:
         """Serve and be registered until the socket is gone or the plugin is commanded to go."""

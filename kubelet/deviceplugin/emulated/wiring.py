@@ -8,7 +8,7 @@ from kubelet.deviceplugin.emulated.serving import PluginServing
 from services.api.seams import Seams
 
 
-class PluginRoom:
+class PluginComponent:
     """A process that is one plugin of one node."""
 
     def __init__(self, plugin: EmulatedPlugin, serving: PluginServing) -> None:
@@ -34,7 +34,7 @@ class PluginRoom:
         }
 
 
-def build(config: PluginConfig, seams: Seams) -> PluginRoom:
+def build(config: PluginConfig, seams: Seams) -> PluginComponent:
     """Return the plugin the configuration describes. Raises: StartError."""
     plugin = EmulatedPlugin(config.plugin())
-    return PluginRoom(plugin, PluginServing(plugin, seams, config.node, config.place))
+    return PluginComponent(plugin, PluginServing(plugin, seams, config.node, config.place))

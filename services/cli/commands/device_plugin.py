@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.control import command_plugin
 from kubelet.deviceplugin.emulated.plugin import ACTS
 from kubelet.deviceplugin.emulated.wiring import build
 from kubelet.managers.device_calls import KUBELET_SOCKET
@@ -114,7 +114,7 @@ def _numas(text: str) -> tuple[int, ...]:
 def _command(folder: Path, given: dict[str, Any]) -> int:
     parent, node = str(folder.parent), folder.name
     try:
-        asyncio.run(tell_plugin(UnixSockets(), parent, node, given["resource"], given["act"], given["told"]))
+        asyncio.run(command_plugin(UnixSockets(), parent, node, given["resource"], given["act"], given["told"]))
     except ValueError as error:
         fail(str(error))
     click.echo(f"{given['resource']} of {given['node'] or folder}: {' '.join((given['act'], *given['told']))}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubelet.agent.node_files import path_of
-from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.control import command_plugin
 from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
@@ -139,9 +139,9 @@ class ProcessMesh:
         """Return the exit codes of the process's lives; those that a signal ended are not among them."""
         return self._supervisor.exit_codes_of(self._name(component))
 
-    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+    async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin do something. Raises: ValueError."""
-        await tell_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
+        await command_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL one process; at a site it is the process itself that says when."""

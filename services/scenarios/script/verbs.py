@@ -201,7 +201,7 @@ async def device_plugin(context: ScenarioContext, step: Step) -> None:
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
         try:
-            return await context.mesh.tell_plugin(node, resource, act, tuple(devices))
+            return await context.mesh.command_plugin(node, resource, act, tuple(devices))
         except PluginAway:
             if context.observer.now_s >= until_s:
                 raise

@@ -20,7 +20,7 @@ from apiserver_fake.wiring import build as build_apiserver
 from kubelet.agent.node_files import path_of
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.control import command_plugin
 from kubelet.deviceplugin.emulated.wiring import build as build_plugin
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
@@ -291,10 +291,10 @@ class SimMesh:
         """Return the exit codes that ends by itself would have had, oldest first."""
         return self._process(component).exit_codes
 
-    async def tell_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
+    async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin do something. Raises: ValueError."""
         sockets = SimSockets(self._sockets, self._observer_life)
-        await tell_plugin(sockets, "nodes", node, resource, act, devices)
+        await command_plugin(sockets, "nodes", node, resource, act, devices)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """End an incarnation between two instants, or at its site; its disk keeps what was synced."""

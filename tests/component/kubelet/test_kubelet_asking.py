@@ -53,7 +53,7 @@ def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod
     assert going == {}
 
 
-def test_kubelet_unbinding_6_2_when_nobody_answers_the_kubelet_falls_back_after_the_deadline(simulate):
+def test_kubelet_unbinding_6_2_without_an_answer_the_kubelet_falls_back_after_the_deadline(simulate):
     async def scenario(w):
         await w.create("p", cpu="2")
         begun = w.clock.now()

@@ -100,14 +100,14 @@ def test_what_keeps_a_pod_from_its_claims_is_recorded_and_never_fails_it(simulat
         await world.scheduler.bind(Key("default", "p"), uid, "n1")
         await asyncio.sleep(30)
         events = (await world.admin.list("events", namespace="default"))[0]
-        told = [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
-        return told, (await world.pod("p"))["status"]["phase"]
+        reported = [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
+        return reported, (await world.pod("p"))["status"]["phase"]
 
-    told, phase = simulate(scenario, nodes=[NODE])
+    reported, phase = simulate(scenario, nodes=[NODE])
 
-    assert told
-    assert all(text.startswith("Failed to prepare dynamic resources: prepare dynamic resources: ") for text in told)
-    assert words in told[0]
+    assert reported
+    assert all(text.startswith("Failed to prepare dynamic resources: prepare dynamic resources: ") for text in reported)
+    assert words in reported[0]
     assert phase == "Pending"
 
 
@@ -165,9 +165,11 @@ def test_a_slow_driver_is_waited_for_45_seconds(simulate):
         events = (await world.admin.list("events", namespace="default"))[0]
         return [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
 
-    (told,) = simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:prepare=60"}])
+    (reported,) = simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:prepare=60"}])
 
-    assert told.endswith("NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+    assert reported.endswith(
+        "NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    )
 
 
 def test_x_nr12_a_node_reads_the_claims_of_its_pods_and_no_others(simulate):

@@ -73,9 +73,9 @@ def test_kubelet_unbinding_09_without_a_fence_some_pod_runs_on_two_nodes_at_once
 
 @pytest.mark.parametrize("switches", [("unbind.fence=session",), ("unbind.fence=none", "kubelet.start_fence=true")])
 def test_kubelet_unbinding_09_with_a_fence_the_late_request_is_refused_every_time(simulate, switches):
-    told = [simulate(delayed, nodes=SMALL, seed=seed, switches=("kubelet.on_reject=unbind", *switches))
+    reported = [simulate(delayed, nodes=SMALL, seed=seed, switches=("kubelet.on_reject=unbind", *switches))
             for seed in SEEDS]  # fmt: skip
 
-    assert {answer.code for answer, _ in told} <= {409, 422}
-    assert not any(overlaps(each) for _, each in told)
-    assert all(list(each) == ["n1"] for _, each in told)
+    assert {answer.code for answer, _ in reported} <= {409, 422}
+    assert not any(overlaps(each) for _, each in reported)
+    assert all(list(each) == ["n1"] for _, each in reported)

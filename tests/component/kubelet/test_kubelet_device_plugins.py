@@ -1,4 +1,4 @@
-"""Device plugins of a node: what they say decides who may start, what the Node shows and what is told."""
+"""Device plugins of a node: what they say decides who may start, what the Node shows and what is reported."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import tell_plugin
+from kubelet.deviceplugin.emulated.control import command_plugin
 from kubelet.deviceplugin.emulated.wiring import build as build_plugin
 from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
@@ -59,9 +59,9 @@ class Plugin:
     def kill(self):
         self.life.end()
 
-    async def tell(self, act, *devices):
+    async def command(self, act, *devices):
         sockets = SimSockets(self.world.machine_sockets, Lifetime("test", 1))
-        await tell_plugin(sockets, "nodes", self.node, self.definition["resource"], act, devices)
+        await command_plugin(sockets, "nodes", self.node, self.definition["resource"], act, devices)
 
 
 async def plugin(world, node="n1", **definition):
@@ -103,7 +103,7 @@ def test_a_plugin_whose_folder_was_removed_still_takes_commands(simulate):
         gpus = await plugin(w, devices=2)
         SimSockets(w.machine_sockets, Lifetime("somebody", 1)).clear("nodes/n1/plugins")
         await asyncio.sleep(1)
-        await gpus.tell("unhealthy", "dev-0")
+        await gpus.command("unhealthy", "dev-0")
         return await shows(w, 1, limit_s=2.0)
 
     assert simulate(scenario, nodes=(NODE,)) < 2
@@ -118,7 +118,7 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
         await w.start_kubelet(wait=False)
         await w.until(lambda: w.lines("kubelet.session") and not w.lines("kubelet.session")[-1].data["acked"])
         await asyncio.sleep(0.5)
-        await gpus.tell("unhealthy", "dev-0")
+        await gpus.command("unhealthy", "dev-0")
         await shows(w, 1, limit_s=10.0)
         return w.clock.now() - begun
 
@@ -131,7 +131,7 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):
     async def scenario(w):
         gpus = await plugin(w, devices=2)
-        await gpus.tell("stop")
+        await gpus.command("stop")
         took_s = await shows(w, 0, limit_s=2.0)
         uid = await w.create("late", devices=ONE)
         late = await w.until_pod("late", failed)
@@ -258,12 +258,12 @@ def test_of_two_plugins_for_one_resource_the_last_to_register_wins(simulate):
         await SimSockets(w.machine_sockets, life).serve("nodes/n1/other.sock", service)
         await register(w, life)
         await shows(w, 1)
-        await first.tell("unhealthy", "dev-0")
+        await first.command("unhealthy", "dev-0")
         first.kill()
         await asyncio.sleep(5)
         return await node_status(w)
 
-    # What the first one still says, and that it ends, is not heard any more.
+    # What the first one still says, and that it ends, is not received any more.
     assert simulate(scenario, nodes=(NODE,)) == ("1", "1")
 
 
@@ -299,10 +299,10 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_pods_what_they_have(sim
         gpus = await plugin(w, devices=3)
         uid = await w.create("holder", devices={GPU: "3"})
         await w.until_pod("holder", running)
-        await gpus.tell("stop")
+        await gpus.command("stop")
         await shows(w, 0)
-        await gpus.tell("remove", "dev-2")
-        await gpus.tell("start")
+        await gpus.command("remove", "dev-2")
+        await gpus.command("start")
         await shows(w, 2)
         await asyncio.sleep(5)
         return (await w.pod("holder"))["status"]["phase"], await node_status(w), ids_of(w, uid)
@@ -341,8 +341,8 @@ def test_the_process_serves_which_pod_has_which_devices_and_what_was_given(simul
 
     (code, _, body), (missing, _, _) = simulate(scenario, nodes=({**NODE, "numa": "2x8"},))
 
-    told = msgspec.json.decode(body)
-    (device,) = told["pod_resources"][0]["containers"][0]["devices"]
+    reported = msgspec.json.decode(body)
+    (device,) = reported["pod_resources"][0]["containers"][0]["devices"]
     assert (code, missing) == (200, 404)
     assert (device["resource_name"], device["device_ids"], device["topology"]) == (
         GPU,
@@ -350,16 +350,16 @@ def test_the_process_serves_which_pod_has_which_devices_and_what_was_given(simul
         {"nodes": [{"ID": 0}]},
     )
     assert device["given"]["envs"] == {"KEPLAB_DEVICES_EXAMPLE_COM_GPU": "dev-0"}
-    assert [each["device_ids"] for each in told["allocatable_resources"]["devices"]] == [["dev-0"], ["dev-1"]]
+    assert [each["device_ids"] for each in reported["allocatable_resources"]["devices"]] == [["dev-0"], ["dev-1"]]
 
 
 def test_a_plugin_that_refuses_rejects_the_pod_with_its_words_and_takes_nothing(simulate):
     async def scenario(w):
         gpus = await plugin(w, devices=1)
-        await gpus.tell("refuse")
+        await gpus.command("refuse")
         await w.create("a", devices=ONE)
         rejected = await w.until_pod("a", failed)
-        await gpus.tell("accept")
+        await gpus.command("accept")
         await w.create("b", devices=ONE)
         await w.until_pod("b", running)
         return rejected["status"]["message"]
@@ -519,7 +519,7 @@ def test_without_its_plugin_such_a_container_does_not_start_and_is_tried_again(s
         gpus = await plugin(w, devices=1, preStart=True)
         await w.create("a", devices=ONE, run="exit 1 after 5s")
         await w.until_pod("a", running)
-        await gpus.tell("stop")
+        await gpus.command("stop")
         waiting = await w.until_pod("a", lambda pod: "waiting" in pod["status"]["containerStatuses"][0]["state"])
         stuck = await w.until_pod(
             "a",
@@ -528,7 +528,7 @@ def test_without_its_plugin_such_a_container_does_not_start_and_is_tried_again(s
                 == "CreateContainerConfigError"
             ),
         )
-        await gpus.tell("start")
+        await gpus.command("start")
         await w.until_pod("a", lambda pod: "running" in pod["status"]["containerStatuses"][0]["state"])
         return waiting, stuck["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
 
@@ -560,15 +560,15 @@ def test_kubelet_5_5_a_container_that_must_start_again_after_a_restart_needs_its
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_kep_4680_a_containers_status_tells_the_health_of_its_devices(simulate, gate):
+def test_kep_4680_a_containers_status_shows_the_health_of_its_devices(simulate, gate):
     async def scenario(w):
         gpus = await plugin(w, devices=2)
         await w.create("a", devices=ONE)
         await w.until_pod("a", running)
-        await gpus.tell("unhealthy", "dev-0")
+        await gpus.command("unhealthy", "dev-0")
         await asyncio.sleep(2)
         ill = (await w.pod("a"))["status"]["containerStatuses"][0].get("allocatedResourcesStatus")
-        await gpus.tell("healthy", "dev-0")
+        await gpus.command("healthy", "dev-0")
         await asyncio.sleep(2)
         well = (await w.pod("a"))["status"]["containerStatuses"][0].get("allocatedResourcesStatus")
         return ill, well, running(await w.pod("a"))
@@ -587,13 +587,13 @@ def test_kep_4680_a_containers_status_tells_the_health_of_its_devices(simulate, 
 def test_unbinding_2_a_deferred_pod_runs_the_moment_its_plugin_is_back(simulate):
     async def scenario(w):
         gpus = await plugin(w, devices=1)
-        await gpus.tell("stop")
+        await gpus.command("stop")
         await shows(w, 0)
         await w.create("a", devices=ONE)
         await asyncio.sleep(12.3)
         waiting = await w.pod("a")
         begun = w.clock.now()
-        await gpus.tell("start")
+        await gpus.command("start")
         await w.until_pod("a", running)
         return waiting["status"]["phase"], w.clock.now() - begun
 
@@ -606,7 +606,7 @@ def test_unbinding_2_a_deferred_pod_runs_the_moment_its_plugin_is_back(simulate)
 def test_unbinding_2_how_long_a_pod_waits_for_its_devices_is_a_switch_of_its_own(simulate):
     async def scenario(w):
         gpus = await plugin(w, devices=1)
-        await gpus.tell("stop")
+        await gpus.command("stop")
         await shows(w, 0)
         begun = w.clock.now()
         await w.create("a", devices=ONE)

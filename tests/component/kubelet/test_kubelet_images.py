@@ -27,7 +27,7 @@ def names(node):
     return [each["names"][0] for each in node["status"].get("images", ())]
 
 
-def test_kubelet_7_a_disk_short_of_room_for_images_costs_those_that_nobody_uses_and_no_pod(simulate):
+def test_kubelet_7_a_disk_short_of_space_costs_images_that_no_pod_uses_and_no_pod(simulate):
     async def scenario(w):
         await w.create("kept", run="pull 90.2s")
         await w.until_pod("kept", runs, limit_s=120)

@@ -41,13 +41,13 @@ def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
 def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_it(simulate, monkeypatch):
     asked = []
 
-    async def heard(self, request, call=PodCalls.call):
+    async def received(self, request, call=PodCalls.call):
         response = await call(self, request)
         if request.resource.startswith("leases"):
             asked.append((request.verb, response.code))
         return response
 
-    monkeypatch.setattr(PodCalls, "call", heard)
+    monkeypatch.setattr(PodCalls, "call", received)
 
     async def scenario(w):
         await w.until(lambda: asked)

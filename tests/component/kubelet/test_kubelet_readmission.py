@@ -12,7 +12,9 @@ from kubelet.node.definition import NodeDefinition
     ("switches", "phase", "reason"),
     [((), "Failed", "OutOfcpu"), (("restart.readmit_running=false",), "Running", None)],
 )
-def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_nobody_asks(simulate, switches, phase, reason):
+def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_the_kubelet_does_not_ask(
+    simulate, switches, phase, reason
+):
     async def scenario(w):
         await w.create("big", cpu="3")
         await w.until_pod("big", lambda pod: pod["status"].get("phase") == "Running")

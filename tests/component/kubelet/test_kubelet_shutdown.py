@@ -71,11 +71,11 @@ def test_a_pod_that_comes_while_the_node_shuts_down_is_rejected(simulate):
         await w.create("late")
         return await w.until_pod("late", failed), await events(w, "NodeShutdown")
 
-    late, told = simulate(scenario, nodes=GRACEFUL)
+    late, reported = simulate(scenario, nodes=GRACEFUL)
 
     assert late["status"]["reason"] == "NodeShutdown"
     assert late["status"]["message"] == "Pod was rejected: Pod was rejected as the node is shutting down."
-    assert "Shutdown manager detected shutdown event" in [e["message"] for e in told]
+    assert "Shutdown manager detected shutdown event" in [e["message"] for e in reported]
 
 
 def test_a_pod_that_does_not_end_has_its_groups_time_and_no_more(simulate):
@@ -161,9 +161,9 @@ def test_a_booted_node_records_it_and_is_ready_again(simulate):
         node = await node_of(w)
         return node, await events(w, "Rebooted"), w.agent().is_ready
 
-    node, told, is_ready = simulate(scenario, nodes=GRACEFUL)
+    node, reported, is_ready = simulate(scenario, nodes=GRACEFUL)
 
-    assert [e["message"] for e in told] == [
+    assert [e["message"] for e in reported] == [
         f"Node n1 has been rebooted, boot id: {node['status']['nodeInfo']['bootID']}"
     ]
     assert (ready(node)["status"], is_ready) == ("True", True)

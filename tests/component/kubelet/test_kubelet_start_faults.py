@@ -56,15 +56,21 @@ def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_af
         await w.create("p", cpu="1", run="start fails")
         pod = await w.until_pod("p", lambda pod: given_back(pod) or pod["status"].get("phase") == "Failed", limit_s=400)
         await asyncio.sleep(5)
-        told = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
+        reported = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
         agent = w.agent()
-        return pod, told, agent.kubelet.out.counters, dict(agent.kubelet.ledger.used), list(agent.kubelet.table.pods)
+        return (
+            pod,
+            reported,
+            agent.kubelet.out.counters,
+            dict(agent.kubelet.ledger.used),
+            list(agent.kubelet.table.pods),
+        )
 
     switches = (*UNBIND, "unbind.reasons=RunContainerError", f"kubelet.unbind_teardown={order}",
                 f"unbind.max_attempts={attempts}")  # fmt: skip
-    pod, told, metrics, used, workers = simulate(scenario, nodes=TWO, switches=switches)
+    pod, reported, metrics, used, workers = simulate(scenario, nodes=TWO, switches=switches)
 
-    assert told == lines
+    assert reported == lines
     assert metrics["kubelet_unbind_teardown_seconds_count"] == 1
     assert (used["cpu"], used["pods"], workers) == (0, 0, [])
     assert pod["status"]["phase"] == phase

@@ -89,7 +89,7 @@ def test_kep_1287_01_more_cpu_is_allocated_then_actual_and_nothing_restarts(simu
         after = await w.until_pod("p", done("700m"))
         return before, asked, given, after, w.clock.now() - at, await events(w, "p")
 
-    before, asked, given, after, took_s, told = simulate(
+    before, asked, given, after, took_s, reported = simulate(
         scenario, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:0.2")
     )
 
@@ -99,16 +99,16 @@ def test_kep_1287_01_more_cpu_is_allocated_then_actual_and_nothing_restarts(simu
     assert conditions(given)["PodResizeInProgress"]["observedGeneration"] == asked["metadata"]["generation"]
     assert after["status"]["observedGeneration"] == asked["metadata"]["generation"]
     assert status(after)["restartCount"] == 0
-    assert told == ["ResizeStarted", "ResizeCompleted"]
+    assert reported == ["ResizeStarted", "ResizeCompleted"]
 
 
 def test_kep_1287_02_a_resource_that_asks_for_it_restarts_the_container(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "500m", "memory": "256Mi"}, container={"resizePolicy": POLICY})
         counts, at = [], w.clock.now()
-        for wish in ({"memory": "512Mi"}, {"cpu": "600m"}, {"cpu": "700m", "memory": "256Mi"}):
-            await resize(w, "p", wish)
-            for resource, value in wish.items():
+        for desired in ({"memory": "512Mi"}, {"cpu": "600m"}, {"cpu": "700m", "memory": "256Mi"}):
+            await resize(w, "p", desired)
+            for resource, value in desired.items():
                 pod = await w.until_pod("p", done(value, resource))
             counts.append(status(pod)["restartCount"])
         return counts, pod, w.clock.now() - at
@@ -120,7 +120,7 @@ def test_kep_1287_02_a_resource_that_asks_for_it_restarts_the_container(simulate
     assert "running" in status(pod)["state"]
 
 
-def test_kep_1287_03_without_room_it_waits_and_the_scheduler_counts_the_wish(simulate):
+def test_kep_1287_03_without_capacity_it_waits_and_the_scheduler_counts_what_is_desired(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
@@ -135,7 +135,7 @@ def test_kep_1287_03_without_room_it_waits_and_the_scheduler_counts_the_wish(sim
     assert scheduler_counts(waiting) + scheduler_counts(other) == 1100
 
 
-def test_kep_1287_04_room_that_comes_is_used_within_a_second(simulate):
+def test_kep_1287_04_capacity_that_comes_is_used_within_a_second(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"}, run="forever")
@@ -155,7 +155,7 @@ def test_kep_1287_04_room_that_comes_is_used_within_a_second(simulate):
     assert accepted == 1
 
 
-def test_kep_1287_06_who_takes_the_wish_back_waits_no_longer(simulate):
+def test_kep_1287_06_a_resize_that_is_taken_back_waits_no_longer(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
@@ -164,10 +164,10 @@ def test_kep_1287_06_who_takes_the_wish_back_waits_no_longer(simulate):
         await resize(w, "p", {"cpu": "400m"})
         return await w.until_pod("p", lambda p: not conditions(p)), await events(w, "p")
 
-    reverted, told = simulate(scenario, nodes=ONE_CPU)
+    reverted, reported = simulate(scenario, nodes=ONE_CPU)
 
     assert allocated(reverted) == "400m"
-    assert told == ["ResizeDeferred"]
+    assert reported == ["ResizeDeferred"]
 
 
 def test_kep_1287_05_what_can_never_fit_is_not_tried_again_until_it_changes(simulate):
@@ -212,7 +212,7 @@ def test_kep_1287_07_priority_decides_who_gets_the_capacity(simulate):
     assert pending("Deferred")(simulate(scenario, nodes=ONE_CPU))
 
 
-def test_kep_1287_08_who_does_not_fit_holds_up_nobody(simulate):
+def test_kep_1287_08_a_resize_that_does_not_fit_holds_up_no_other(simulate):
     async def scenario(w):
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "two"}}
         await w.admin.create("priorityclasses.scheduling.k8s.io", {**body, "value": 200})
@@ -229,7 +229,7 @@ def test_kep_1287_08_who_does_not_fit_holds_up_nobody(simulate):
     assert pending("Deferred")(simulate(scenario, nodes=ONE_CPU))
 
 
-def test_kep_1287_10_one_makes_room_for_the_next_three_times_over(simulate):
+def test_kep_1287_10_one_frees_capacity_for_the_next_three_times_over(simulate):
     async def scenario(w):
         await make(w, "p1", {"cpu": "100m", "memory": "1Gi"})
         await make(w, "p2", {"cpu": "400m", "memory": "2Gi"})
@@ -267,7 +267,7 @@ def test_kep_1287_13_memory_in_use_is_not_taken_away(simulate):
         after = await w.until_pod("p", done("128Mi", "memory"))
         return stuck, still, after, await events(w, "p")
 
-    stuck, still, after, told = simulate(scenario)
+    stuck, still, after, reported = simulate(scenario)
 
     assert conditions(stuck)["PodResizeInProgress"]["message"] == (
         "cannot decrease memory limits: [attempting to set pod memory limit (268435456) below current usage "
@@ -276,13 +276,13 @@ def test_kep_1287_13_memory_in_use_is_not_taken_away(simulate):
     assert allocated(still, "memory") == "128Mi"
     assert actual(still, "memory") == "256Mi"
     assert status(after)["resources"]["limits"] == {"memory": "256Mi"}
-    assert told == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+    assert reported == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
 def test_kep_1287_13_memory_in_use_by_its_curve_is_not_taken_away_until_the_curve_falls(simulate):
     async def scenario(w):
-        told = {"keplab.dev/usage": "memory 400Mi; memory 100Mi at 60s"}
-        await make(w, "p", {"memory": "256Mi"}, {"memory": "512Mi"}, annotations=told)
+        reported = {"keplab.dev/usage": "memory 400Mi; memory 100Mi at 60s"}
+        await make(w, "p", {"memory": "256Mi"}, {"memory": "512Mi"}, annotations=reported)
         at = w.clock.now()
         await resize(w, "p", {"memory": "128Mi"}, {"memory": "256Mi"})
         stuck = await w.until_pod("p", lambda p: conditions(p).get("PodResizeInProgress", {}).get("reason") == "Error")
@@ -300,7 +300,7 @@ def test_kep_1287_13_memory_in_use_by_its_curve_is_not_taken_away_until_the_curv
     assert attempts[1] == 1
 
 
-def test_kep_1287_14_a_call_that_fails_is_told_and_made_again(simulate):
+def test_kep_1287_14_a_call_that_fails_is_reported_and_made_again(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         await annotate(w, "p", resize_fails="1")
@@ -310,11 +310,11 @@ def test_kep_1287_14_a_call_that_fails_is_told_and_made_again(simulate):
         await w.until_pod("p", done("700m"))
         return failed, w.clock.now() - at, await events(w, "p")
 
-    failed, took_s, told = simulate(scenario)
+    failed, took_s, reported = simulate(scenario)
 
     assert "the runtime refused" in conditions(failed)["PodResizeInProgress"]["message"]
     assert took_s < 12
-    assert told == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+    assert reported == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
 def test_kep_1287_15_a_deferred_resize_keeps_its_time_over_a_restart(simulate):
@@ -339,7 +339,7 @@ def test_kep_1287_15_a_deferred_resize_keeps_its_time_over_a_restart(simulate):
     assert used == 900
 
 
-def test_kep_1287_15_what_was_promised_and_not_done_is_done_after_a_restart(simulate):
+def test_kep_1287_15_what_was_allocated_and_not_actuated_is_done_after_a_restart(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "700m"})
@@ -499,7 +499,7 @@ def test_a_critical_pods_resize_evicts_a_lower_one(simulate):
     assert victim["status"]["reason"] == "Preempting"
 
 
-def test_a_kubelet_may_not_resize_and_may_tell_of_it(simulate):
+def test_a_kubelet_may_not_resize_and_may_report_it(simulate):
     from services.api.identity import node_identity
 
     async def scenario(w):
@@ -518,7 +518,7 @@ def test_a_kubelet_may_not_resize_and_may_tell_of_it(simulate):
     assert simulate(scenario) == 403
 
 
-def test_what_somebody_else_says_of_a_resize_is_taken_back(simulate):
+def test_what_another_writer_says_of_a_resize_is_taken_back(simulate):
     async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await asyncio.sleep(1)

@@ -12,14 +12,14 @@ def running(pod):
     return pod is not None and pod["status"].get("phase") == "Running"
 
 
-def settled(wishes):
+def settled(desired_sizes):
     """Whether every container runs with what is wished and nothing is left to do."""
 
     def check(pod):
         found = {each["name"]: each for each in pod["status"]["containerStatuses"]}
         return not any(c["type"].startswith("PodResize") for c in pod["status"]["conditions"]) and all(
             found[name]["resources"] == size and found[name]["allocatedResources"] == size["requests"]
-            for name, size in wishes.items()
+            for name, size in desired_sizes.items()
         )
 
     return check
@@ -45,7 +45,7 @@ async def resized(w, before, after, restarts=None):
     containers = [container(name, has, (restarts or {}).get(name, ())) for name, has in before.items()]
     await w.create("p", run="forever", spec={"containers": containers})
     await w.until_pod("p", running)
-    body = {"spec": {"containers": [{"name": name, "resources": wish} for name, wish in after.items()]}}
+    body = {"spec": {"containers": [{"name": name, "resources": desired} for name, desired in after.items()]}}
     await w.admin.patch("pods", Key("default", "p"), body, subresource="resize", patch_type="strategic")
     return await w.until_pod("p", settled(after))
 

@@ -56,12 +56,12 @@ def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"featureGates": {"Sidecars": False}}, "node n1: featureGates: 'Sidecars', want one of AppArmor, "),
         ({"declaredFeatures": ["Anything"]}, "node n1: declaredFeatures: 'Anything', want one of Restart"),
     ],
 )
-def test_a_definition_cannot_lack_or_declare_an_unknown_feature(a_node, fields, told):
-    with pytest.raises(ValueError, match=told):
+def test_a_definition_cannot_lack_or_declare_an_unknown_feature(a_node, fields, reported):
+    with pytest.raises(ValueError, match=reported):
         a_node(**fields)

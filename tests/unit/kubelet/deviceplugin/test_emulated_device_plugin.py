@@ -1,4 +1,4 @@
-"""The emulated device plugin: what it lists, gives and prefers, and what it can be told."""
+"""The emulated device plugin: what it lists, gives and prefers, and what it can be reported."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_device_that_is_removed_and_added_again_is_where_it_was():
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("reported", "said"),
     [
         (Command("dance"), "no act 'dance'; there are: accept, add, healthy, refuse, remove, start, stop, unhealthy"),
         (Command("unhealthy"), "unhealthy wants devices, for example: unhealthy dev-0"),
@@ -38,11 +38,11 @@ def test_a_device_that_is_removed_and_added_again_is_where_it_was():
         (Command("unhealthy", ("dev-7",)), "no device 'dev-7'; there are: dev-0, dev-1, dev-2, dev-3"),
     ],
 )
-def test_what_cannot_be_done_is_an_error_that_says_what_can(told, said):
+def test_what_cannot_be_done_is_an_error_that_says_what_can(reported, said):
     plugin = a_plugin()
 
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        plugin.act(told)
+        plugin.act(reported)
 
     assert str(error.value) == said
     assert plugin.version == 0

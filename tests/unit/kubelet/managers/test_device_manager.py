@@ -55,7 +55,7 @@ def test_the_four_reasons_why_there_is_no_device_are_kubernetes_own():
     assert not manager.knows(GPU)
 
 
-def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_whoever_has_it():
+def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_the_pod_that_has_it():
     manager = plugged(Device("a"), Device("b"), Device("c"))
     manager.take([Share("main", GPU, ("c",))])
 

@@ -48,7 +48,7 @@ def test_memory_and_huge_pages_come_from_the_same_numa_nodes():
     )  # fmt: skip
 
 
-def test_kubelet_5_4_a_numa_node_that_serves_alone_is_in_no_group_and_a_grouped_one_serves_nobody_alone():
+def test_kubelet_5_4_a_numa_node_that_serves_alone_is_in_no_group_and_a_grouped_one_serves_no_pod_alone():
     single, group = a_manager(4, 4, 4), a_manager(4, 4, 4)
     single.allocate(ask(1), Hint(0b001, True), Reusable())
     group.allocate(ask(6), Hint(0b011, True), Reusable())

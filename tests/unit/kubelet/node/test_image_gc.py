@@ -66,14 +66,14 @@ def test_a_node_that_is_short_of_disk_deletes_all_unused_images():
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"imageGCHighThresholdPercent": 70}, "imageGCHighThresholdPercent: 70, imageGCLowThresholdPercent: 80"),
         ({"imageMaximumGCAge": 60}, "imageMaximumGCAge: 60 s, imageMinimumGCAge: 120 s"),
     ],
 )
-def test_marks_and_ages_that_no_kubelet_takes_are_refused(a_node, fields, told):
-    with pytest.raises(ValueError, match=told):
+def test_marks_and_ages_that_no_kubelet_takes_are_refused(a_node, fields, reported):
+    with pytest.raises(ValueError, match=reported):
         a_node(**fields)
 
 

@@ -38,7 +38,7 @@ def test_options_are_written_with_or_without_a_value():
     assert parse_options("none") == {}
 
 
-def test_a_story_s_node_line_has_words_for_all_of_it(a_node):
+def test_a_scenarios_node_line_has_words_for_all_of_it(a_node):
     words = {
         "numa": "2x8", "threads": "2", "sockets": "1", "cache-cores": "2", "cpu-ids": "adjacent", "reserved": "0-1,8",
         "cpu-options": "full-pcpus-only,strict-cpu-reservation:false", "policy": "best-effort", "scope": "pod",

@@ -141,11 +141,11 @@ def test_attempts_are_counted_in_milliseconds_by_success():
     actuated(out, 700.0, succeeded=True)
 
     name = "kubelet_pod_resize_duration_milliseconds"
-    told = out.counters
-    assert told[f'{name}_count{{success="false"}}'] == 1
-    assert told[f'{name}_sum{{success="true"}}'] == 700_700
-    assert f'{name}_bucket{{success="true",le="500"}}' not in told
-    assert [told[f'{name}_bucket{{success="true",le="{le}"}}'] for le in (1000, 600000, "+Inf")] == [1, 1, 2]
+    reported = out.counters
+    assert reported[f'{name}_count{{success="false"}}'] == 1
+    assert reported[f'{name}_sum{{success="true"}}'] == 700_700
+    assert f'{name}_bucket{{success="true",le="500"}}' not in reported
+    assert [reported[f'{name}_bucket{{success="true",le="{le}"}}'] for le in (1000, 600000, "+Inf")] == [1, 1, 2]
 
 
 def test_what_events_carry_is_json_of_containers_generation_and_error(a_pod):

@@ -8,8 +8,8 @@ from tests.unit.kubelet.pod.test_pod import Life
 
 
 def joined(pod, *names):
-    guests = tuple(KubeletContainer(name=name, image="busybox") for name in names)
-    spec = msgspec.structs.replace(pod.spec, ephemeral_containers=guests)
+    ephemerals = tuple(KubeletContainer(name=name, image="busybox") for name in names)
+    spec = msgspec.structs.replace(pod.spec, ephemeral_containers=ephemerals)
     metadata = msgspec.structs.replace(pod.metadata, generation=pod.metadata.generation + 1)
     return msgspec.structs.replace(pod, spec=spec, metadata=metadata)
 

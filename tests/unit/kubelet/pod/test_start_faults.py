@@ -1,4 +1,4 @@
-"""Starts that fail, stage by stage: what is told, when it is tried again, and what counts. Time is a plain number."""
+"""Starts that fail, stage by stage: what is reported, when it is tried again, and what counts. Time is a plain number."""
 
 import itertools
 

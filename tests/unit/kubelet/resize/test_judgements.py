@@ -31,7 +31,7 @@ def test_resize_a_size_that_fits_says_what_is_counted_from_now_on(a_pod):
     assert outcome == Fits({"cpu": 600, "pods": 1})
 
 
-def test_kep_1287_03_no_room_now_is_deferred_with_what_is_used_by_others(a_pod):
+def test_kep_1287_03_no_capacity_now_is_deferred_with_what_is_used_by_others(a_pod):
     outcome = judged(a_pod(cpu="600m"), a_pod(cpu="400m"), ledger(a_pod("q", cpu="500m")))
 
     assert outcome == Deferred("Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000")
@@ -84,7 +84,7 @@ def sized(a_pod, requests, limits=None, policy=(), **spec):
     return a_pod(spec={"containers": [container], **spec})
 
 
-@pytest.mark.parametrize(("wish", "limits", "policy", "spec", "is_refused"), [
+@pytest.mark.parametrize(("desired", "limits", "policy", "spec", "is_refused"), [
     ({"memory": "2Gi"}, None, (), {}, True),
     ({"cpu": "2", "memory": "1Gi"}, None, (), {}, False),
     ({"memory": "2Gi"}, None, RESTARTS, {}, False),
@@ -92,10 +92,10 @@ def sized(a_pod, requests, limits=None, policy=(), **spec):
     ({"memory": "2Gi"}, None, (), {"priority": 2_000_000_000}, False),
 ], ids=["memory", "cpu only", "restarts anyway", "all promised after, not before", "critical"])  # fmt: skip
 def test_kep_1287_section_5_swap_forbids_another_memory_request_without_a_restart(
-    a_pod, wish, limits, policy, spec, is_refused
+    a_pod, desired, limits, policy, spec, is_refused
 ):
     before = sized(a_pod, {"memory": "1Gi"}, limits, policy, **spec)
-    desired = sized(a_pod, wish, limits, policy, **spec)
+    desired = sized(a_pod, desired, limits, policy, **spec)
 
     with_swap = judged(desired, before, ledger(cpu="8"), SWAPPING)
     without = judged(desired, before, ledger(cpu="8"))
@@ -132,9 +132,9 @@ def test_a_critical_pods_resize_names_whom_to_evict(a_pod):
 def test_a_kubelet_that_leaves_preemption_to_the_scheduler_defers_a_critical_pods_resize(a_pod):
     low = a_pod("low", cpu="500m", spec={"priority": 0})
     critical = {"spec": {"priority": 2_000_000_000}}
-    wish, has = a_pod(cpu="600m", **critical), a_pod(cpu="400m", **critical)
+    desired, has = a_pod(cpu="600m", **critical), a_pod(cpu="400m", **critical)
 
-    outcome = judge(wish, resources_of(has), ledger(low), NODE, NodeRules(evicts=False))
+    outcome = judge(desired, resources_of(has), ledger(low), NODE, NodeRules(evicts=False))
 
     assert isinstance(outcome, Deferred)
     assert outcome.victims == ()

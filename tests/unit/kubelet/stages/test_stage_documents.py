@@ -257,10 +257,10 @@ def test_a_template_that_fails_says_of_which_stage():
     ],
 )  # fmt: skip
 def test_a_wrong_stage_is_an_error_with_file_name_and_path(spec, said):
-    with pytest.raises(StageError) as told:
+    with pytest.raises(StageError) as reported:
         one(spec)
-    assert str(told.value).startswith("stages.yaml: stage s0: spec")
-    assert said in str(told.value)
+    assert str(reported.value).startswith("stages.yaml: stage s0: spec")
+    assert said in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -279,6 +279,6 @@ def test_a_wrong_stage_is_an_error_with_file_name_and_path(spec, said):
 def test_a_file_that_is_no_stage_file_is_an_error(text, said):
     if "Job" in text:
         text += "  next: {}\n"
-    with pytest.raises(StageError) as told:
+    with pytest.raises(StageError) as reported:
         read_stages([("f.yaml", text)])
-    assert said in str(told.value)
+    assert said in str(reported.value)

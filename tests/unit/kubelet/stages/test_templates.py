@@ -85,9 +85,9 @@ def test_yaml_is_moved_in_and_read_back_as_the_same_value():
     ],
 )
 def test_a_template_that_cannot_be_read_is_an_error_with_its_line(text, said):
-    with pytest.raises(TemplateError) as told:
+    with pytest.raises(TemplateError) as reported:
         Template(text)
-    assert said.replace("\\", "") in str(told.value)
+    assert said.replace("\\", "") in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_template_that_cannot_be_read_is_an_error_with_its_line(text, said):
     ],
 )
 def test_a_template_that_cannot_be_filled_is_an_error_with_its_line(text, said):
-    with pytest.raises(TemplateError) as told:
+    with pytest.raises(TemplateError) as reported:
         fill(text)
-    assert said in str(told.value)
-    assert str(told.value).startswith("line ")
+    assert said in str(reported.value)
+    assert str(reported.value).startswith("line ")
 
 
 def test_what_is_no_yaml_is_an_error_and_not_a_patch():

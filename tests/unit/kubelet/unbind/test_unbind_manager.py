@@ -61,7 +61,7 @@ def limited(a_pod):
     return node
 
 
-def test_kubelet_unbinding_20_of_those_told_to_wait_only_the_first_asks_again(limited):
+def test_kubelet_unbinding_20_of_those_asked_to_wait_only_the_first_asks_again(limited):
     assert limited.until(6.1) == ([1], [])
     assert limited.limited(1, 6.2) == []
     assert limited.until(12.1) == ([], []), "the same one, and not before its time"
@@ -81,7 +81,7 @@ def test_kubelet_unbinding_20_the_next_one_asks_once_the_first_got_through(limit
     assert limited.until(6.2) == ([0], [])
 
 
-def test_kubelet_unbinding_20_nobody_waits_behind_one_whose_trouble_is_another(limited):
+def test_kubelet_unbinding_20_no_pod_waits_behind_one_rejected_for_another_reason(limited):
     limited.until(6.1)
 
     limited.giving.answered(limited.keys[1], 503, "ServiceUnavailable", 6.2)

@@ -42,7 +42,7 @@ def test_kubelet_unbinding_6_2_every_answer_has_one_meaning(calling, code, reaso
     assert calling.answer(code, reason, 1.0) == step
 
 
-def test_kubelet_unbinding_6_2_a_429_waits_as_told(calling):
+def test_kubelet_unbinding_6_2_a_429_waits_as_long_as_it_says(calling):
     assert calling.answer(429, "TooManyRequests", 1.0, retry_after_s=7) == Wait(8.0)
     assert calling.call(5.0) == Wait(8.0)
     assert calling.call(8.0) == Call()

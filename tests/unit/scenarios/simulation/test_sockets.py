@@ -15,9 +15,9 @@ from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 
 def run_simulated(scenario):
     async def main():
-        floor = MachineSockets(random.Random(1))
+        machine = MachineSockets(random.Random(1))
         server, client = Lifetime("server", 1), Lifetime("client", 1)
-        return await scenario(SimSockets(floor, server), SimSockets(floor, client), server)
+        return await scenario(SimSockets(machine, server), SimSockets(machine, client), server)
 
     return simloop.run(main())
 

@@ -1,0 +1,94 @@
+"""Names are the field's: what a Kubernetes engineer greps for. docs/glossary.md has the words that are new."""
+
+import ast
+import re
+
+import pytest
+
+from tests.architecture.structure import ROOT, module_of, sources
+
+INSTEAD = {
+    "event, record, report, notify or configured": ("tell", "tells", "told", "telling", "tellings", "teller", "tale"),
+    "the actor: client, kubelet, caller, plugin": ("somebody", "nobody", "everybody", "whoever"),
+    "component, or capacity": ("room", "rooms"),
+    "result or outcome": ("verdict", "verdicts"),
+    "scenario": ("story", "stories"),
+    "desired or requested": ("wish", "wishes", "wished"),
+    "core": ("heart", "hearts"),
+    "on_..., observe or handle": ("hear", "hears", "heard", "hearing", "unheard"),
+    "manager or handler": ("desk", "desks"),
+    "dependencies or clients": ("wires",),
+    "server, endpoint or entry point": ("door", "doors"),
+    "unbind": ("giveback",),
+    "allocated": ("promise", "promised", "promises"),
+    "nominated-pod filtering": ("crowd", "crowding"),
+    "out-of-tree plugins": ("outsider", "outsiders", "stranger", "strangers"),
+    "disk image, orphans, supervision, corruption, recorder": (
+        "platter", "stray", "strays", "tending", "spoiling", "spoil", "witness",
+    ),
+    "condition or reason": ("trouble", "troubles"),
+    "rejection": ("noes",),
+    "callbacks, lease record, ephemeral containers, final status": ("floor", "house", "seat", "guests", "finals"),
+}  # fmt: skip
+REFUSED = {word: instead for instead, words in INSTEAD.items() for word in words}
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def words_of(name):
+    """Return the words of a name in snake_case or CamelCase."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def names_in(path):
+    """Yield each name that a module gives, with its line: the module's own, classes, functions, arguments, variables."""
+    yield path.parent.name if path.stem == "__init__" else path.stem, 1
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+def tests():
+    return sorted(path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_words.py")
+
+
+def refused(paths):
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {name}: say {REFUSED[word]}"
+        for path in paths
+        for name, line in names_in(path)
+        for word in words_of(name)
+        if word in REFUSED
+    ]
+
+
+def test_no_name_of_the_product_is_a_private_word():
+    assert [] == refused(sources())
+
+
+def test_no_name_in_the_tests_is_a_private_word():
+    assert [] == refused(tests())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("_tell", ["tell"]),
+        ("StatusDesk", ["status", "desk"]),
+        ("on_hearing", ["on", "hearing"]),
+        ("APIServer", ["api", "server"]),
+    ],
+)
+def test_a_name_is_read_word_by_word(name, words):
+    assert words == words_of(name)
+
+
+def test_every_module_has_one_dotted_name():
+    modules = [module_of(path) for path in sources()]
+
+    assert len(modules) == len(set(modules))
