@@ -205,7 +205,7 @@ class ProcessMesh:
         else:
             name, node = self._name(component), ""
         if name == "apiserver":
-            raise ValueError("the API server asks nobody, so it has no link; break the links of the others")
+            raise ValueError("the API server is no client, so it has no link; break the links of the others")
         self._report(f"link/{component if node else name}", faults.data())
         self._fault_files.link(name, node, faults)
 
