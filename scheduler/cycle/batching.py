@@ -22,8 +22,7 @@ from scheduler.cache.columns import Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.feasible import Feasible
-from scheduler.framework.runner import Runner
+from scheduler.framework.runner import Feasible, Runner
 from services.api.seams import Random
 
 AGE_MAX_S: Final = 0.5

@@ -21,9 +21,8 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cycle.batching import Batching
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES_AVAILABLE, CycleError, Diagnosis, FitError
-from scheduler.framework.feasible import Feasible
 from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.runner import Runner
+from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
 from services.api.seams import Random
 
