@@ -24,7 +24,7 @@ from scheduler.cycle.core import Clients
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.held_changes import HeldChanges
-from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE

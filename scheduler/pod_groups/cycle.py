@@ -149,7 +149,7 @@ class GroupCycle:
         return Placer(
             self._handle.cache,
             profile.runner,
-            profile.cycle,
+            profile.cycle.schedule,
             self._handle.nominator,
             per_pod=self._switches.group_preemption == "per-pod",
         )

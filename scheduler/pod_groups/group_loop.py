@@ -14,7 +14,7 @@ from scheduler.cache.cache import Assumption
 from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.core import Clients, Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.handle import Handle
 from scheduler.metrics import PDB_VIOLATIONS
