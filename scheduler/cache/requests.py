@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from services.api.kinds.pod import Container, Pod, ResourceRequirements
 from services.api.podresources import Amounts, as_in_use, pod_requests
 
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 DEFAULT_CPU: Final = "100m"
 DEFAULT_MEMORY: Final = str(200 * 2**20)
 TEMPLATES_MAX: Final = 8192
@@ -95,7 +96,7 @@ def _parse(pod: Pod) -> PodRequests:
     real = {name: min(value, AMOUNT_MAX) for name, value in real.items()}
     return PodRequests(
         amounts=real,
-        wanted=tuple((name, real[name]) for name in sorted(real, key=_resource_order) if real[name] > 0),
+        wanted=tuple((name, real[name]) for name in sorted(real, key=native_first) if real[name] > 0),
         nonzero_cpu=assumed.get("cpu", 0),
         nonzero_memory=min(assumed.get("memory", 0), AMOUNT_MAX),
         scoring_cpu=incoming.get("cpu", 0),
@@ -112,15 +113,15 @@ def most(one: PodRequests, other: PodRequests) -> PodRequests:
     return dataclasses.replace(
         other,
         amounts=amounts,
-        wanted=tuple((name, amounts[name]) for name in sorted(names, key=_resource_order) if amounts[name] > 0),
+        wanted=tuple((name, amounts[name]) for name in sorted(names, key=native_first) if amounts[name] > 0),
         nonzero_cpu=max(one.nonzero_cpu, other.nonzero_cpu),
         nonzero_memory=max(one.nonzero_memory, other.nonzero_memory),
     )
 
 
-def _resource_order(name: str) -> tuple[int, str]:
-    known = ("cpu", "memory", "ephemeral-storage")
-    return (known.index(name) if name in known else len(known), name)
+def native_first(name: str) -> tuple[int, str]:
+    """Return what resources are sorted by: the native ones in their order, then all others by name."""
+    return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)
 
 
 def _with_defaults(pod: Pod) -> Pod:
