@@ -8,8 +8,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.requests import NATIVE
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SKIP, SUCCESS, Status

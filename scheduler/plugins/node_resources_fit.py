@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.requests import NATIVE, requests_of
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, requests_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import TOO_MANY_PODS

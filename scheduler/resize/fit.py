@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.requests import NATIVE, native_first
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first
 from scheduler.framework.diagnosis import TOO_MANY_PODS
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.preemption.units import Unit
