@@ -128,7 +128,7 @@ def _simulate(found: Figures, say: Say, *, is_quick: bool) -> None:
         found.runs.append(
             {
                 "workload": "Simulate",
-                "story": file,
+                "scenario": file,
                 "switches": overrides,
                 "virtual_s": round(result.virtual_s, 3),
                 "wall_s": round(result.wall_s, 3),

@@ -33,7 +33,7 @@ What the figures mean:
 - *watch events*: as many watches of one kind on one connection; writer and watchers are one process, the same one.
 - *nodes in one process*: a mesh with one kubelet host; registered means that every node follows its pods. At rest and
   at a steady rate each process is watched for 20 s; 100 % is one core.
-- *simulated seconds a second*: the story with every invariant judged; the story waits a lot in one arm, and makes
+- *simulated seconds a second*: the scenario with every invariant judged; the scenario waits a lot in one arm, and makes
   thousands of pods in the other.
 
 `figures.json` holds these and the whole results behind them.

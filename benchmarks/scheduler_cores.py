@@ -196,7 +196,7 @@ class Algorithm:
     def _resize(self, queued: QueuedPod, now: float) -> None:
         """Make one attempt to make room for a deferred resize; victims leave at once."""
         resizes = self.core.resizes
-        assert resizes is not None, f"{queued.key} has a node and is queued, although nobody follows resizes"
+        assert resizes is not None, f"{queued.key} has a node and is queued, although no plugin follows resizes"
         outcome = resizes.cycle.decide(queued.info)
         self.resize_attempts_total += 1
         resizes.settle(queued, outcome, now)

@@ -1,4 +1,4 @@
-"""What a kubelet host can be told: which nodes it emulates, what they consist of, how long things take."""
+"""The settings of a kubelet host: which nodes it emulates, what they consist of, how long things take."""
 
 from __future__ import annotations
 
@@ -61,10 +61,14 @@ class KubeletConfig(CommonConfig):
                 name = f"{self.name_prefix}{index}"
                 found.append(
                     NodeDefinition(
-                        name=name, cpu=self.cpu, memory=self.memory, pods=self.pods, zone=zone,
+                        name=name,
+                        cpu=self.cpu,
+                        memory=self.memory,
+                        pods=self.pods,
+                        zone=zone,
                         device_socket=self.device_sockets,
                     )
-                )  # fmt: skip
+                )
             if self.nodes_file:
                 found += _read_file(self.nodes_file)
             for definition in found:

@@ -70,9 +70,9 @@ _NO_POD = KubeletPod()
 class Kubelet:
     """The machine of one node.
 
-    Invariant: every key is in at most one of `table.pods`, the status manager's `finals` and what admission holds; the
-    ledger holds exactly the keys of pods that are not terminated. A pod of `_adds` was seen in the watch and is not
-    decided yet.
+    Invariant: every key is in at most one of `table.pods`, the status manager's `final_statuses` and what admission
+    holds; the ledger holds exactly the keys of pods that are not terminated. A pod of `_adds` was seen in the watch and
+    is not decided yet.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Kubelet:
         key = worker_key(pod)
         self.pods[pod.metadata.uid] = pod
         record = self.records.pop(key, None)
-        if key in self.table.pods or key in self.statuses.finals or self.admission.holds(key):
+        if key in self.table.pods or key in self.statuses.final_statuses or self.admission.holds(key):
             self.table.gone.pop(key, None)
             return
         if record is not None and not record.containers and not record.is_finished:
@@ -324,7 +324,7 @@ class Kubelet:
             self.admission.pod_updated(key, new, now)
         elif self.admission.holds(key):
             self.admission.deleted(key, new, now)
-        elif key in self.statuses.finals:
+        elif key in self.statuses.final_statuses:
             self.statuses.maybe_delete(key)
         elif new.is_terminal:
             self.statuses.delete(key, new)
@@ -458,7 +458,7 @@ class Kubelet:
         }
         if adopted:
             data["adopted"] = True
-        self.out.log("kubelet.admit", pod, key, data | self.ledger.entries[key].allocation.told())
+        self.out.log("kubelet.admit", pod, key, data | self.ledger.entries[key].allocation.fields())
 
     # --- what pods emit for this node ---
 
@@ -689,12 +689,12 @@ class Kubelet:
         pod = self.table.pods.get(key)
         if pod is not None:
             return self.resize_policy.add_condition(pod, pod.render())
-        return self.statuses.finals.get(key) or self.admission.rendered(key)
+        return self.statuses.final_statuses.get(key) or self.admission.rendered(key)
 
     def is_over(self, key: WorkerKey) -> bool:
         """Whether nothing of the pod runs, or ever will."""
         pod = self.table.pods.get(key)
-        return pod.state == PodState.TERMINATED if pod is not None else key in self.statuses.finals
+        return pod.state == PodState.TERMINATED if pod is not None else key in self.statuses.final_statuses
 
     def shown(self, key: WorkerKey) -> KubeletPod | None:
         """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
@@ -720,7 +720,7 @@ class Kubelet:
             self.statuses.versions.forget(key)
             return
         assert pod is not None
-        if key in self.table.pods or key in self.statuses.finals:
+        if key in self.table.pods or key in self.statuses.final_statuses:
             if machine := self.table.pods.get(key):
                 machine.generation = max(machine.generation, pod.metadata.generation)
             self.statuses.status_changed(key, now)

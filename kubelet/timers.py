@@ -12,7 +12,7 @@ EARLY_S = 1e-6
 
 
 class Timers(Generic[T]):
-    """What is due when. Setting never cancels: whoever is called looks whether it is still meant."""
+    """What is due when. Setting never cancels: the callee looks whether it is still meant."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, T]] = []

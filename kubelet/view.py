@@ -11,7 +11,7 @@ from services.api.meta import View
 
 
 class ReadinessGate(View, frozen=True):
-    """A condition somebody else sets, without which the pod is not Ready (KEP-580)."""
+    """A condition another client sets, without which the pod is not Ready (KEP-580)."""
 
     condition_type: str = ""
 
@@ -73,7 +73,7 @@ class SleepAction(View, frozen=True):
 
 
 class LifecycleHandler(View, frozen=True):
-    """What is done at a point of a container's life. Nobody opens a socket for it: a hook of that kind fails."""
+    """What is done at a point of a container's life. No socket is opened for it: a hook of that kind fails."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None

@@ -26,7 +26,7 @@ from services.runtime.health import HttpRequest, HttpResponse
 _METRIC_STATES = {ContainerState.RUNNING: "running", ContainerState.EXITED: "exited"}
 
 
-class KubeletRoom:
+class KubeletProcess:
     """A process that hosts emulated nodes."""
 
     def __init__(self, host: Host) -> None:
@@ -116,7 +116,7 @@ class KubeletRoom:
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
 
 
-def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
+def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
     """Return a host of the nodes the configuration names. Raises: StartError."""
     try:
         definitions = tuple(settled(node, seams.switches) for node in config.node_definitions())
@@ -125,4 +125,4 @@ def build(config: KubeletConfig, seams: Seams) -> KubeletRoom:
     host = Host(config, seams, definitions)
     host.make = lambda place: Agent(host, definitions[place], place)
     host.agents += (host.make(place) for place in range(len(definitions)))
-    return KubeletRoom(host)
+    return KubeletProcess(host)

@@ -27,7 +27,7 @@ def refusal(pod: Document, stream: str, parameters: Parameters) -> ApiError:
     name = pod["metadata"].get("name", "")
     if not (pod.get("spec") or {}).get("nodeName"):
         return BadRequest(f"pod {name} does not have a host assigned")
-    reason = "containers are emulated here, what one does is told by the annotation keplab.dev/run"
+    reason = "containers are emulated here, what one does is described by the annotation keplab.dev/run"
     match stream:
         case "portforward":
             text = f"pod {name} listens on no port: {reason}"

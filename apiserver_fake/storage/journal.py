@@ -411,7 +411,7 @@ class SqliteJournal:
         if is_full:
             if database.in_transaction:
                 database.execute("ROLLBACK")
-            raise OSError(errno.ENOSPC, f"no room in the store: {error}") from error
+            raise OSError(errno.ENOSPC, f"the store is full: {error}") from error
         raise OSError(errno.EIO, f"the store cannot be written: {error}") from error
 
     async def probe(self) -> None:

@@ -136,7 +136,7 @@ class Writer:
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
         if self.is_read_only:
-            raise Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
+            raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
         most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
@@ -262,9 +262,7 @@ class Writer:
         if error.errno != errno.ENOSPC:
             raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
         self.is_read_only = True
-        store_full = refusal(
-            Unavailable("the store has no room and is read-only", reason="StoreReadOnly", retry_after_s=5)
-        )
+        store_full = refusal(Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5))
         # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
         for operation, _ in batch.answered:
             self._answer(operation, store_full)

@@ -47,7 +47,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "SchedulingPodMatchingAntiAffinity",
-        "pods without a wish, which others' anti-affinity keeps from a fifth of the nodes",
+        "pods without affinity, which others' anti-affinity keeps from a fifth of the nodes",
         (
             CreateNodes(),
             TWO_NAMESPACES,

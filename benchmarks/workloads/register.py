@@ -17,7 +17,7 @@ NEAR_MAX: Final = 3
 
 
 class UnknownWorkload(ValueError):
-    """Nobody knows a workload of that name; the message names some that are near."""
+    """There is no workload of that name; the message names some that are near."""
 
 
 def workload(name: str) -> Workload:

@@ -1,6 +1,6 @@
 """Admissions that plugins have a say in: one pod at a time, with the calls that its devices take. Pure.
 
-Kubernetes calls plugins in the middle of an admission, and admits nobody else meanwhile. Here a decision that needs
+Kubernetes calls plugins in the middle of an admission, and admits no other pod meanwhile. Here a decision that needs
 an answer is put off: the pod waits with its share taken, the others of the node wait for their turn, and what a
 plugin answers decides. An answer about preferences lets the decision be made again; it comes out the same up to
 that question. Source: kubelet 5.5.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubelet.admission.predicates import Admitted, RoomNeeded
+from kubelet.admission.predicates import Admitted, PreemptionNeeded
 from kubelet.effects import Outbox
 from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
 from kubelet.managers.device_manager import DeviceManager
@@ -55,11 +55,11 @@ class Refused(msgspec.Struct, frozen=True):
     rejection: Rejection
 
 
-class Nobody(msgspec.Struct, frozen=True):
-    """Whoever waited is gone."""
+class Nothing(msgspec.Struct, frozen=True):
+    """The pod that waited is gone."""
 
 
-Step = Again | Granted | Refused | Nobody
+Step = Again | Granted | Refused | Nothing
 
 
 class DeviceAdmission:
@@ -76,10 +76,10 @@ class DeviceAdmission:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a plugin is being asked, so that nobody else can be decided."""
+        """Whether a plugin is being asked, so that no other pod can be decided."""
         return self._waiting is not None
 
-    def takes(self, key: WorkerKey, outcome: Admitted | RoomNeeded | Rejection) -> bool:
+    def takes(self, key: WorkerKey, outcome: Admitted | PreemptionNeeded | Rejection) -> bool:
         """Whether plugins have to be asked before this outcome stands; `answered` then says how it goes on."""
         asked, self._devices.asked = self._devices.asked, None
         if asked is not None:
@@ -125,13 +125,13 @@ class DeviceAdmission:
             self._managers.release(waiting.admitted.allocation)
 
     def answered(self, number: int, answer: Answer) -> Step | None:
-        """Take an answer; None: there is more to ask, or this was asked for somebody else."""
+        """Take an answer; None: there is more to ask, or this was asked for another pod."""
         waiting = self._waiting
         if waiting is None or waiting.number != number:
             return None
         self._waiting = None
         if waiting.is_gone:
-            return Nobody()
+            return Nothing()
         if isinstance(waiting.call, Preference):
             self._devices.preferences[waiting.call] = _preferred(answer)
             return Again(waiting.key)

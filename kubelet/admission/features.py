@@ -38,7 +38,7 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         return {} if self.groups_policy else {"supplementalGroupsPolicy": False}
 
     def refuses_first(self, pod: KubeletPod) -> Rejection | None:
-        """Return what making room would not help against."""
+        """Return what no eviction would help against."""
         context = pod.spec.security_context
         is_strict = context is not None and context.supplemental_groups_policy == "Strict"
         if is_strict and self._is_on("SupplementalGroupsPolicy") and not self.groups_policy:
@@ -77,7 +77,7 @@ def _wants_app_armor(pod: KubeletPod) -> bool:
 
 
 def _needs(pod: KubeletPod) -> list[str]:
-    """Return the features that a node must have declared, in the order they are told."""
+    """Return the features that a node must have declared, in the order they are listed."""
     spec = pod.spec
     rules = [rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules]
     found = [RESTART_ALL] if any(rule.action == "RestartAllContainers" for rule in rules) else []

@@ -1,6 +1,6 @@
 """Who may start on a node: decides of each new pod, and keeps those that cannot be decided yet, or not here. Pure.
 
-A pod is admitted, waits (for room, for a read of the Node, for a second try), is given back to the scheduler,
+A pod is admitted, waits (for capacity, for a read of the Node, for a second try), is unbound,
 or is rejected as Kubernetes does today. What an admitted pod then does is the kubelet's affair.
 Source: kubelet 5; kubelet-unbinding 2, 6.2.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from kubelet.admission.devices import Again, DeviceAdmission, Granted, Nobody, Refused
+from kubelet.admission.devices import Again, DeviceAdmission, Granted, Nothing, Refused
 from kubelet.admission.features import ALL_FEATURES, NodeFeatures
-from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, RoomNeeded, admit, asks_for_labels
+from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
 from kubelet.admission.sysctls import refusal
 from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.pressure import NodePressure
@@ -25,14 +25,14 @@ from kubelet.status.manager import StatusManager
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferral import Deferral
-from kubelet.unbind.manager import UnbindManager, Verdict
+from kubelet.unbind.manager import UnbindManager, UnbindOutcome
 from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 
 
 class Parked(msgspec.Struct):
-    """A pod that is not decided yet. `why`: health, room, node, hold, defer, devices or turn (others' devices)."""
+    """A pod that is not decided yet. `why`: health, capacity, node, hold, defer, devices or turn (others' devices)."""
 
     pod: KubeletPod
     why: str
@@ -66,7 +66,7 @@ class AdmissionHandler:
         self.node, self._defined = facts, defined
         self._is_held = False
         self.refused: Rejection | None = None
-        """Why nobody may come in now."""
+        """Why no pod is admitted now."""
         self.parked: dict[WorkerKey, Parked] = {}
         self.unbinds = UnbindManager(node, switches, statuses.versions, out, times)
         self.deferring = Deferral(switches, out)
@@ -76,7 +76,7 @@ class AdmissionHandler:
         self._ledger, self._managers, self._pressure = ledger, managers, pressure
         self._out, self._times = out, times
         self._blocked: dict[WorkerKey, Document] = {}
-        self._tearing: dict[WorkerKey, Verdict | None] = {}
+        self._tearing: dict[WorkerKey, UnbindOutcome | None] = {}
         """What was asked for before it was torn down, and what is to be done once it is."""
         self.devices: DeviceAdmission | None = None
         """Of nodes that take device plugins."""
@@ -101,7 +101,7 @@ class AdmissionHandler:
 
     # --- a decision (kubelet 5) ---
 
-    def outcome(self, pod: KubeletPod) -> Admitted | RoomNeeded | Rejection:
+    def outcome(self, pod: KubeletPod) -> Admitted | PreemptionNeeded | Rejection:
         """Return what the node says to this pod now."""
         evicting = self._table.leaving() if is_critical(pod) else frozenset()
         # Static pods are admitted without the API server: the node is then what it is defined to be.
@@ -138,8 +138,8 @@ class AdmissionHandler:
         match outcome:
             case Admitted() as admitted:
                 self._admitted(pod, key, admitted, now)
-            case RoomNeeded(victims=victims, resource=resource):
-                self.parked[key] = Parked(pod, "room")
+            case PreemptionNeeded(victims=victims, resource=resource):
+                self.parked[key] = Parked(pod, "capacity")
                 for victim in victims:
                     self._evict(victim, resource, now)
             case Rejection(reason="TaintToleration") if not is_live:
@@ -178,8 +178,8 @@ class AdmissionHandler:
                 self.decide(parked.pod, key, now, is_live=True)
 
     def capacity_came(self, now: float) -> None:
-        """Something left: ask again for those who wait for room."""
-        for key in [k for k, p in self.parked.items() if p.why in ("room", "hold", "defer")]:
+        """Something left: decide again about those that wait for capacity."""
+        for key in [k for k, p in self.parked.items() if p.why in ("capacity", "hold", "defer")]:
             self._retry(key, now)
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
@@ -217,7 +217,7 @@ class AdmissionHandler:
         step = self.devices.answered(number, answer)
         if step is None:
             return
-        parked = None if isinstance(step, Nobody) else self.parked.get(step.key)
+        parked = None if isinstance(step, Nothing) else self.parked.get(step.key)
         match step:
             case _ if parked is None:
                 pass
@@ -261,8 +261,8 @@ class AdmissionHandler:
 
     def unbind(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float, *, torn_s: float = 0.0) -> None:
         """Nothing of the pod is here any more, which took so long: have it unbound."""
-        verdict = self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
-        self._stays(key, verdict, now)
+        outcome = self.unbinds.begin(pod, key, rejection.reason, rejection.message, now, torn_s=torn_s)
+        self._stays(key, outcome, now)
         if key in self.unbinds.asking:
             self._statuses.status_changed(key, now)
 
@@ -275,11 +275,11 @@ class AdmissionHandler:
         """Do now what was decided meanwhile; return whether the pod was asked for before its teardown."""
         if key not in self._tearing:
             return False
-        verdict = self._tearing.pop(key)
+        outcome = self._tearing.pop(key)
         self.unbinds.torn_down(pod, key, took_s)
         if key in self.unbinds.going:
             self._statuses.versions.suppress(key)
-        self._stays(key, verdict, now)
+        self._stays(key, outcome, now)
         return True
 
     def _fail(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
@@ -300,36 +300,45 @@ class AdmissionHandler:
         if key in self.parked:
             self.parked[key].pod = pod
         elif pod.is_terminal and self.unbinds.gone(key, pod, ""):
-            # Somebody else ended it: there is nothing left to give back.
+            # Another client ended it: there is nothing left to unbind.
             self._statuses.versions.permit(key)
             self._out.end_span(key, "terminal")
         else:
             self._stays(key, self.unbinds.pod_updated(key, pod, now), now)
 
     def deleted(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Somebody deletes a pod that is not decided: nothing of it ran, so it is Failed, then gone."""
+        """A pod that is not decided is deleted: nothing of it ran, so it is Failed, then gone."""
         self.unbinds.gone(key, pod, "")
         self.forget(key)
         self._statuses.versions.permit(key)
         self._out.end_span(key, "deleted")
         self._statuses.set_final(key, pod, {"phase": "Failed"}, now)
 
-    # --- giving back (kubelet-unbinding 6.2) ---
+    # --- unbinding (kubelet-unbinding 6.2) ---
 
     def unbind_answered(
-        self, key: WorkerKey, code: int, reason: str, now: float, *,
-        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
-    ) -> None:  # fmt: skip
+        self,
+        key: WorkerKey,
+        code: int,
+        reason: str,
+        now: float,
+        *,
+        retry_after_s: float | None = None,
+        names_pod: bool = True,
+        jitter: float = 0.5,
+    ) -> None:
         """Take the answer to an unbind; `code` 0: none came."""
-        verdict = self.unbinds.answered(
+        outcome = self.unbinds.answered(
             key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
         )
-        self._stays(key, verdict, now)
+        self._stays(key, outcome, now)
         if key in self._tearing:
-            self._statuses.versions.suppress(key)  # what is being torn down has nothing to tell, whatever was answered
+            self._statuses.versions.suppress(
+                key
+            )  # what is being torn down has no status to write, whatever was answered
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
-        """Take a live read of a pod; return whether it is being given back, so that it was read for us."""
+        """Take a live read of a pod; return whether it is being unbound, so that it was read for us."""
         if key not in self.unbinds.going:
             return False
         self._stays(key, self.unbinds.pod_read(key, still_mine, now), now)
@@ -339,16 +348,16 @@ class AdmissionHandler:
         """Take a live read of the own Node's session; the shell ends the node when it is another's."""
         self._stays(key, self.unbinds.session_read(key, is_mine, now), now)
 
-    def _stays(self, key: WorkerKey, verdict: Verdict | None, now: float) -> None:
-        """Decide what becomes of a pod that was not given back after all; None: it goes its way."""
-        if verdict is None:
+    def _stays(self, key: WorkerKey, outcome: UnbindOutcome | None, now: float) -> None:
+        """Decide what becomes of a pod that was not unbound after all; None: nothing to decide."""
+        if outcome is None:
             return
         if key in self._tearing:
-            self._tearing[key] = verdict
+            self._tearing[key] = outcome
             self._statuses.versions.suppress(key)
             return
-        state = verdict.state
-        match verdict.step:
+        state = outcome.state
+        match outcome.step:
             case unbinding.Confirm():
                 self._out.end_span(key, "Terminating")
                 self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
@@ -368,9 +377,9 @@ class AdmissionHandler:
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
         pod = self._pods.get(key.uid, state.pod)
         if code == "LimitReached":
-            self._out.event(pod, "UnbindLimitReached", f"The pod was given back too often: {state.reason}", "Warning")
+            self._out.event(pod, "UnbindLimitReached", f"The pod was unbound too often: {state.reason}", "Warning")
         else:
-            self._out.event(pod, "UnbindFailed", f"The pod could not be given back: {code}", "Warning")
+            self._out.event(pod, "UnbindFailed", f"The pod could not be unbound: {code}", "Warning")
         if self.switches.fallback == "fail":
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
@@ -380,7 +389,7 @@ class AdmissionHandler:
     def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
         """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
         self.parked[key] = Parked(pod, "hold", rejection)
-        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be given back: {code}", "Warning")
+        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be unbound: {code}", "Warning")
         self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
         self._blocked[key] = {
             "phase": "Pending",

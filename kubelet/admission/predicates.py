@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What is promised on this node. Invariant: `used` is the sum over `entries`, and at most allocatable."""
+    """What is allocated on this node. Invariant: `used` is the sum over `entries`, and at most allocatable."""
 
     def __init__(self, allocatable: Mapping[str, str]) -> None:
         self.allocatable: Amounts = {name: amount(name, text) for name, text in allocatable.items()}
@@ -113,14 +113,14 @@ class Admitted(msgspec.Struct, frozen=True):
     allocation: Allocation
 
 
-class RoomNeeded(msgspec.Struct, frozen=True):
+class PreemptionNeeded(msgspec.Struct, frozen=True):
     """A critical pod fits once these have left; ask again then. `resource`: the first of which there is not enough."""
 
     victims: tuple[WorkerKey, ...]
     resource: str = ""
 
 
-Outcome = Admitted | Rejection | RoomNeeded
+Outcome = Admitted | Rejection | PreemptionNeeded
 
 
 def admit(
@@ -133,7 +133,7 @@ def admit(
 ) -> Outcome:
     """Decide whether the pod may run; when it may, its allocation is taken but the ledger is the caller's.
 
-    `evicting`: pods that are leaving already to make room for a critical one.
+    `evicting`: pods that are leaving already for a critical one.
     """
     requests = ledger.needs(pod)
     allocation = managers.admit(pod)
@@ -154,7 +154,7 @@ def predicates(
     evicting: frozenset[WorkerKey],
     *,
     may_evict: bool = True,
-) -> Rejection | RoomNeeded | None:
+) -> Rejection | PreemptionNeeded | None:
     """Return the first failure of the predicate handler, or None (kubelet 5.2). `may_evict`: for a critical pod."""
     if node.labels is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
@@ -171,7 +171,7 @@ def predicates(
     if short and failed is None and may_evict and is_critical(pod):
         victims = _victims(pod, requests, ledger, evicting)
         if victims is not None:
-            return RoomNeeded(victims, short[0])
+            return PreemptionNeeded(victims, short[0])
     if short:
         return out_of(short[0], requests, ledger)
     return failed
@@ -221,7 +221,7 @@ def asks_for_labels(pod: KubeletPod) -> bool:
 def _victims(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
 ) -> tuple[WorkerKey, ...] | None:
-    """Return the fewest lower pods whose leaving makes room, lowest QoS and priority first; None when none do."""
+    """Return the fewest lower pods whose leaving is enough, lowest QoS and priority first; None when none do."""
     used = dict(ledger.used)
 
     def lacking() -> bool:
@@ -255,4 +255,4 @@ def _subtract(total: Amounts, less: Amounts) -> None:
         total[name] = total.get(name, 0) - value
 
 
-__all__ = ["NO_ALLOCATION", "Admitted", "Ledger", "NodeFacts", "Outcome", "Rejection", "RoomNeeded", "admit"]
+__all__ = ["NO_ALLOCATION", "Admitted", "Ledger", "NodeFacts", "Outcome", "PreemptionNeeded", "Rejection", "admit"]

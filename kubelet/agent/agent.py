@@ -119,7 +119,7 @@ class Agent:
         self.calls = PodCalls(host, self)
         self.claims = ClaimCalls(host, self)
         self._mirrors = MirrorCalls(host, self)
-        self._untold: list[RecordEvent] = []
+        self._unrecorded: list[RecordEvent] = []
         self.heartbeats = Heartbeats(host, self)
         self.node_writes = 0
 
@@ -146,19 +146,30 @@ class Agent:
         now = self.host.clock.now()
         if self.boot.is_new:
             self._events().event(
-                kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid, reason="Rebooted",
-                message=f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}", type="Warning",
-            )  # fmt: skip
+                kind="Node",
+                api_version="v1",
+                key=Key("", self.name),
+                uid=self.node_uid,
+                reason="Rebooted",
+                message=f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}",
+                type="Warning",
+            )
         if self.topology is not None and self.client is not None:
             self.topology.begin(self.client, now)
         self.kubelet.claims.begin(now)
         self.drain()
         assert self.api is not None
         pods = Informer(
-            self.api, KubeletPod, clock=self.host.clock, random=self.host.random,
-            field_selector=f"spec.nodeName={self.name}", keep_documents=self.stages is not None, resource="pods",
-            events=self.host.seams.events, spread_s=spread_s,
-        )  # fmt: skip
+            self.api,
+            KubeletPod,
+            clock=self.host.clock,
+            random=self.host.random,
+            field_selector=f"spec.nodeName={self.name}",
+            keep_documents=self.stages is not None,
+            resource="pods",
+            events=self.host.seams.events,
+            spread_s=spread_s,
+        )
         if self.stages is not None:
             self.stages.follow(pods)
         pods.on_change(self._pod_changed)
@@ -202,15 +213,15 @@ class Agent:
         self.is_registered = True
         if self.report.status(wall_s) != written:
             self.heartbeats.report_soon()  # a device plugin came, for example, while the first status was under way
-        self._tell_the_rest()
+        self._record_pending()
         if self.stages is not None:
             self.stages.seen_node(stored)
 
-    def _tell_the_rest(self) -> None:
-        """Say what static pods had to say before anybody could hear it."""
-        untold, self._untold = self._untold, []
-        for tell in untold:
-            self._tell(tell)
+    def _record_pending(self) -> None:
+        """Record the Events of static pods that ran before the API server was reached."""
+        unrecorded, self._unrecorded = self._unrecorded, []
+        for event in unrecorded:
+            self._record(event)
         self.drain()
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
@@ -245,7 +256,7 @@ class Agent:
         return self.stages is None or not self.stages.moves_node
 
     def node_gone(self) -> None:
-        """Somebody deleted our Node: register again, under the same session."""
+        """Our Node was deleted: register again, under the same session."""
         if self.is_registered:
             self.is_registered = False
             self.spawn(self._register_again())
@@ -267,9 +278,9 @@ class Agent:
         """The runtime still holds this from before the process began."""
         self.kubelet.records[key] = record
 
-    def disk_changed(self, *, has_trouble: bool) -> None:
-        """The disk began or ceased to make trouble."""
-        self.report.has_disk_trouble = has_trouble
+    def disk_changed(self, *, has_error: bool) -> None:
+        """The disk began or ceased to fail."""
+        self.report.has_disk_error = has_error
         self.heartbeats.report_soon()
 
     def was_away(self) -> None:
@@ -308,20 +319,25 @@ class Agent:
         self.kubelet.claims.publish(self.host.clock.now())
         self.drain()
 
-    def _tell_of_node(self) -> None:
+    def _record_node_events(self) -> None:
         """Tell what is new of the node itself, once the API server knows it."""
         news, self.report.news = self.report.news, []
         if self.host.config.pod_events == "warnings" or not self.writes_status:
             return
         for reason, message in news:
             self._events().event(
-                kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
-                reason=reason, message=message, type="Normal",
-            )  # fmt: skip
+                kind="Node",
+                api_version="v1",
+                key=Key("", self.name),
+                uid=self.node_uid,
+                reason=reason,
+                message=message,
+                type="Normal",
+            )
 
     def take_node(self, node: Node) -> None:
         """Take the Node as the API server has it."""
-        self._tell_of_node()
+        self._record_node_events()
         self.kubelet.admission.node = facts(node)
         self.kubelet.node_seen(node, self.host.clock.now())
         self.node_uid = node.metadata.uid or self.node_uid
@@ -399,7 +415,7 @@ class Agent:
         elif kind is SpanStage:
             self.traces.stage(effect.key, effect.stage, effect.reason)
         elif kind is RecordEvent:
-            self._tell(effect)
+            self._record(effect)
         elif kind is WriteStatuses:
             self.calls.write_statuses()
         elif kind is Save:
@@ -448,16 +464,21 @@ class Agent:
             case PowerOff():
                 self.host.power.cut(self)
             case ReportNotReady(reasons=reasons):
-                self.report.troubles = reasons
+                self.report.reasons = reasons
                 self.heartbeats.report_soon()
             case ReportImages(images=images):
                 self.report.images = images
                 self.heartbeats.report_soon()
             case RecordNodeEvent():
                 self._events().event(
-                    kind="Node", api_version="v1", key=Key("", self.name), uid=self.node_uid,
-                    reason=effect.reason, message=effect.message, type=effect.type,
-                )  # fmt: skip
+                    kind="Node",
+                    api_version="v1",
+                    key=Key("", self.name),
+                    uid=self.node_uid,
+                    reason=effect.reason,
+                    message=effect.message,
+                    type=effect.type,
+                )
             case CallPlugin():
                 assert self.devices is not None
                 self.devices.call(effect)
@@ -490,21 +511,21 @@ class Agent:
         self.kubelet.saved(key, seq, now)
         self.host.touch(self)
 
-    def _tell(self, tell: RecordEvent) -> None:
-        if tell.type == "Normal" and self.host.config.pod_events == "warnings":
+    def _record(self, event: RecordEvent) -> None:
+        if event.type == "Normal" and self.host.config.pod_events == "warnings":
             return
         if self.client is None:
-            self._untold.append(tell)  # static pods live before the API server is reached
+            self._unrecorded.append(event)  # static pods live before the API server is reached
             return
         self._events().event(
             kind="Pod",
             api_version="v1",
-            key=tell.pod.metadata.key,
-            uid=tell.pod.metadata.uid,
-            reason=tell.reason,
-            message=tell.message,
-            type=tell.type,
-            traceparent=self.traces.traceparent(worker_key(tell.pod)),
+            key=event.pod.metadata.key,
+            uid=event.pod.metadata.uid,
+            reason=event.reason,
+            message=event.message,
+            type=event.type,
+            traceparent=self.traces.traceparent(worker_key(event.pod)),
         )
 
     def _events(self) -> Recorder:

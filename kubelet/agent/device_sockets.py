@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class Machine(Protocol):
-    """What is told of plugins: the node's machine."""
+    """What plugins report to: the node's machine."""
 
     plugins: DevicePlugins | None
 
@@ -129,7 +129,7 @@ class DeviceSockets:
                 if changed is None:
                     break
                 healthy = sum(device.is_healthy for device in devices)
-                self._tell("kubelet.devices_listed", resource, {"devices": len(devices), "healthy": healthy})
+                self._log("kubelet.devices_listed", resource, {"devices": len(devices), "healthy": healthy})
                 self._machine.devices_changed(changed, now)
                 self._node.drain()
         except RpcError as error:
@@ -139,13 +139,13 @@ class DeviceSockets:
         now = self._host.clock.now()
         lost = self._plugins.gone(resource, number, now)
         if lost is not None:
-            self._tell("kubelet.devices_lost", resource, {"why": why})
+            self._log("kubelet.devices_lost", resource, {"why": why})
             log.warning("devices.plugin_gone", node=self._node.name, resource=resource, error=why)
             self._machine.devices_lost(now)
             self._node.drain()
         await connection.close()
 
-    def _tell(self, ev: str, resource: str, data: dict[str, object]) -> None:
+    def _log(self, ev: str, resource: str, data: dict[str, object]) -> None:
         self._host.seams.events.write(ev, node=self._node.name, data={"resource": resource, **data})
 
     # --- calls ---

@@ -48,7 +48,7 @@ class Beating(Tenant, Protocol):
         """Take the Node as the API server has it."""
 
     def node_gone(self) -> None:
-        """Somebody deleted the Node."""
+        """The Node was deleted."""
 
 
 class Heartbeats:

@@ -1,6 +1,6 @@
 """What the nodes of one process share: one timer heap, one journal, one group of tasks.
 
-It knows a node only as somebody who lives here, is called when a timer is due, and is told of trouble.
+It knows a node only as a tenant that is called when a timer is due, and when the disk fails.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Tenant(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work in a task that ends with the node's power."""
 
-    def disk_changed(self, *, has_trouble: bool) -> None:
-        """The disk began or ceased to make trouble."""
+    def disk_changed(self, *, has_error: bool) -> None:
+        """The disk began or ceased to fail."""
 
     def was_away(self) -> None:
         """The process was frozen for longer than the grace period (N6)."""
@@ -106,9 +106,13 @@ class Host:
         self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
         """Makes the node of that place anew."""
         self.power: Power[Tenant] = Power(
-            self.agents, lambda place: self.make(place), journal=self.journal, disk=seams.disk, clock=seams.clock,
+            self.agents,
+            lambda place: self.make(place),
+            journal=self.journal,
+            disk=seams.disk,
+            clock=seams.clock,
             on_new=lambda node: self.files.forget(node.name),
-        )  # fmt: skip
+        )
         self._is_over = False
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at_s = float("inf")
@@ -139,7 +143,7 @@ class Host:
         """Host the nodes until cancelled."""
         await self._recover()
         self.files.look(self.agents, self.power)
-        self.journal.on_trouble = self._disk_trouble
+        self.journal.on_error = self._disk_changed
         self.journal.on_batch = self._drain_touched
         try:
             async with asyncio.TaskGroup() as group:
@@ -191,9 +195,9 @@ class Host:
             raise StartError(str(error), EXIT_CONFIG) from None
         return {} if state == (old or b"") else {MANAGER_STATE: state}
 
-    def _disk_trouble(self) -> None:
+    def _disk_changed(self) -> None:
         for agent in self.agents:
-            agent.disk_changed(has_trouble=self.journal.has_trouble)
+            agent.disk_changed(has_error=self.journal.has_error)
 
     # --- time ---
 

@@ -1,6 +1,6 @@
 """What a host's pods are, on disk: the runtime's record and the kubelet's checkpoint, side by side.
 
-One append for everybody who waits (group commit): the lines of both files are handed to the disk together, so a pod
+One append for all that wait (group commit): the lines of both files are handed to the disk together, so a pod
 that starts waits once. A pod's line goes into the checkpoint only when something was decided about it, which is when
 it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
@@ -38,12 +38,12 @@ class _Put(NamedTuple):
     saved: Saved
 
 
-def _unheard(key: WorkerKey, seq: int) -> None:
-    """Nobody waits."""
+def _unanswered(key: WorkerKey, seq: int) -> None:
+    """Of a line that nothing waits for."""
 
 
 class Journal:
-    """Appends what is put, in order; whoever put something hears when it is durable."""
+    """Appends what is put, in order; and reports when it is durable."""
 
     def __init__(self, disk: Disk, nodes: frozenset[str]) -> None:
         self._disk = disk
@@ -55,8 +55,8 @@ class Journal:
         """The checkpoint's newest line of each pod, durable or not."""
         self.silent: dict[str, int] = {}
         """How many pods of which node ran that the checkpoint did not know."""
-        self.has_trouble = False
-        self.on_trouble: Callable[[], None] = lambda: None
+        self.has_error = False
+        self.on_error: Callable[[], None] = lambda: None
         self.on_batch: Callable[[], None] = lambda: None
         self.batches = 0
         self.syncs = 0
@@ -68,8 +68,8 @@ class Journal:
         """Return what is known of the pods of every node; what was decided about pods that run is known again."""
         runtime = replay(self._runtime.lines(), self._nodes)
         checkpoint = read_checkpoints(self._checkpoint.lines(), self._nodes)
-        self._tell(RUNTIME, runtime)
-        self._tell(CHECKPOINT, checkpoint)
+        self._warn(RUNTIME, runtime)
+        self._warn(CHECKPOINT, checkpoint)
         self._runtime.live = {where: encode_record(record) for where, record in runtime.found.items()}
         self._checkpoint.live = {where: encode_checkpoint(each) for where, each in checkpoint.found.items()}
         self._decided = dict(self._checkpoint.live)
@@ -77,22 +77,25 @@ class Journal:
         for where in silent:
             self.silent[where[0]] = self.silent.get(where[0], 0) + 1
             line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
-            self._enqueue(_Put(Lines(where, b"", line, False), 0, _unheard))
+            self._enqueue(_Put(Lines(where, b"", line, False), 0, _unanswered))
         for node, pods in self.silent.items():
             reason = "they run on, with what the runtime was told they have"
             log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
         return known
 
-    def _tell(self, file: str, reading: Reading[R]) -> None:
+    def _warn(self, file: str, reading: Reading[R]) -> None:
         self.useless_lines += reading.useless
         if reading.torn:
             log.warning("record.torn", file=file, lines=reading.torn, reason="they cannot be read and are left out")
         if reading.elsewhere:
             log.error(
-                "record.refused", file=file, lines=sum(reading.elsewhere.values()), nodes=sorted(reading.elsewhere),
+                "record.refused",
+                file=file,
+                lines=sum(reading.elsewhere.values()),
+                nodes=sorted(reading.elsewhere),
                 reason=f"it tells of nodes that do not live here; there are {len(self._nodes)}, "
                 f"such as {min(self._nodes, default='none')}",
-            )  # fmt: skip
+            )
 
     def of(self, node: str) -> dict[Where, PodRecord]:
         """Return what is known of one node's pods, as far as it is durable."""
@@ -160,11 +163,11 @@ class Journal:
                     break
                 except OSError as error:
                     log.warning("checkpoint.failed", reason=str(error))
-                    self._set_trouble(True)
+                    self._set_error(True)
                     await asyncio.sleep(RETRY_S)
                     for file in parts:
                         file.distrust()
-            self._set_trouble(False)
+            self._set_error(False)
             said = [put.lines for put in batch]
             self._checkpoint.added(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in said))
             self._runtime.added(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in said))
@@ -181,7 +184,7 @@ class Journal:
         self.batches += 1
         self.syncs += len(wanted)
 
-    def _set_trouble(self, has_trouble: bool) -> None:
-        if has_trouble != self.has_trouble:
-            self.has_trouble = has_trouble
-            self.on_trouble()
+    def _set_error(self, has_error: bool) -> None:
+        if has_error != self.has_error:
+            self.has_error = has_error
+            self.on_error()

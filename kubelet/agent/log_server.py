@@ -1,4 +1,4 @@
-"""Answers `kubectl logs`: finds the node that has the pod, and gives a log as it grows to somebody who follows it."""
+"""Answers `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubelet.pod.logs import Asked, Run
 from services.runtime.health import HttpRequest, HttpResponse
 
 FOLLOW_S = 1.0
-"""How often somebody who follows a log is told what is new in it."""
+"""How often what is new in a followed log is sent."""
 
 
 class ContainerLogs:
@@ -37,7 +37,7 @@ class ContainerLogs:
     def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
         asked = params["namespace"], params["pod"], params["container"]
         for agent in self._host.agents:
-            assert isinstance(agent, Agent), "a host's agents are this room's"
+            assert isinstance(agent, Agent), "a host's agents are this process's"
             if (run := agent.run_of(*asked, previous=previous)) is not None:
                 return run
         return None

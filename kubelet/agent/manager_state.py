@@ -106,20 +106,27 @@ def _check_cpus(cpus: CpuManager, node: NodeDefinition, old: _State, exclusive: 
     shared = set(parse_cpus(old.pool)) - exclusive
     reserved, strict = cpus.reserved, node.cpu_choices.strict_cpu_reservation
     if strict and shared & reserved:
-        _refuse("CPU", (
-            f'some of strictly reserved cpus: "{format_cpus(shared & reserved)}" '
-            f'are present in defaultCpuSet: "{format_cpus(shared)}"'
-        ))  # fmt: skip
+        _refuse(
+            "CPU",
+            (
+                f'some of strictly reserved cpus: "{format_cpus(shared & reserved)}" '
+                f'are present in defaultCpuSet: "{format_cpus(shared)}"'
+            ),
+        )
     if not strict and not reserved <= shared:
-        _refuse("CPU", (
-            f'not all reserved cpus: "{format_cpus(reserved)}" are present in defaultCpuSet: "{format_cpus(shared)}"'
-        ))  # fmt: skip
+        _refuse(
+            "CPU",
+            (f'not all reserved cpus: "{format_cpus(reserved)}" are present in defaultCpuSet: "{format_cpus(shared)}"'),
+        )
     known = shared | exclusive | (reserved if strict else set())
     if known != set(cpus.machine.cpus):
-        _refuse("CPU", (
-            f'current set of available CPUs "{format_cpus(cpus.machine.cpus)}" '
-            f'doesn\'t match with CPUs in state "{format_cpus(known)}"'
-        ))  # fmt: skip
+        _refuse(
+            "CPU",
+            (
+                f'current set of available CPUs "{format_cpus(cpus.machine.cpus)}" '
+                f'doesn\'t match with CPUs in state "{format_cpus(known)}"'
+            ),
+        )
 
 
 def _differ(configured: str, old: str) -> str:

@@ -52,7 +52,7 @@ class Switch(Protocol):
 
 
 class NodeFiles:
-    """The disks of one process's nodes. Invariant: a node is told only of what is not as it was."""
+    """The disks of one process's nodes. Invariant: a node gets only what is not as it was."""
 
     def __init__(self, disk: Disk, directory: str, definitions: Sequence[NodeDefinition]) -> None:
         self._disk, self._directory = disk, directory
@@ -65,7 +65,7 @@ class NodeFiles:
                 }
         self._known: dict[str, dict[str, bytes]] = {}
         self._faults: dict[str, str] = {}
-        self._trouble = ""
+        self._error = ""
 
     async def run(self, nodes: Sequence[Owner], power: Switch) -> None:
         """Look until cancelled."""
@@ -74,12 +74,12 @@ class NodeFiles:
             self.look(nodes, power)
 
     def forget(self, node: str) -> None:
-        """The node is new: it is told everything again."""
+        """The node is new: it gets everything again."""
         self._known.pop(node, None)
         self._faults.pop(node, None)
 
     def look(self, nodes: Sequence[Owner], power: Switch) -> None:
-        """Tell each node what its files are, if they are others than last time; `power` hears first."""
+        """Report to each node its files, if they are others than last time; to `power` first."""
         common, own = self._directory_files()
         faults: dict[str, str] = {}
         for name in self._disk.names():
@@ -115,11 +115,11 @@ class NodeFiles:
                     own[path.name] = dict(_files(path))
                 elif _is_manifest(path.name):
                     common[path.name] = path.read_bytes()
-            self._trouble = ""
+            self._error = ""
         except OSError as error:
-            if self._trouble != str(error):
-                self._trouble = str(error)
-                log.warning("static_pods.unreadable", directory=self._directory, reason=self._trouble)
+            if self._error != str(error):
+                self._error = str(error)
+                log.warning("static_pods.unreadable", directory=self._directory, reason=self._error)
         return common, own
 
 

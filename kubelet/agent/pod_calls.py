@@ -1,4 +1,4 @@
-"""The calls one node makes about its pods: write a status, give back, read, delete. Each is a task of its own.
+"""The calls one node makes about its pods: write a status, unbind, read, delete. Each is a task of its own.
 
 What an answer means is the machine's affair; here it is only carried there. Source: kubelet 4; kubelet-unbinding 6.2.
 """
@@ -57,7 +57,7 @@ class PodCalls:
         return self._host.clock.now()
 
     async def call(self, request: Request) -> Response | None:
-        """Return the answer, or None when nobody knows."""
+        """Return the answer, or None when the outcome is unknown."""
         assert self._node.api is not None
         try:
             return await self._node.api.call(request)
@@ -113,7 +113,7 @@ class PodCalls:
     # --- one pod ---
 
     async def unbind(self, call: CallUnbind) -> None:
-        """Ask for the pod to be given back."""
+        """Have the pod unbound."""
         node = self._node
         traceparent = node.traces.stage_traceparent(call.key)
         switches = self._host.switches
@@ -129,9 +129,14 @@ class PodCalls:
             retry_after_s = error.retry_after_s
             names_pod = error.details.get("name") == call.pod.metadata.name
         node.kubelet.admission.unbind_answered(
-            call.key, code, reason, self._now(),
-            retry_after_s=retry_after_s, names_pod=names_pod, jitter=self._host.random.random(),
-        )  # fmt: skip
+            call.key,
+            code,
+            reason,
+            self._now(),
+            retry_after_s=retry_after_s,
+            names_pod=names_pod,
+            jitter=self._host.random.random(),
+        )
         node.drain()
 
     async def read_pod(self, key: WorkerKey, pod: KubeletPod) -> None:

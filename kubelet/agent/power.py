@@ -51,9 +51,15 @@ class Power(Generic[N]):
     """Invariant: a node that is off has no task. `make(place)` makes the node of that place anew."""
 
     def __init__(
-        self, nodes: MutableSequence[N], make: Callable[[int], N], *, journal: Journal, disk: Disk, clock: Clock,
+        self,
+        nodes: MutableSequence[N],
+        make: Callable[[int], N],
+        *,
+        journal: Journal,
+        disk: Disk,
+        clock: Clock,
         on_new: Callable[[N], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._nodes, self._make, self._on_new = nodes, make, on_new
         self._journal, self._disk, self._clock = journal, disk, clock
         self.machine = Boot("", False, ())
@@ -81,7 +87,7 @@ class Power(Generic[N]):
         try:
             task = self._group.create_task(work)
         except RuntimeError:
-            work.close()  # somebody's task failed, and the process is ending with it
+            work.close()  # a task failed, and the process is ending with it
             return
         held = self._tasks.setdefault(node.name, {})
         held[task] = None

@@ -66,12 +66,19 @@ def _requests(operation: StagePatch | StageDelete, target: Target, traceparent: 
         ]
     return [
         Request(
-            verb="patch", resource=target.resource, namespace=target.key.namespace, name=target.key.name,
-            subresource=operation.subresource, patch_type=operation.type, uid=target.uid,
-            body=encode(operation.body), traceparent=traceparent, field_manager="kubelet-stages",
+            verb="patch",
+            resource=target.resource,
+            namespace=target.key.namespace,
+            name=target.key.name,
+            subresource=operation.subresource,
+            patch_type=operation.type,
+            uid=target.uid,
+            body=encode(operation.body),
+            traceparent=traceparent,
+            field_manager="kubelet-stages",
             deadline_s=CALL_DEADLINE_S,
         )
-    ]  # fmt: skip
+    ]
 
 
 async def _ask(api: Api, request: Request) -> Outcome:

@@ -48,7 +48,7 @@ class Node(Tenant, Protocol):
     node_writes: int
 
     def node_gone(self) -> None:
-        """Somebody deleted the Node."""
+        """The Node was deleted."""
 
 
 class StagePlayer:
@@ -105,7 +105,7 @@ class StagePlayer:
             target,
             node.api,
             self._host.seams.transport.api(),
-            lambda told: kubelet.out.event(effect.pod, told.reason, told.message, told.type),
+            lambda event: kubelet.out.event(effect.pod, event.reason, event.message, event.type),
             traceparent,
         )
         if effect.is_immediate and outcome.body:
@@ -150,7 +150,7 @@ class StagePlayer:
         try:
             wanted = operations(turn.stage, turn.document, self._context(now))
         except TemplateError as error:
-            self._tell(StageEvent("Warning", FAILED, str(error)))
+            self._record(StageEvent("Warning", FAILED, str(error)))
             self._arm(self._life.played(now, self._host.clock.wall()))
             return
         self._host.seams.events.write("node.stage", node=self._node.name, data={"stage": turn.stage.name})
@@ -159,7 +159,7 @@ class StagePlayer:
     async def _play(self, stage: str, wanted: list[Operation]) -> None:
         assert self._node.api is not None
         target = Target("nodes", Key("", self._node.name), self._node.node_uid)
-        outcome = await perform(wanted, target, self._node.api, self._host.seams.transport.api(), self._tell, "")
+        outcome = await perform(wanted, target, self._node.api, self._host.seams.transport.api(), self._record, "")
         self._node.node_writes += 1
         self._ended(stage, outcome)
 
@@ -167,7 +167,7 @@ class StagePlayer:
         if self._life is None:
             return
         if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
-            self._tell(StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
+            self._record(StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
         if outcome.body:
             # A watch would bring it; a node has none of its Node.
             self.seen_node(msgspec.json.decode(outcome.body))
@@ -183,7 +183,7 @@ class StagePlayer:
         except (ApiError, UnknownOutcome) as error:
             log.warning("node.read_failed", node=self._node.name, reason=str(error))
 
-    def _tell(self, told: StageEvent) -> None:
+    def _record(self, event: StageEvent) -> None:
         if self._recorder is None:
             assert self._node.client is not None
             self._recorder = Recorder(
@@ -191,6 +191,11 @@ class StagePlayer:
             )
             self._node.spawn(self._recorder.run())
         self._recorder.event(
-            kind="Node", api_version="v1", key=Key("", self._node.name), uid=self._node.node_uid,
-            reason=told.reason, message=told.message, type=told.type,
-        )  # fmt: skip
+            kind="Node",
+            api_version="v1",
+            key=Key("", self._node.name),
+            uid=self._node.node_uid,
+            reason=event.reason,
+            message=event.message,
+            type=event.type,
+        )

@@ -1,4 +1,4 @@
-"""The device plugins of one node: what they say changes what the node has, who may start, and what is told. Pure.
+"""The device plugins of one node: what they say changes what the node has, who may start, and what is recorded. Pure.
 
 Only nodes whose definition takes plugins have this. Source: kubelet 2.1, 5.5; KEP-4680 (health of devices in the
 status of containers).
@@ -35,7 +35,7 @@ _NODE = WorkerKey("", 0)
 
 
 class DevicePlugins:
-    """Invariant: the ledger lets pods have as many devices as the device manager has room for."""
+    """Invariant: the ledger lets pods have as many devices as the device manager has free."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class DevicePlugins:
     def update_ledger(self) -> None:
         """Let pods have what there is, and what they have already."""
         for resource in self.capacity():
-            self._ledger.allocatable[resource] = self._managers.devices.room(resource)
+            self._ledger.allocatable[resource] = self._managers.devices.free(resource)
             self._ledger.used.setdefault(resource, 0)
 
     def capacity(self) -> Mapping[str, tuple[int, int]]:

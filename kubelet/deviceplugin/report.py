@@ -1,6 +1,6 @@
 """Who has which devices on a node, in the shape of the kubelet's pod resources API (v1). Pure.
 
-What plugins gave with the devices stands beside them, which upstream's API does not tell. Source: upstream
+What plugins gave with the devices stands beside them, which upstream's API does not have. Source: upstream
 `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (`ListPodResources`, `GetAllocatableResources`).
 """
 

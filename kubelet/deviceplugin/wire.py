@@ -1,4 +1,4 @@
-"""The messages of the device plugin API v1beta1, to and from values. Nobody else knows them.
+"""The messages of the device plugin API v1beta1, to and from values. No other module knows them.
 
 Unknown fields are passed over; a health other than Healthy is unhealthy, as Kubernetes takes it.
 Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.

@@ -1,7 +1,7 @@
 """An emulated driver of devices on one node: what it offers, and what it does when it is asked. Pure.
 
 It answers as `dra.v1` does, an error or none for each claim, and is idempotent: a claim that is prepared stays so.
-How long things take and when nobody is there is told in the node's definition; that a prepare fails is told as other
+How long calls take and when the driver is away stands in the node's definition; that a prepare fails stands as other
 failures of a start are (`kubelet/runtime/start_faults.py`).
 Source: dra-core 7, 7.1 (emulated driver knobs).
 """
@@ -24,7 +24,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     """One driver on a node.
 
     `devices`: how many, called `<first word of the name>-0` and so on, or what each is, as ResourceSlices spell it.
-    `prepare` and `unprepare` take so many seconds. Nobody is there in the spans `dead`: seconds since the kubelet
+    `prepare` and `unprepare` take so many seconds. The driver is away in the spans `dead`: seconds since the kubelet
     began.
     """
 

@@ -45,7 +45,7 @@ class Cached(msgspec.Struct):
 class Job(msgspec.Struct):
     """What is to be done for one pod: drivers still to be called, in order, each with those of the claims it has.
 
-    `is_broken`: the first call fails, because somebody said so.
+    `is_broken`: the first call fails, by a start fault.
     """
 
     key: WorkerKey
@@ -135,14 +135,18 @@ class ClaimManager:
             if meta.name in made and (owner is None or owner.uid != pod.metadata.uid):
                 return f"ResourceClaim {meta.key} was not created for pod {pod.metadata.key} (pod is not owner)"
             if claim.status.allocation is None or not claim.status.is_reserved_for(pod.metadata.uid):
-                return (f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim "
-                        f"{meta.name} ({meta.uid})")  # fmt: skip
+                return (
+                    f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim "
+                    f"{meta.name} ({meta.uid})"
+                )
             for driver in _held(claim).devices:
                 if driver not in self.drivers or not self.drivers[driver].is_there(now):
                     return f"DRA driver {driver} is not registered"
             if names.get(meta.key, meta.uid) != meta.uid:
-                return (f"old ResourceClaim with same name {meta.name} and different UID {names[meta.key]} still "
-                        "exists (previous pod force-deleted?!)")  # fmt: skip
+                return (
+                    f"old ResourceClaim with same name {meta.name} and different UID {names[meta.key]} still "
+                    "exists (previous pod force-deleted?!)"
+                )
         return ""
 
     def call(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float, *, is_broken: bool = False) -> None:
@@ -160,7 +164,7 @@ class ClaimManager:
         self.unprepare(machine.key, now)
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
-        """Nothing of the pod runs any more: give back what only it used."""
+        """Nothing of the pod runs any more: unprepare what only it used."""
         self._times.begin(key, "unprepare", now)
         own = tuple(each.claim for each in self.cached.values() if key in each.pods)
         self._waiting.append(Job(key, "unprepare", own))
@@ -179,7 +183,7 @@ class ClaimManager:
     # --- one thing at a time ---
 
     def _pump(self, now: float) -> None:
-        """Begin every job whose claims nobody is busy with."""
+        """Begin every job whose claims no other job is busy with."""
         waiting, self._waiting = self._waiting, []
         for job in waiting:
             if job.key in self._running or any(claim.uid in self._busy for claim in job.claims):
@@ -302,7 +306,7 @@ class ClaimManager:
             self._out.effects.append(PublishSlices(here, None))
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer fired: an unprepare is tried again, claims of nobody are looked for, or drivers come and go."""
+        """A timer fired: an unprepare is tried again, orphaned claims are looked for, or drivers come and go."""
         match what:
             case "driver":
                 self._answered(self._running[key], now)

@@ -1,4 +1,4 @@
-"""How long a pod's claims take to be prepared and given back, and single calls of drivers, by upstream's names. Pure.
+"""How long a pod's claims take to be prepared and unprepared, and single calls of drivers, by upstream's names. Pure.
 
 Source: dra-core 7; upstream `pkg/kubelet/metrics` (names without `kubelet_`, the whole path of a method).
 """
@@ -19,7 +19,7 @@ _OPERATIONS: Final = {"prepare": "PrepareResources", "unprepare": "UnprepareReso
 
 
 class ClaimTimes:
-    """Invariant: `_begun_s` has the pods whose claims are being prepared or given back, by what is being done."""
+    """Invariant: `_begun_s` has the pods whose claims are being prepared or unprepared, by what is being done."""
 
     def __init__(self, out: Outbox) -> None:
         self._out = out

@@ -21,7 +21,7 @@ from services.api.taints import NO_SCHEDULE, Taint, untolerated
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
-"""After an eviction nobody else is evicted until the pod has ended, or for this long."""
+"""After an eviction no other pod is evicted until the pod has ended, or for this long."""
 HARD_GRACE_S = 1.0
 _MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect=NO_SCHEDULE)
 
@@ -58,7 +58,7 @@ class Victim(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """What a look at the node brought: the resource it tries to get back ("" none), and whom it evicts.
 
-    `is_of_images`: images that nobody uses give some back.
+    `is_of_images`: unused images free some of it.
     """
 
     reclaims: str = ""

@@ -1,4 +1,4 @@
-"""The watch over what a node has left: nobody looks as long as no pod and no definition says what is used. Pure."""
+"""What a node has left: it is not looked at as long as no pod and no definition says what is used. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NODE_KEY = WorkerKey("", 0)
 
 
 class NodePressure:
-    """Looks every ten seconds while there is something to see, tells what it saw, and names whom to evict."""
+    """Looks every ten seconds while there is something to see, reports what it saw, and names whom to evict."""
 
     def __init__(self, own_use: usage.Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
         self._out = out
@@ -33,7 +33,7 @@ class NodePressure:
         self._images = 0
         self.is_looking = False
         self.wants_images_gone = False
-        """Whether the last look found too little disk for images: those that nobody uses are to go first."""
+        """Whether the last look found too little disk for images: unused ones go first."""
 
     def begin(self, now: float) -> None:
         """The kubelet is up: the node's own use is counted from now."""
@@ -44,7 +44,7 @@ class NodePressure:
 
     def pod_updated(self, pod: KubeletPod, now: float) -> None:
         """A pod is here, or has changed."""
-        if not self.is_looking and pod.metadata.annotations and _is_told(pod):
+        if not self.is_looking and pod.metadata.annotations and _describes_usage(pod):
             self._look_later(now)
 
     def images_changed(self, total: int, now: float) -> None:
@@ -70,7 +70,7 @@ class NodePressure:
             self._out.effects.append(
                 RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
             )
-        if self._own or self._pressure.conditions or any(_is_told(w.pod) for w in here):
+        if self._own or self._pressure.conditions or any(_describes_usage(w.pod) for w in here):
             self._look_later(now)
         else:
             self.is_looking = False
@@ -86,8 +86,8 @@ class NodePressure:
         return self._pressure.refuses(pod)
 
 
-def _is_told(pod: KubeletPod) -> bool:
-    return usage.is_told(pod) or any(name.startswith(MEMORY_ANNOTATION) for name in pod.metadata.annotations)
+def _describes_usage(pod: KubeletPod) -> bool:
+    return usage.describes_usage(pod) or any(name.startswith(MEMORY_ANNOTATION) for name in pod.metadata.annotations)
 
 
 def _use(worker: Pod, now: float) -> PodUse:

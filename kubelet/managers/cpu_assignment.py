@@ -1,6 +1,6 @@
 """Which of the free CPUs a container gets: packed by the machine's topology, or evenly over NUMA nodes. Pure.
 
-Packing takes whole sockets and NUMA nodes, then (if wished) as few uncore caches as may be, then whole cores, then
+Packing takes whole sockets and NUMA nodes, then (if configured) as few uncore caches as may be, then whole cores, then
 single threads; of several that would do, the one with the fewest free CPUs and then the lowest id goes first.
 Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (over cores), KEP-4800 (uncore caches).
 """
@@ -149,11 +149,11 @@ def _spread(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking
     """Return CPUs in equal parts from the fewest NUMA nodes that can give them; None when none can."""
     group = how.group
     numas = _Packing(machine, free, wanted).numas()
-    room = {numa: len(machine.numas[numa] & free) for numa in numas}
+    free_cpus = {numa: len(machine.numas[numa] & free) for numa in numas}
     groups_wanted = _ceil(wanted, group)
     fewest = _ceil(groups_wanted, _ceil(_ceil(len(machine.cpus), group), len(machine.numas)))
     for count in range(fewest, min(groups_wanted, len(numas)) + 1):
-        shares = _best_shares(numas, count, room, wanted, group)
+        shares = _best_shares(numas, count, free_cpus, wanted, group)
         if shares is None:
             continue
         left, taken = free, frozenset[int]()
@@ -167,14 +167,16 @@ def _spread(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking
 _Shares = list[tuple[int, int]]
 
 
-def _best_shares(numas: Sequence[int], count: int, room: Mapping[int, int], wanted: int, group: int) -> _Shares | None:
+def _best_shares(
+    numas: Sequence[int], count: int, free_cpus: Mapping[int, int], wanted: int, group: int
+) -> _Shares | None:
     """Return (NUMA node, CPUs) in the order they are taken, such that free CPUs are most even afterwards."""
     best: tuple[float, _Shares] | None = None
     for combo in itertools.combinations(numas, count):
         share = wanted // count // group * group
-        if sum(room[n] // group for n in combo) * group < wanted or any(room[n] < share for n in combo):
+        if sum(free_cpus[n] // group for n in combo) * group < wanted or any(free_cpus[n] < share for n in combo):
             continue
-        after = {n: room[n] - (share if n in combo else 0) for n in numas}
+        after = {n: free_cpus[n] - (share if n in combo else 0) for n in numas}
         rest = wanted - share * count
         found = _balanced_rest(combo, after, rest, group)
         if found is not None and (best is None or found[0] < best[0]):

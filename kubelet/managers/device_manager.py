@@ -1,7 +1,7 @@
 """The device manager: which devices a node has, how they are, and who has them. Pure.
 
 Devices are known by id. Those a node definition declares are there as long as the node is and need no plugin;
-those of a plugin come, fall ill and go as their plugin tells. Who has a device keeps it, whatever becomes of it.
+those of a plugin come, fall ill and go as their plugin reports. Who has a device keeps it, whatever becomes of it.
 Where a plugin wants a say in the choice, the answer has to be asked for first: `asked` then says what, and the
 choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
@@ -15,7 +15,7 @@ from kubelet.managers.topology import Hint, bits, masks
 
 
 class _Resource:
-    """The devices of one resource. `is_registered` False: no plugin, but somebody still has some of them.
+    """The devices of one resource. `is_registered` False: no plugin, but pods still have some of them.
 
     Invariant: a device in `taken` is in no other pod's hands; it need not be listed or healthy any more.
     """
@@ -72,7 +72,7 @@ class DeviceManager:
         return not self._resources
 
     def knows(self, resource: str) -> bool:
-        """Whether these are devices: of a plugin that registered, declared, or still in somebody's hands."""
+        """Whether these are devices: of a plugin that registered, declared, or still held by a pod."""
         held = self._resources.get(resource)
         return held is not None and (held.is_registered or bool(held.taken))
 
@@ -89,7 +89,7 @@ class DeviceManager:
             if held.is_plugged
         }
 
-    def room(self, resource: str) -> int:
+    def free(self, resource: str) -> int:
         """Return how many of them pods may have in all: what is healthy, and what they have already."""
         held = self._resources[resource]
         healthy = held.healthy if held.is_registered else []
@@ -107,7 +107,7 @@ class DeviceManager:
         return [sum(numa in held.numa_of(device) for device in devices) for numa in range(self._numa_count)]
 
     def health(self, resource: str, device: str) -> bool:
-        """Whether the device is healthy, as far as anybody knows: one that nobody lists counts as healthy."""
+        """Whether the device is healthy, as far as is known: one that no plugin lists counts as healthy."""
         held = self._resources.get(resource)
         listed = held.devices.get(device) if held is not None else None
         return listed is None or listed.is_healthy
@@ -119,11 +119,11 @@ class DeviceManager:
                 yield from ((name, device) for device in held.devices.values() if device.is_healthy)
 
     def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
-        """Return the NUMA nodes a device is near to; none when nobody lists it."""
+        """Return the NUMA nodes a device is near to; none when no plugin lists it."""
         held = self._resources.get(resource)
         return held.numa_of(device) if held is not None else ()
 
-    # --- what plugins tell ---
+    # --- what plugins report ---
 
     def expect(self, resource: str, *, prefers: bool = False) -> None:
         """There is, or was, a plugin for this resource; which devices it has it will say."""
@@ -140,9 +140,10 @@ class DeviceManager:
         held = self._resources[resource]
         before, held.devices = held.devices, {device.id: device for device in devices}
         return [
-            each.id for each in held.devices.values()
+            each.id
+            for each in held.devices.values()
             if each.id not in before or before[each.id].is_healthy != each.is_healthy
-        ]  # fmt: skip
+        ]
 
     def lose(self, resource: str) -> list[str]:
         """The plugin is gone: none of its devices is healthy; return whose health changed."""
@@ -187,8 +188,8 @@ class DeviceManager:
         self, resource: str, requested: int, mask: int | None, reusable: Sequence[str] = ()
     ) -> tuple[str, ...] | str:
         """Take devices: `reusable` ones first, then inside `mask`; return their ids, or why it cannot be done."""
-        if trouble := self.problem(resource, ()):
-            return trouble
+        if problem := self.problem(resource, ()):
+            return problem
         held = self._resources[resource]
         chosen = list(reusable[:requested])
         if needed := requested - len(chosen):
@@ -206,7 +207,7 @@ class DeviceManager:
         return tuple(chosen)
 
     def problem(self, resource: str, had: Sequence[str]) -> str:
-        """Return why nobody can get these now; "" when somebody can. `had`: devices the container has already."""
+        """Return why these cannot be allocated now; "" when they can. `had`: devices the container has already."""
         held = self._resources.get(resource)
         if held is None or not held.is_registered:
             return f"cannot allocate unregistered device {resource}"
@@ -224,16 +225,16 @@ class DeviceManager:
         aligned, others = self._by_affinity(held, free, mask)
         chosen = list(reused)
         if requested - len(chosen) < len(aligned):
-            pool, wish = aligned, self._preferred(resource, held, [*chosen, *aligned], chosen, requested)
+            pool, preferred = aligned, self._preferred(resource, held, [*chosen, *aligned], chosen, requested)
         else:
-            # All that is near, so that the alignment that was promised holds; the plugin may choose the rest.
+            # All that is near, so that the alignment that was found holds; the plugin may choose the rest.
             chosen += aligned
-            pool, wish = others, ()
+            pool, preferred = others, ()
             if len(chosen) < requested:
-                wish = self._preferred(resource, held, [*reused, *free], chosen, requested)
-        if isinstance(wish, str):
-            return wish
-        for device in (*(w for w in wish if w in pool), *pool):
+                preferred = self._preferred(resource, held, [*reused, *free], chosen, requested)
+        if isinstance(preferred, str):
+            return preferred
+        for device in (*(w for w in preferred if w in pool), *pool):
             if len(chosen) == requested:
                 break
             if device not in chosen:
@@ -274,7 +275,7 @@ class DeviceManager:
     # --- who has what ---
 
     def take(self, shares: Iterable[Share]) -> None:
-        """Take exactly these, as a checkpoint says; health and room are not asked (k/k #109595)."""
+        """Take exactly these, as a checkpoint says; health and capacity are not asked (k/k #109595)."""
         for share in shares:
             held = self._resources.get(share.resource)
             if held is None:

@@ -1,8 +1,8 @@
 """Which plugin serves which resource of a node, since when it is gone, and what the Node says of its devices. Pure.
 
-The last registration of a resource wins; what an earlier plugin still sends is not heard any more. A plugin that
+The last registration of a resource wins; what an earlier plugin still sends is ignored. A plugin that
 is gone leaves its devices unhealthy at once; five minutes later they are not counted any more, and the Node shows
-0 of them, which is what tells them from a resource that the node never had. Source: kubelet 2.1, 5.5.
+0 of them, which is how they differ from a resource that the node never had. Source: kubelet 2.1, 5.5.
 """
 
 from __future__ import annotations

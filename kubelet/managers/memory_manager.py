@@ -74,7 +74,7 @@ class MemoryManager:
         return dict.fromkeys(requested, hints)
 
     def _may_serve(self, ids: Sequence[int]) -> bool:
-        """Whether a container may have memory from these together: nobody has some of them otherwise."""
+        """Whether a container may have memory from these together: no container has some of them otherwise."""
         if len(ids) == 1:
             return len(self.groups[ids[0]]) == 1
         return all(not self._uses[i] or (len(self.groups[i]) > 1 and self.groups[i] == tuple(ids)) for i in ids)

@@ -145,7 +145,7 @@ class MachineDefinition(Definition, frozen=True):
         """Whether there are no huge pages, and nothing is reserved."""
         return not (self.reserved_memory or self.hugepages or any(numa.hugepages for numa in self.numa))
 
-    # --- what the managers are told ---
+    # --- what the managers are configured with ---
 
     @property
     def has_static_cpus(self) -> bool:
@@ -174,7 +174,7 @@ class MachineDefinition(Definition, frozen=True):
         return parse_cpus(self.reserved_system_cpus) or self.reserved_cpus
 
     def check_machine(self) -> None:
-        """Raise ValueError when there can be no such machine, or its managers refuse what they are told."""
+        """Raise ValueError when there can be no such machine, or its managers refuse how they are configured."""
         amount("cpu", self.cpu_text)
         amount("memory", self.memory)
         amount("ephemeral-storage", self.ephemeral_storage)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 NUMA_NODES_MAX: Final = 8
-"""More NUMA nodes than this and a kubelet with a topology policy refuses to start, unless it is told to go on."""
+"""More NUMA nodes than this and a kubelet with a topology policy refuses to start, unless it is configured to go on."""
 
 ALPHA_GATE: Final = "CPUManagerPolicyAlphaOptions"
 BETA_GATE: Final = "CPUManagerPolicyBetaOptions"

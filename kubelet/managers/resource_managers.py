@@ -1,4 +1,4 @@
-"""The resource managers of one node behind one door: topology, devices, CPUs and memory decide a pod together. Pure.
+"""The resource managers of one node behind one interface: topology, devices, CPUs and memory decide together. Pure.
 
 Containers are served one after the other, init containers first; each gets its share inside the NUMA nodes of the
 merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
@@ -47,7 +47,7 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether nothing was allocated."""
         return not (self.cpus or self.devices or self.memory)
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
         found: dict[str, Any] = {}
         if self.containers:
@@ -205,11 +205,11 @@ class ResourceManagers:
             served.got_devices(Share(container.name, resource, ids), leaves=leaves)
         if need.cpus:
             assert self.cpus is not None
-            trouble = self.cpus.misaligned(need.cpus)
-            cpus = trouble or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
+            problem = self.cpus.misaligned(need.cpus)
+            cpus = problem or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
             self.counters.pinned_cpus(is_done=not isinstance(cpus, str))
             if isinstance(cpus, str):
-                return Rejection("SMTAlignmentError", trouble) if trouble else _unexpected(cpus)
+                return Rejection("SMTAlignmentError", problem) if problem else _unexpected(cpus)
             served.got_cpus(container.name, cpus, leaves=leaves)
         if need.memory:
             assert self.memory is not None

@@ -122,7 +122,7 @@ def _best(lists: Sequence[Sequence[Hint]], everything: int, distances: Sequence[
 def _common(lists: Sequence[Sequence[Hint]], everything: int) -> set[int]:
     """Return the masks that all providers prefer."""
     common: set[int] = set()
-    is_free = True  # nobody has named a mask yet
+    is_free = True  # no hint has named a mask yet
     for hints in lists:
         preferred = [hint.mask for hint in hints if hint.is_preferred]
         named = {mask & everything for mask in preferred if mask is not None}

@@ -42,7 +42,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `kube_reserved` and `system_reserved` are quantities that pods may not have.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.
-    Images that nobody uses leave when the disk is fuller than `imageGCHighThresholdPercent`, or they are unused for
+    Unused images leave when the disk is fuller than `imageGCHighThresholdPercent`, or they are unused for
     `imageMaximumGCAge` seconds (`kubelet/node/image_gc.py`).
     `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
     Devices in `numa` and `extended` need no plugin.
@@ -228,16 +228,16 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     def image_policy(self) -> ImagePolicy:
         """When images leave."""
         return ImagePolicy(
-            self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent,
-            self.image_minimum_gc_age, self.image_maximum_gc_age,
-        )  # fmt: skip
+            self.image_gc_high_threshold_percent,
+            self.image_gc_low_threshold_percent,
+            self.image_minimum_gc_age,
+            self.image_maximum_gc_age,
+        )
 
     @property
     def features(self) -> NodeFeatures:
-        """What pods that need more than room find here."""
-        return NodeFeatures(
-            self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features
-        )  # fmt: skip
+        """What pods that need more than resources find here."""
+        return NodeFeatures(self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features)
 
     @property
     def takes_plugins(self) -> bool:

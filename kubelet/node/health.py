@@ -4,7 +4,7 @@ Clauses, beside those of `start_faults` and separated from them by `;`:
 
     runtime down [for D]     the node is not Ready; pods that are new wait, and no sandbox and no container is made
     network down [for D]     the node is not Ready; pods that do not share its network wait for a sandbox
-    pleg stuck [for D]       the runtime is asked in vain what containers do: after 3 min (10 min where it tells of
+    pleg stuck [for D]       the runtime is asked in vain what containers do: after 3 min (10 min where it reports
                              itself, see `kubelet/runtime/pleg.py`) the node is not Ready, and new pods wait
     events broken [N times]  the runtime's stream of events fails: five times in all, and the runtime is asked instead
 
@@ -28,7 +28,7 @@ _WORDS: Final = {RUNTIME: "down", NETWORK: "down", PLEG: "stuck"}
 
 
 class Ailment(msgspec.Struct, frozen=True):
-    """One part of the node that does not work, from when it was told, for so many seconds."""
+    """One part of the node that does not work, from when it was configured, for so many seconds."""
 
     part: str
     for_s: float = math.inf
@@ -109,7 +109,7 @@ class NodeHealth:
     def _now(self, now: float) -> list[str]:
         return [part for part, begin_s, end_s in self._spans if begin_s <= now + 1e-6 < end_s]
 
-    def troubles(self, now: float) -> tuple[str, ...]:
+    def reasons(self, now: float) -> tuple[str, ...]:
         """Return why the node is not Ready, in Kubernetes' order; none: it is."""
         parts = self._now(now)
         texts = ((RUNTIME, RUNTIME_DOWN), (PLEG, self._pleg_stuck), (NETWORK, NETWORK_DOWN))

@@ -1,8 +1,8 @@
-"""Which images leave a node when its disk fills up, or when nobody has used them for long. Pure.
+"""Which images leave a node when its disk fills up, or when they are unused for long. Pure.
 
 Every five minutes the node looks which images it has and which are in use: by containers that run, or have run and
 whose pods are still there (the last dead one of each container is kept). From `high_percent` of its disk on, it deletes
-images that nobody uses, longest unused first, until `low_percent` is used; never one it has not seen for `min_age_s`.
+unused images, longest unused first, until `low_percent` is used; never one it has not seen for `min_age_s`.
 Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`, `pkg/kubelet/kubelet.go` (periods,
 events).
 """
@@ -109,7 +109,7 @@ class ImageCollector:
             del self._known[name]
 
     def _too_old(self, now: float, in_use: Collection[str]) -> list[str]:
-        """Return the images that nobody has used for too long; none before the node has run for as long itself."""
+        """Return the images that were unused for too long; none before the node has run for as long itself."""
         max_age_s, began_s = self._policy.max_age_s, self._began_s
         assert began_s is not None
         if not max_age_s or now - began_s <= max_age_s:
@@ -119,7 +119,7 @@ class ImageCollector:
     def _unused(
         self, now: float, images: Mapping[str, int], in_use: Collection[str], wanted: float
     ) -> tuple[list[str], int]:
-        """Return images that nobody uses until their sizes come to what is wanted, and what they come to."""
+        """Return unused images until their sizes come to what is wanted, and what they come to."""
         found: list[str] = []
         freed = 0
         for name in self._in_order():

@@ -28,13 +28,13 @@ from kubelet.view import WorkerKey
 from services.api.quantity import amount
 
 POWER_OFF_S: Final = 1.0
-"""From the end of a shutdown in good order to the power: last words are written meanwhile."""
+"""From the end of a shutdown in good order to the power: final statuses are written meanwhile."""
 TIMERS: Final = ("shutdown", "power-off", "health", "images", "image-gc")
 """What `due` is called for."""
 
 
 class NodeLife:
-    """Invariant: `_troubles` is what the Node's status was last said to be not Ready for."""
+    """Invariant: `_reasons` is why the Node's status was last written as not Ready."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class NodeLife:
         self.images.on_change = self._images_changed
         self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
         self.pleg = Pleg()
-        """When it is noticed what containers do; whoever makes the node sets it, before anything runs."""
+        """When it is noticed what containers do; the shell sets it before anything runs."""
         self.volumes = NodeVolumes(definition.attachable_volumes)
         self._health = NodeHealth()
-        self._troubles: tuple[str, ...] = ()
+        self._reasons: tuple[str, ...] = ()
         self._shutdown: shutdown.Shutdown | None = None
         self._is_powering_off = False
-        self._images_told_s = float("-inf")
+        self._images_reported_s = float("-inf")
         self._collector = ImageCollector(
             definition.image_policy, amount("ephemeral-storage", definition.ephemeral_storage)
         )
@@ -117,12 +117,12 @@ class NodeLife:
 
     def _look(self, now: float) -> None:
         """Say what stands against the node's being Ready, and take new pods, or not."""
-        troubles = self._health.troubles(now)
+        reasons = self._health.reasons(now)
         if self._admission.refused is not None:
-            troubles = (*troubles, shutdown.NOT_READY)
-        if troubles != self._troubles:
-            self._troubles = troubles
-            self._out.effects.append(ReportNotReady(troubles))
+            reasons = (*reasons, shutdown.NOT_READY)
+        if reasons != self._reasons:
+            self._reasons = reasons
+            self._out.effects.append(ReportNotReady(reasons))
         if (next_s := self._health.next_s(now)) is not None:
             self._set_timer("health", next_s)
         self._admission.hold_back(self._health.holds_back(now), now)
@@ -133,9 +133,9 @@ class NodeLife:
         """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
         self._pressure.images_changed(self.images.total, now)
         self._collect_later(now)
-        if now >= self._images_told_s:
-            self._images_told_s = now + STATUS_PERIOD_S
-            self._set_timer("images", self._images_told_s)
+        if now >= self._images_reported_s:
+            self._images_reported_s = now + STATUS_PERIOD_S
+            self._set_timer("images", self._images_reported_s)
 
     def _collect_later(self, now: float) -> None:
         """Look at the next of the times of the period; where there is no image there is nothing to see."""
@@ -156,10 +156,8 @@ class NodeLife:
         self._collect_later(now)
 
     def reclaim_images(self, now: float) -> None:
-        """The disk of images is short: delete every image that nobody uses, before any pod has to go."""
-        self._delete_images(
-            self._collector.delete_unused(now, self.images.present, self._table.images_in_use()), now
-        )  # fmt: skip
+        """The disk of images is short: delete every unused image, before any pod is evicted."""
+        self._delete_images(self._collector.delete_unused(now, self.images.present, self._table.images_in_use()), now)
 
     def _delete_images(self, found: Collected, now: float) -> None:
         for image, why in found.images:
@@ -169,7 +167,7 @@ class NodeLife:
     # --- shutdown ---
 
     def shut_down(self, now: float) -> None:
-        """End everything in good order, as far as the node is told to; then the machine may be switched off."""
+        """End everything in good order, as far as the node is configured to; then the machine may be switched off."""
         if self._shutdown is not None:
             return
         periods = self._definition.shutdown_periods()

@@ -1,6 +1,6 @@
 """A node that shuts down in good order: who is ended when, and how long each may take. A pure machine.
 
-Pods are ended group by group, the lowest priority first; a group that is over early leaves its time to nobody, and one
+Pods are ended group by group, the lowest priority first; a group that is over early does not pass its time on, and one
 that is not over in its time is left behind. Nothing new comes in meanwhile. Source: kubelet 6; KEP-2000, KEP-2712;
 upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
 """

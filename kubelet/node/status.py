@@ -16,7 +16,7 @@ from services.api.times import format_micro_time, format_time
 RUNTIME_VERSION = "keplab://0.1.0"
 LEASE_NAMESPACE = "kube-node-lease"
 STATUS_PERIOD_S = 10.0
-"""What has changed of a node is told together once in this time (kubelet 1)."""
+"""What has changed of a node is written together once in this time (kubelet 1)."""
 REPORT_PERIOD_S = 300.0
 """An unchanged status is written this often (kubelet 1)."""
 
@@ -43,7 +43,7 @@ _TURNS = {
     ("Ready", "True"): "NodeReady",
     ("Ready", "False"): "NodeNotReady",
 }
-"""What is told when a condition turns (upstream `recordNodeStatusEvent`)."""
+"""The Event when a condition turns (upstream `recordNodeStatusEvent`)."""
 
 
 def node_labels(definition: NodeDefinition) -> dict[str, str]:
@@ -86,11 +86,11 @@ class NodeReport:
         self.session, self.boot_id = session, ""
         self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
-        self.has_disk_trouble = False
+        self.has_disk_error = False
         self.pressures: tuple[str, ...] = ()
         self.news: list[tuple[str, str]] = [("Starting", "Starting kubelet.")]
-        """Reasons and messages of Events that are still to be told of the node."""
-        self.troubles: tuple[str, ...] = ()
+        """Reasons and messages of Events that are still to be recorded of the node."""
+        self.reasons: tuple[str, ...] = ()
         """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
         self.images: tuple[tuple[str, int], ...] = present.reported()
@@ -124,12 +124,12 @@ class NodeReport:
             status = "False"
             if kind in self.pressures:
                 status, (reason, message) = "True", _SHORTAGES[kind]
-            if kind == "DiskPressure" and self.has_disk_trouble:
+            if kind == "DiskPressure" and self.has_disk_error:
                 status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
             conditions.append(self._condition(kind, status, reason, message, wall_s))
         status, reason, message = "True", "KubeletReady", "kubelet is posting ready status"
-        if self.troubles:
-            status, reason, message = "False", "KubeletNotReady", _joined(self.troubles)
+        if self.reasons:
+            status, reason, message = "False", "KubeletNotReady", _joined(self.reasons)
         conditions.append(self._condition("Ready", status, reason, message, wall_s))
         made: Document = {
             "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
@@ -164,9 +164,9 @@ class NodeReport:
         return made
 
 
-def _joined(troubles: tuple[str, ...]) -> str:
+def _joined(reasons: tuple[str, ...]) -> str:
     """Return several errors as Go spells them together."""
-    return troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]"
+    return reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"
 
 
 def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:

@@ -1,14 +1,14 @@
-"""From what was promised to what runs: the calls to the runtime that a resize takes, and their order. Pure.
+"""From what was allocated to what runs: the calls to the runtime that a resize takes, and their order. Pure.
 
 Resource by resource, memory first. Of each, the pod's own limit is raised, then containers are made smaller,
 then the pod's limit is lowered, then containers are made bigger; so the sum never stands above what was
-promised. The first call that fails ends the attempt; the next sync of the pod begins another one.
+allocated. The first call that fails ends the attempt; the next sync of the pod begins another one.
 Source: kep-1287-in-place-resize 7 and 13; upstream `doPodResizeAction`. Requests (shares) go with the limits.
 
 What the emulated runtime says when asked comes from annotations of the pod, which may change while it runs:
 
     keplab.dev/memory[.CONTAINER]: 400Mi    memory in use (of every container, or of one; default none), unless the
-                                            curves of `usage` tell it
+                                            curves of `usage` say it
     keplab.dev/resize-fails: 1              so many calls fail before one succeeds
 """
 
@@ -180,7 +180,7 @@ def _pod_limit(resources: PodResources) -> int | None:
     return None if None in limits else sum(limit for limit in limits if limit is not None)
 
 
-# --- what is told ---
+# --- what is shown ---
 
 
 def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: str = "") -> str:

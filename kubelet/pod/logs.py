@@ -1,7 +1,7 @@
 """What `kubectl logs` reads: the lines of one run of a container, and which of them were asked for.
 
-A container here writes nothing itself, so its log tells its life: a start line, a line every ten seconds, the exit.
-Lines are made when somebody asks; a node keeps none.
+A container here writes nothing itself, so its log is its life: a start line, a line every ten seconds, the exit.
+Lines are made when a client asks; a node keeps none.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ class Asked(NamedTuple):
                 return f"sinceTime: {error}"
         flags = {name: query.get(name) == "true" for name in ("previous", "follow", "timestamps")}
         return cls(
-            flags["previous"], flags["follow"], flags["timestamps"],
-            numbers.get("tailLines"), since_s, numbers.get("limitBytes"),
-        )  # fmt: skip
+            flags["previous"],
+            flags["follow"],
+            flags["timestamps"],
+            numbers.get("tailLines"),
+            since_s,
+            numbers.get("limitBytes"),
+        )
 
     def cut(self, lines: list[LogLine]) -> bytes:
         """Return of these lines what was asked for."""
@@ -82,7 +86,7 @@ def run_of(
 ) -> Run | str:
     """Return the run that can be read, or why there is none in a kubelet's words.
 
-    That is the present run, or the last one where none is present; `previous`: the one that `lastState` tells of.
+    That is the present run, or the last one where none is present; `previous`: the one of `lastState`.
     `reason`: what it waits for, if it waits; `now` in monotonic seconds, `now + wall_offset_s` in wall seconds.
     """
     name = container.name

@@ -34,7 +34,7 @@ class Memory:
         if self._measured_for is self._pod.actual:
             return
         self._measured_for = self._pod.actual
-        if usage.is_told(self._pod.pod):
+        if usage.describes_usage(self._pod.pod):
             for container in self._pod.containers:
                 if container.is_running:
                     self.measure(container, now)
@@ -42,7 +42,7 @@ class Memory:
     def measure(self, container: Container, since_s: float) -> None:
         """Find when this container will use too much, not before `since_s`."""
         pod = self._pod.pod
-        if not usage.is_told(pod):
+        if not usage.describes_usage(pod):
             return
         limit = self._pod.actual.limits_of(container.name).get("memory")
         age_s: float | None = None

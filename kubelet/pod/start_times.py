@@ -55,8 +55,8 @@ class StartTimes:
         """The API server shows the pod so."""
         if worker.key not in self._unseen:
             return
-        told = pod.status.container_statuses
-        if len(told) < len(pod.spec.containers) or not all(each.state.running for each in told):
+        shown = pod.status.container_statuses
+        if len(shown) < len(pod.spec.containers) or not all(each.state.running for each in shown):
             return
         del self._unseen[worker.key]
         created_s = parse_time(pod.metadata.creation_timestamp) - self._times.offset_s

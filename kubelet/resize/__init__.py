@@ -1,1 +1,1 @@
-"""The resizes of one node: who waits, what is decided, what is told."""
+"""The resizes of one node: which wait, what is decided, what is recorded."""

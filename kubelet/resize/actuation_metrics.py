@@ -1,4 +1,4 @@
-"""How long attempts to carry a resize out take, as upstream's histogram tells it. Pure.
+"""How long attempts to carry a resize out take, as upstream's histogram counts it. Pure.
 
 Source: kep-1287-in-place-resize 12. The KEP calls it kubelet_pod_resize_duration_seconds; the name served by kubelets
 since v1.34 counts milliseconds and says whether the attempt succeeded.

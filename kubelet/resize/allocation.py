@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubelet.admission.predicates import Ledger, NodeFacts, RoomNeeded, out_of, predicates
+from kubelet.admission.predicates import Ledger, NodeFacts, PreemptionNeeded, out_of, predicates
 from kubelet.resize import swap
 from kubelet.runtime.resources import PodResources, overlaid, resources_of
 from kubelet.view import KubeletPod, WorkerKey, is_static
@@ -18,7 +18,7 @@ RESIZABLE = ("cpu", "memory")
 
 
 class Fits(msgspec.Struct, frozen=True):
-    """The node has room: these are the pod's requests from now on."""
+    """The resize fits: these are the pod's requests from now on."""
 
     requests: Amounts
 
@@ -32,7 +32,7 @@ class Deferred(msgspec.Struct, frozen=True):
 
 
 class Infeasible(msgspec.Struct, frozen=True):
-    """Never on this node, unless the wish changes. `detail`: upstream's `reason_detail`."""
+    """Never on this node, unless the spec changes. `detail`: upstream's `reason_detail`."""
 
     message: str
     detail: str
@@ -63,20 +63,20 @@ def judge(
 ) -> Judgement:
     """Decide about a resize of a pod that is not in `others` (kep-1287 5; the first handler that refuses wins).
 
-    The others count with what they were allocated: what they wish for and do not have blocks nobody here.
+    The others count with what they were allocated: what they request and do not have blocks no other.
     """
     if is_static(desired):
         return Infeasible("In-place resize of static-pods is not supported", "static_pod")
     if rules.has_swap and swap.forbids(desired, overlaid(desired, allocated)):
         return Infeasible(swap.REFUSED, "swap_limitation")
     if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
-        wished = resources_of(desired)
-        if rules.has_static_cpus and _changes("cpu", wished, allocated):
+        wanted = resources_of(desired)
+        if rules.has_static_cpus and _changes("cpu", wanted, allocated):
             return Infeasible(
                 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
                 "guaranteed_pod_cpu_manager_static_policy",
             )
-        if rules.has_static_memory and _changes("memory", wished, allocated):
+        if rules.has_static_memory and _changes("memory", wanted, allocated):
             return Infeasible(
                 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
                 "guaranteed_pod_memory_manager_static_policy",
@@ -93,7 +93,7 @@ def judge(
     match refused:
         case None:
             return Fits(requests)
-        case RoomNeeded(victims=victims, resource=resource):
+        case PreemptionNeeded(victims=victims, resource=resource):
             return Deferred(out_of(resource, requests, others).message, victims, resource)
         case _:
             return Deferred(refused.message)
@@ -112,5 +112,5 @@ def grows(requests: Amounts, than: Amounts) -> bool:
 
 
 def shrinks(requests: Amounts, than: Amounts) -> bool:
-    """Whether less cpu or memory is asked for than before, so that others may find room."""
+    """Whether less cpu or memory is asked for than before, so that others may fit."""
     return any(requests.get(name, 0) < than.get(name, 0) for name in RESIZABLE)

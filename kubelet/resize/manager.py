@@ -1,8 +1,8 @@
-"""The resizes of one node: which pods wait for one, what is decided of each, and what is told of it. Pure.
+"""The resizes of one node: which pods wait for one, what is decided of each, and what is recorded of it. Pure.
 
-One that asks for room is judged at once and, when there is none, again whenever some may have come: pods were
+One that asks for more is judged at once and, when there is too little, again whenever some may have come: pods were
 added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger
-counts is the allocation, so two decisions never promise the same room.
+counts is the allocation, so two decisions never allocate the same capacity.
 Source: kep-1287-in-place-resize 4 to 6, 11, 12; upstream `pkg/kubelet/allocation`.
 """
 
@@ -79,7 +79,7 @@ class ResizeManager:
         return worker is not None and worker.state in _LIVE and worker.key in self._ledger.entries
 
     def _passed(self, now: float) -> float | None:
-        """A pass is over, or could not be made yet: return when the next is due by itself, None when nobody waits."""
+        """A pass is over, or could not be made yet: return when the next is due by itself, None when none waits."""
         if not len(self.queue):
             self.retry_at_s = float("inf")
             return None
@@ -131,7 +131,7 @@ class ResizeManager:
     ) -> Judgement | None:
         """Judge what the pod asks for now, note it, and keep it in the queue only when it is deferred.
 
-        None: it asks for what it has. After `Fits` the ledger counts the new size; the worker is still to be told.
+        None: it asks for what it has. After `Fits` the ledger counts the new size; the pod is still to apply it.
         """
         key, pod = worker.key, worker.pod
         if is_same(resources_of(pod), worker.allocated):

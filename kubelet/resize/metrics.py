@@ -1,4 +1,4 @@
-"""How long resizes wait for room, and how many do, by how much their pods matter. Pure.
+"""How long resizes wait for capacity, and how many do, by the priority of their pods. Pure.
 
 Source: kep-5836 11. Deviates: upstream's names are known from a digest of its change only.
 """
@@ -35,7 +35,7 @@ def by_priority(pending: Iterable[tuple[str, int]]) -> dict[str, float]:
 
 
 class DeferredTimes:
-    """Since when each resize is deferred. A wish that replaces a deferred one goes on waiting."""
+    """Since when each resize is deferred. A request that replaces a deferred one goes on waiting."""
 
     def __init__(self, out: Outbox) -> None:
         self._out = out

@@ -1,4 +1,4 @@
-"""What a node says of preemption for resizes, told on the pods that wait for one. Pure.
+"""What a node says of preemption for resizes, shown on the pods that wait for one. Pure.
 
 In two early designs of KEP-5836 the scheduler does not look at the Node: its kubelet writes a condition on every
 deferred pod as long as the node's owners do not want others evicted for it, and takes it away when they agree or the
@@ -19,7 +19,7 @@ from services.api.kinds.node import Node
 from services.api.meta import Document
 
 LOOK_S: Final = 1.0
-"""How often a kubelet that tells of the policy reads its Node: it may get that, but not watch it."""
+"""How often a kubelet that shows the policy reads its Node: it may get that, but not watch it."""
 ANNOTATION: Final = "disable-pod-resize-preemption"
 """After the first design's `scheduler.policy/`, or any other owner's prefix."""
 DEFERRED: Final = "Deferred"
@@ -48,11 +48,11 @@ class ResizePolicy:
 
     @property
     def forbids(self) -> bool:
-        """Whether nobody is to be evicted here for a resize, as far as this kubelet has a say."""
+        """Whether this kubelet must not evict for a resize."""
         return bool(self.owners)
 
     def take(self, node: Node, now: float) -> bool:
-        """Take the Node as it was read; return whether what pods are told is another now."""
+        """Take the Node as it was read; return whether pods show another policy now."""
         if self.form is None:
             return False
         field, annotations = owners_of(node)

@@ -1,4 +1,4 @@
-"""The resizes of one node that wait for room, in the order in which they are tried again. Pure.
+"""The resizes of one node that wait for capacity, in the order in which they are tried again. Pure.
 
 The order is found when one is added and not again before a pass (kep-1287 6). One that still does not fit
 never holds up those behind it. Source: kep-1287-in-place-resize 6; KEP-1287 "Priority of Resize Requests".

@@ -1,7 +1,7 @@
 """Which containers may use swap, and which resizes that forbids. Pure.
 
 Under `LimitedSwap` a container of a Burstable pod may swap a share of the node's swap that follows from its memory
-request; nobody finds that share anew while the container runs, so another request needs a restart.
+request; that share is not computed anew while the container runs, so another request needs a restart.
 Source: kep-1287-in-place-resize 5 (handler 2); KEP-2400; upstream `GetContainerSwapBehavior`.
 """
 
@@ -16,7 +16,7 @@ REFUSED = "In-place resize of containers with swap is not supported."
 
 
 def may_swap(pod: KubeletPod, container: Container) -> bool:
-    """Whether a container on a node with LimitedSwap gets any: not when all its memory is promised, or none."""
+    """Whether a container on a node with LimitedSwap gets any: not when all its memory is requested, or none."""
     request = amounts(container.resources.requests).get("memory", 0)
     limit = amounts(container.resources.limits).get("memory", 0)
     return request != limit and qos_class(pod) == "Burstable" and not is_critical(pod)
@@ -26,11 +26,11 @@ def forbids(desired: KubeletPod, allocated: KubeletPod) -> bool:
     """Whether the resize changes the memory request of a container with swap that it would not restart."""
     before = {c.name: c for c in (*allocated.spec.containers, *allocated.spec.init_containers)}
     return any(
-        (was := before.get(wish.name)) is not None
-        and _request(wish) != _request(was)
+        (was := before.get(wanted.name)) is not None
+        and _request(wanted) != _request(was)
         and not _restarts(was)
-        and (may_swap(desired, wish) or may_swap(allocated, was))
-        for wish in (*desired.spec.containers, *desired.spec.init_containers)
+        and (may_swap(desired, wanted) or may_swap(allocated, was))
+        for wanted in (*desired.spec.containers, *desired.spec.init_containers)
     )
 
 

@@ -1,6 +1,6 @@
 """Which boot of its machine a kubelet host lives in, and what a boot leaves of the pods that ran. Pure.
 
-The machine's word is a file that only whoever boots it changes; beside the runtime's record lies the boot it was made
+The machine's word is a file that only a boot changes; beside the runtime's record lies the boot it was made
 under. Where the two differ the machine was booted: nothing that the record calls running runs any more.
 Source: kubelet 6; guarantees N4, FM-K3.
 """
@@ -31,7 +31,7 @@ class Boot(msgspec.Struct, frozen=True):
 
 
 def look(disk: Disk, random: Random, records: Sequence[PodRecord], now: float) -> Boot:
-    """Return the present boot. Records of the future tell of another one too: the machine's clock began anew."""
+    """Return the present boot. Records of the future mean another one too: the machine's clock began anew."""
     found, seen = _text(disk, BOOT_FILE), _text(disk, SEEN_FILE)
     boot_id = found or f"{random.getrandbits(128):032x}"
     is_new = (bool(seen) and seen != boot_id) or any(record.start_s > now + 1.0 for record in records)

@@ -1,9 +1,9 @@
 """What a kubelet has decided about its pods, on disk, and what becomes of it beside the runtime's own record. Pure.
 
 Two things outlive a kubelet, and either can be lost without the other. The emulated runtime's record says what runs,
-since when, and with which sizes, CPUs and devices it was told to run. The checkpoint says what the kubelet promised:
+since when, and with which sizes, CPUs and devices. The checkpoint says what the kubelet allocated:
 the size of a resize that is not carried out yet, and again the CPUs, memory and devices. Where the checkpoint is
-silent about a pod that runs, what it runs with is what it was promised (FM-K5); where the runtime is silent, nothing
+silent about a pod that runs, what it runs with is what it was allocated (FM-K5); where the runtime is silent, nothing
 of the pod runs any more. Source: kubelet 6; guarantees N2 to N4, FM-K5.
 """
 
@@ -73,23 +73,27 @@ def joined(
     found: dict[Where, PodRecord] = {}
     silent: list[Where] = []
     for where, record in runtime.items():
-        told = record.actual or record.allocated
+        applied = record.actual or record.allocated
         checkpoint = decided.get(where)
         if checkpoint is None:
-            found[where] = msgspec.structs.replace(record, allocated=told, actual=None)
+            found[where] = msgspec.structs.replace(record, allocated=applied, actual=None)
             silent.append(where)
             continue
         found[where] = msgspec.structs.replace(
             record,
             allocation=checkpoint.allocation,
             allocated=checkpoint.allocated,
-            actual=None if is_same(told, checkpoint.allocated) else told,
+            actual=None if is_same(applied, checkpoint.allocated) else applied,
             claims=checkpoint.claims,
         )
     for where, checkpoint in decided.items():
         if where not in runtime:
             found[where] = PodRecord(
-                checkpoint.node, checkpoint.uid, checkpoint.generation,
-                allocation=checkpoint.allocation, allocated=checkpoint.allocated, claims=checkpoint.claims,
-            )  # fmt: skip
+                checkpoint.node,
+                checkpoint.uid,
+                checkpoint.generation,
+                allocation=checkpoint.allocation,
+                allocated=checkpoint.allocated,
+                claims=checkpoint.claims,
+            )
     return found, silent

@@ -1,7 +1,7 @@
 """The images of one node: which are there, and who may pull next. Pure.
 
 Pods share what one of them has pulled. Pulls are made one after the other, in the order they were asked for, unless
-the node pulls in parallel. An image that is being pulled, or is there already, costs whoever asks for it again only a
+the node pulls in parallel. An image that is being pulled, or is there already, costs another pod only a
 question. Source: kubelet 8; upstream `pkg/kubelet/images/puller.go`, `serializeImagePulls`, `maxParallelImagePulls`.
 """
 
@@ -14,7 +14,7 @@ ASK_S: Final = 0.2
 """How long it takes to learn from the registry that nothing has to be fetched."""
 BYTES_PER_S: Final = 50_000_000
 REPORTED_MAX: Final = 50
-"""So many images at most are told of in the Node's status (upstream `nodeStatusMaxImages`)."""
+"""So many images at most stand in the Node's status (upstream `nodeStatusMaxImages`)."""
 
 
 class NodeImages:
@@ -24,7 +24,7 @@ class NodeImages:
         self.present: dict[str, int] = dict(present or {})
         """Sizes in bytes, by name."""
         self.collected: dict[str, int] = {}
-        """Sizes of images that were deleted because the disk was full; whoever wants one pulls it again."""
+        """Sizes of images that were deleted because the disk was full; a pod that needs one pulls it again."""
         self.on_change: Callable[[float], None] = lambda now: None
         self._lanes = [0.0] * pullers
         self._coming: dict[str, float] = {}
@@ -47,7 +47,7 @@ class NodeImages:
         self._coming.setdefault(image, at_s)
 
     def add(self, image: str, takes_s: float, now: float) -> None:
-        """The image is here, after so long a pull: that tells its size."""
+        """The image is here, after so long a pull, from which its size follows."""
         self._coming.pop(image, None)
         size = self.collected.pop(image, None)
         if image not in self.present:

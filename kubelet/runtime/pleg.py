@@ -1,8 +1,8 @@
 """When a node notices what its containers do by themselves: its pod lifecycle event generator. Pure.
 
 Generic: every second, and as long as that takes, the runtime is asked for all containers; what one did since then is
-seen then. Evented: the runtime tells at once, and is asked every 300 s only. When that stream has failed five times
-the node goes back to asking every second, for good. Nobody is asked here: relists are counted from when they began.
+seen then. Evented: the runtime reports at once, and is asked every 300 s only. When that stream has failed five times
+the node goes back to asking every second, for good. Here relists are counted from when they began.
 What the kubelet does itself, such as stopping a container, it knows without either.
 Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go` (periods, thresholds, retries).
 """
@@ -127,4 +127,4 @@ def pleg_metrics(plegs: Sequence[Pleg], now: float) -> dict[str, float]:
 
 
 AT_ONCE: Final = Pleg()
-"""Of nodes that are told of everything at once; nobody changes it."""
+"""Of nodes that notice everything at once; it is never changed."""

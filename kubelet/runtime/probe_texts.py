@@ -41,7 +41,7 @@ def _refused(where: str) -> str:
 
 
 def _port(port: int | str, container: KubeletContainer) -> int:
-    """Return the number of a port; of a name nobody declared, 0."""
+    """Return the number of a port; of a name that is not declared, 0."""
     if isinstance(port, int):
         return port
     return next((p.container_port for p in container.ports if p.name == port), 0)

@@ -1,8 +1,8 @@
 """Is a container started, ready, alive? Its probes, asked at their times, and what follows from the answers. Pure.
 
 An emulated container's answers are known beforehand (`script`), so a probe that is answered well is not asked again
-before its answer can be another one: a thousand healthy containers cost no timer. Every failure is told, as a node
-tells it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after a failure).
+before its answer can be another one: a thousand healthy containers cost no timer. Every failure is recorded, as a node
+records it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after a failure).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STARTUP, READINESS, LIVENESS = "startup", "readiness", "liveness"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one try brought. `failure`: the text to tell, "" after a success, which may have a `warning`; `kills`: the
+    """What one try brought. `failure`: the text to record, "" after a success, which may have a `warning`; `kills`: the
     container must end."""
 
     probe: str
@@ -65,7 +65,7 @@ class Prober:
     def attempt(self, t: float, script: Script, started_s: float) -> str | None:
         """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come.
 
-        A success that warns is asked for again, so that it is told each time.
+        A success that warns is asked for again, so that it is recorded each time.
         """
         how = HANGS if self._is_awaited else script.answer(self.kind, t - started_s)
         if how == WARNS and self.spec.http_get is None:
@@ -160,7 +160,7 @@ class ContainerProbes:
                 prober.begin(max(prober.due_s, now + share * prober.spec.period_seconds))
 
     def settle(self) -> None:
-        """The pod is being stopped: nobody kills for an answer any more; readiness is still asked for."""
+        """The pod is being stopped: no answer ends a container any more; readiness is still probed."""
         for prober in (self._startup, self._liveness):
             if prober is not None:
                 prober.rest()

@@ -1,6 +1,6 @@
 """A pod's resources, container by container: what it asks for, what it was allocated, what the runtime applied. Pure.
 
-Of one pod there are up to three sizes: desired (the spec), allocated (what this node has promised, kept
+Of one pod there are up to three sizes: desired (the spec), allocated (what this node allocated, kept
 durably) and actual (what the runtime last applied). They are carried on in that order and compared in
 neighbouring pairs only. Source: kep-1287-in-place-resize 2.
 """

@@ -4,7 +4,7 @@ The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab
 one (init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or
 seconds:
 
-    forever                         run until told to stop (the default of main containers and sidecars)
+    forever                         run until stopped (the default of main containers and sidecars)
     exit CODE [after D]             end with that code (the default of init containers: exit 0 after 0s)
     crash [after D]                 exit 1
     oom [after D]                   end as the kernel ends it: 137, OOMKilled
@@ -111,7 +111,7 @@ class Script(msgspec.Struct, frozen=True):
     start_faults: tuple[StartFault, ...] = ()
 
     def is_ready(self, age_s: float) -> bool:
-        """Return whether the container is ready so long after its start, as `ready` and `flap` tell it."""
+        """Return whether the container is ready so long after its start, as `ready` and `flap` say."""
         since_s = age_s - self.ready_after_s
         if since_s < -_EPS_S:
             return False
@@ -266,14 +266,14 @@ def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_epheme
         script = msgspec.structs.replace(script, prestop_s=hook.takes_s, prestop_fails=hook.fails)
     if hooks.post_start is not None:
         hook = _hook_of(hooks.post_start)
-        if (told := script.poststart) is not None:
-            hook = msgspec.structs.replace(hook, takes_s=told.takes_s, fails=told.fails)
+        if (clause := script.poststart) is not None:
+            hook = msgspec.structs.replace(hook, takes_s=clause.takes_s, fails=clause.fails)
         script = msgspec.structs.replace(script, poststart=hook)
     return script
 
 
 def _hook_of(handler: LifecycleHandler) -> Hook:
-    """Return what a hook does, as far as its words tell."""
+    """Return what a hook does, as far as it is understood."""
     if handler.exec is not None:
         words = handler.exec.command
         does = _of_command(words, DONE) if words else DONE

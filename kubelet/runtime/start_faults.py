@@ -1,4 +1,4 @@
-"""What goes wrong while a pod starts, as told: volumes, sandbox, containers; of a pod, or of a whole node. Pure.
+"""What goes wrong while a pod starts, as configured: volumes, sandbox, containers; of a pod, or of a whole node. Pure.
 
 A clause is `STAGE fails`, then if wanted how often, for how long and how likely:
 
@@ -10,7 +10,8 @@ A clause is `STAGE fails`, then if wanted how often, for how long and how likely
     create fails                    the runtime refuses to create the container
     start fails 3 times for 1m      it creates the container and cannot start it
 
-Durations are counted from the pod's first try of that stage; for a node, from when it was told. Source: kubelet 3.3, 8.
+Durations are counted from the pod's first try of that stage; for a node, from when it was configured.
+Source: kubelet 3.3, 8.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _age(text: str, clause: str) -> float:
         raise ValueError(f"usage {clause!r}: {error}") from None
 
 
-def is_told(pod: KubeletPod) -> bool:
+def describes_usage(pod: KubeletPod) -> bool:
     """Whether the pod has curves."""
     return any(name.startswith(ANNOTATION) for name in pod.metadata.annotations)
 

@@ -37,7 +37,7 @@ class NodeVolumes:
         return bool(self._limit and missing) and len(self._users) + missing > self._limit
 
     def release(self, key: WorkerKey) -> None:
-        """The pod is over: detach what nobody else uses."""
+        """The pod is over: detach what no other pod uses."""
         for claim in [claim for claim, users in self._users.items() if key in users]:
             del self._users[claim][key]
             if not self._users[claim]:

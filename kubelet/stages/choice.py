@@ -1,7 +1,7 @@
 """Which of the stages that match is next, and after which delay.
 
 Luck is a draw of the seed, the object's name and how many stages it had, so that one object more does not
-change the luck of the others, a change that somebody else makes does not change one's own, and a mesh of
+change the luck of the others, a change by another client does not change one's own, and a mesh of
 processes has the luck of its simulation. Pure.
 Source: KWOK `Lifecycle.Match`, `Stage.Delay`.
 """

@@ -226,9 +226,16 @@ def _stage(spec: _Spec, name: str, file: str) -> Stage | None:
     if selector is None:
         return None
     return Stage(
-        name, file, spec.resource_ref.kind, selector, steps, spec.weight, weight_from, delay,
+        name,
+        file,
+        spec.resource_ref.kind,
+        selector,
+        steps,
+        spec.weight,
+        weight_from,
+        delay,
         bool(spec.immediate_next_stage),
-    )  # fmt: skip
+    )
 
 
 # --- selector, delay ---

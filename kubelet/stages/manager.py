@@ -1,6 +1,6 @@
 """The pods of one node that stages move instead of containers: chosen, admitted, played, forgotten. Pure.
 
-Admission, room and giving back stay the kubelet's; what happens to an admitted pod, its end and its deletion
+Admission, capacity and unbinding stay the kubelet's; what happens to an admitted pod, its end and its deletion
 included, is what its stages say.
 """
 
@@ -22,7 +22,7 @@ from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
 
 FAILED = "StageFailed"
-"""Reason of the Event that tells why a stage could not be played."""
+"""Reason of the Event that says why a stage could not be played."""
 
 
 class StagedPod(msgspec.Struct):

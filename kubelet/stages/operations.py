@@ -50,7 +50,7 @@ def finalizer_changes(held: Sequence[str], wanted: Finalizers) -> list[Document]
         return []
     if not after:
         return [{"op": "remove", "path": FINALIZERS}]
-    # The test keeps a finalizer that somebody else set meanwhile.
+    # The test keeps a finalizer that another client set meanwhile.
     guard = [{"op": "test", "path": FINALIZERS, "value": list(held)}] if held else []
     return [*guard, {"op": "replace" if held else "add", "path": FINALIZERS, "value": after}]
 

@@ -37,7 +37,7 @@ def load(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ValueError(_told(error)) from None
+        raise ValueError(_error_text(error)) from None
 
 
 def load_all(text: str) -> Iterator[Any]:
@@ -48,7 +48,7 @@ def load_all(text: str) -> Iterator[Any]:
     try:
         yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:
-        raise ValueError(_told(error)) from None
+        raise ValueError(_error_text(error)) from None
 
 
 def dump(value: Any) -> str:
@@ -57,7 +57,7 @@ def dump(value: Any) -> str:
     return text.removesuffix("...\n")
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _error_text(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     return f"line {mark.line + 1}: {problem}" if mark is not None else problem

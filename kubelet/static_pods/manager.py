@@ -1,4 +1,4 @@
-"""The static pods of one node: manifests become pods, pods are shown by mirrors, and mirrors are told their statuses.
+"""The static pods of one node: manifests become pods, pods are shown by mirrors, and mirrors get their statuses.
 
 Source: kubelet 3.1. A changed manifest ends the old pod first; the new one is asked whether it fits only then.
 """
@@ -80,7 +80,7 @@ class StaticPodManager:
             self.mirrors.reconcile_all()
 
     def ended(self, name: Key, now: float) -> None:
-        """Nothing of that pod runs any more, and whoever waited for room was asked again."""
+        """Nothing of that pod runs any more, and pods that waited for capacity were decided again."""
         if name in self._waiting and not self._table.is_live(name):
             self._add(self._waiting.pop(name), now)
         elif name in self.manifests.by_name or self.mirrors.holds(name):
@@ -106,7 +106,7 @@ class StaticPodManager:
             self._statuses.pod_updated(key, new, now)
 
     def _is_decided(self, key: WorkerKey) -> bool:
-        return key in self._table.pods or key in self._statuses.finals
+        return key in self._table.pods or key in self._statuses.final_statuses
 
     def _is_settled(self, name: Key) -> bool:
         static = self.manifests.by_name.get(name)

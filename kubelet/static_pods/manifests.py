@@ -69,8 +69,11 @@ def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> Stat
     uid = _uid_of(document, file, node)
     seen = format_time(seen_wall_s)
     annotations = {
-        **(meta.get("annotations") or {}), HASH_ANNOTATION: uid, SEEN_ANNOTATION: seen, STATIC_ANNOTATION: "file",
-    }  # fmt: skip
+        **(meta.get("annotations") or {}),
+        HASH_ANNOTATION: uid,
+        SEEN_ANNOTATION: seen,
+        STATIC_ANNOTATION: "file",
+    }
     made: Document = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,6 +1,6 @@
 """The mirrors of a node's static pods: what the API server shows of them is made, and put right. Pure.
 
-A mirror is an ordinary object that nobody runs. It is made once its pod is decided, removed when it is of an earlier
+A mirror is an ordinary object that is not run. It is made once its pod is decided, removed when it is of an earlier
 manifest, of none, or being deleted by anybody, and then made again: deleting it does not end its pod.
 Source: kubelet 3.1; upstream `tryReconcileMirrorPods`, `deleteOrphanedMirrorPods`.
 """
@@ -20,7 +20,7 @@ RETRY_S = 10.0
 class Mirrors:
     """Invariant: of each name at most one call is in flight.
 
-    `is_settled` tells whether nothing of that name is being decided or ended on the node, `is_over` whether nothing of
+    `is_settled` says whether nothing of that name is being decided or ended on the node, `is_over` whether nothing of
     that pod runs, or ever will.
     """
 
@@ -85,12 +85,12 @@ class Mirrors:
             self._out.effects.append(CreateMirror(name, mirror_document(static, self._node, self.node_uid)))
 
     def _is_outlived(self, name: Key, mirror: KubeletPod) -> bool:
-        """Whether the mirror tells of an end that is not one: its pod was started anew. A phase never goes back."""
+        """Whether the mirror shows an end that is not one: its pod was started anew. A phase never goes back."""
         static = self._manifests.by_name.get(name)
         return mirror.is_terminal and static is not None and not self._is_over(WorkerKey(static.uid, 0))
 
     def answered(self, name: Key, code: int, now: float) -> None:
-        """Take the answer to a call; `code` 0: none came. What is done the watch tells; what failed is tried again."""
+        """Take the answer to a call; `code` 0: none came. What is done the watch shows; what failed is tried again."""
         if name in self._called and not 200 <= code < 300:
             self._retry_at_s[name] = now + RETRY_S
             self._out.effects.append(SetTimer(now + RETRY_S, "mirrors", WorkerKey("", 0)))

@@ -1,7 +1,7 @@
-"""What the API server is still to hear of a node's pods: statuses, last words, and deletions to confirm. Pure.
+"""What the API server does not have yet of a node's pods: statuses, final ones included, and deletions. Pure.
 
-A status is written when somebody said that it changed; what it says is rendered then. A pod without a worker
-has its last words here. An object is deleted only after its terminal phase is in the API and nothing of it
+A status is written once it was reported as changed; what it says is rendered then. A pod without a machine
+has its final status here. An object is deleted only after its terminal phase is in the API and nothing of it
 runs. Source: kubelet 3.4, 4; guarantees N8.
 """
 
@@ -24,7 +24,7 @@ class PodStatuses(Protocol):
     pods: dict[str, KubeletPod]
 
     def shown(self, key: WorkerKey) -> KubeletPod | None:
-        """Return the object that tells of this pod: itself, of a static pod its mirror; None while there is none."""
+        """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
 
     def render(self, key: WorkerKey) -> Document | None:
         """Return the status of a pod as this kubelet sees it."""
@@ -41,22 +41,22 @@ class StatusManager:
 
     def __init__(self, pods: PodStatuses, versions: StatusVersions, out: Outbox) -> None:
         self.versions = versions
-        self.finals: dict[WorkerKey, Document] = {}
-        """Last words of pods that have no worker and never will."""
+        self.final_statuses: dict[WorkerKey, Document] = {}
+        """Final statuses of pods that have no machine and never will."""
         self._pods, self._out = pods, out
         self._deleting: dict[WorkerKey, None] = {}
         self._recreated: dict[WorkerKey, None] = {}
 
     def forget(self, key: WorkerKey) -> None:
         """The object is gone, or is not ours any more."""
-        self.finals.pop(key, None)
+        self.final_statuses.pop(key, None)
         self._recreated.pop(key, None)
         self._deleting.pop(key, None)
         self.versions.forget(key)
 
     def set_final(self, key: WorkerKey, pod: KubeletPod, status: Document, now: float) -> None:
         """Write this status of a pod that has no worker and never will."""
-        self.finals[key] = {**status, "observedGeneration": pod.metadata.generation}
+        self.final_statuses[key] = {**status, "observedGeneration": pod.metadata.generation}
         self.status_changed(key, now)
 
     def status_changed(self, key: WorkerKey, now: float) -> None:
@@ -98,7 +98,7 @@ class StatusManager:
         is_mirrored = write.uid != key.uid
         if code == 404 or (code == 409 and reason == "UIDMismatch") or (code == 403 and is_mirrored):
             if is_mirrored:
-                self.versions.doubt(key)  # the next mirror is told everything
+                self.versions.doubt(key)  # the next mirror gets everything
             else:
                 self.versions.forget(key)
             return
@@ -153,7 +153,7 @@ class StatusManager:
         self.maybe_delete(key)
 
     def delete_answered(self, key: WorkerKey, code: int, now: float) -> None:
-        """Take the answer to a delete; the watch tells when it is gone."""
+        """Take the answer to a delete; the watch shows when it is gone."""
         if not (200 <= code < 300 or code in (404, 409)):
             self._out.effects.append(SetTimer(now + RETRY_S, "delete", key))
 

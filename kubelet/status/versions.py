@@ -22,10 +22,10 @@ from services.api.unbind import BLOCKED, REQUESTED
 
 FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
-"""First wait after a write that nobody answered; it doubles up to the full sync."""
+"""First wait after a write without an answer; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
 TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOCKED)
-"""Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must be told so."""
+"""Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must say so."""
 
 
 class _Entry:
@@ -71,7 +71,7 @@ class StatusVersions:
         self.syncs = 0
 
     def changed(self, key: WorkerKey, now: float, status: Document | None = None) -> bool:
-        """Note a new version; return whether somebody should write. `status`: for immediate writes."""
+        """Note a new version; return whether a write is due. `status`: for immediate writes."""
         if key in self.suppressed:
             return False
         entry = self._entries.get(key)
@@ -102,7 +102,7 @@ class StatusVersions:
         self.suppressed.pop(key, None)
 
     def doubt(self, key: WorkerKey) -> None:
-        """Nobody has this pod's status, and nobody is there to be told: all of it is sent after the next change."""
+        """No object has this pod's status, and there is none to write to: all of it is sent after the next change."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.baseline = entry.acked = None
@@ -142,7 +142,7 @@ class StatusVersions:
             entry.acked = status
             self._settled(entry)
             return None
-        # Until the answer is known, nobody knows what the API server has.
+        # Until the answer is known, it is unknown what the API server has.
         entry.baseline = None
         uid = pod.metadata.uid
         return Write(key, version, status, {"metadata": {"uid": uid}, "status": patch}, uid)
@@ -170,7 +170,7 @@ class StatusVersions:
     def failed(self, write: Write, now: float, *, is_lost: bool = False) -> float:
         """Send the newest whole status later; return when.
 
-        `is_lost`: no answer came, so the link or the server is in trouble and no pod's write would fare
+        `is_lost`: no answer came, so the link or the server fails and no pod's write would fare
         better: all wait, and soon one tries again (C6).
         """
         if is_lost and now >= self._lost_until_s:
@@ -187,7 +187,7 @@ class StatusVersions:
         return entry.retry_at_s
 
     def drifted(self, key: WorkerKey, now: float) -> bool:
-        """Somebody else changed what is ours: write it all again; return whether we know this pod."""
+        """Another client changed what is ours: write it all again; return whether we know this pod."""
         entry = self._entries.get(key)
         if entry is None or entry.written < entry.version:
             return False

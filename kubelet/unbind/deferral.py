@@ -3,7 +3,7 @@
 A rejection that time may cure (a device plugin is restarting, a pod is still leaving) need not be final: the pod
 stays Pending and bound, and is decided again when something leaves the node, the moment a device plugin has listed
 its devices, and every `defer.period_s`, until `defer.timeout_s` are over. Nothing of it is counted meanwhile and
-nothing is written to the API, so the scheduler keeps its room reserved: a deferred pod is a hostage of its node.
+nothing is written to the API, so the scheduler keeps its capacity reserved: a deferred pod is a hostage of its node.
 Source: kubelet-unbinding 2 (`defer`, `defer_then_unbind`) and 6.1; kubernetes/kubernetes PR #139959.
 """
 

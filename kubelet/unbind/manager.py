@@ -1,7 +1,7 @@
-"""The pods a node is giving back: asks, waits and reads for each, until one is gone or must be decided otherwise. Pure.
+"""The pods a node has unbound: calls, waits and reads for each, until one is gone or must be decided otherwise. Pure.
 
 `unbinding` knows what one answer means; here it is done, for all pods of the node. What becomes of a pod
-that was not given back is a verdict, and the kubelet's affair. Pods that were told to come back later form a line, by
+that was not unbound is an outcome, and the kubelet's affair. Pods that the API server put off form a line, by
 namespace because limits are: only the first of it asks again, and the next one once that is settled.
 Source: kubelet-unbinding 6.2; decision 0021.
 """
@@ -21,21 +21,21 @@ from services.api.meta import Document, find_condition
 from services.api.unbind import REQUESTED
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
-UNHEARD_MAX = 1_000
+UNANSWERED_MAX = 1_000
 """Pods gone by the watch whose answers may still come."""
 RUNNING_MAX = 10_000
 """Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The pod is not being given back any more, and stays here. `step` says why."""
+class UnbindOutcome(msgspec.Struct, frozen=True):
+    """The pod is not being unbound any more, and stays here. `step` says why."""
 
     state: Unbinding
     step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
 
 
 class UnbindManager:
-    """The bindings one node gives back.
+    """The bindings that one node has unbound.
 
     Invariant: as long as one is in `going`, its status is suppressed, or is what `asking` has for it.
     Invariant: who is in a line is in `going`, and the first of each line asks or has a timer to.
@@ -49,14 +49,14 @@ class UnbindManager:
         self.asking: dict[WorkerKey, Document] = {}
         self._node, self._switches, self._statuses, self._out = node, switches, statuses, out
         self._lines: dict[str, dict[WorkerKey, None]] = {}
-        """By namespace, who was told to come back later, in the order in which they were."""
+        """By namespace, the pods that were put off, in that order."""
         self._absent_until_s = float("-inf")
         self._running: dict[WorkerKey, None] = {}
-        self._unheard: dict[WorkerKey, Unbinding] = {}
+        self._unanswered: dict[WorkerKey, Unbinding] = {}
 
     def begin(
         self, pod: KubeletPod, key: WorkerKey, reason: str, message: str, now: float, *, torn_s: float | None = 0.0
-    ) -> Verdict | None:
+    ) -> UnbindOutcome | None:
         """Nothing else writes the pod's status from now on; ask for the unbind.
 
         `torn_s`: how long its teardown took, None: that is still going on.
@@ -69,14 +69,14 @@ class UnbindManager:
         if self._switches.teardown == "before" and torn_s is not None:
             # Also of a pod rejected at admission, of which nothing was set up: the line comes before the call (I4).
             self.torn_down(pod, key, torn_s)
-        self._out.event(pod, "UnbindRequested", f"Giving the pod back: {reason}", "Normal")
+        self._out.event(pod, "UnbindRequested", f"Unbinding the pod: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
             self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
         return self.call(key, now)
 
-    def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> Verdict | None:
-        """Take the pod as the API shows it: the controller may have said that nobody will take it back."""
+    def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> UnbindOutcome | None:
+        """Take the pod as the API shows it: the controller may have refused to unbind it."""
         state = self.going.get(key)
         if state is None:
             return None
@@ -91,28 +91,28 @@ class UnbindManager:
         return self._step(key, state, unbinding.FallBack(answer.reason), now)
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
-        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being given back."""
+        """Forget a pod that is not ours any more, or ends otherwise; return whether it was being unbound."""
         state = self.going.pop(key, None)
         if state is None:
             return False
         self._leave_line(key, state)
         if state.is_calling:
-            # The watch may tell sooner than the answer that we gave it back.
-            self._unheard[key] = state
-            if len(self._unheard) > UNHEARD_MAX:
-                del self._unheard[next(iter(self._unheard))]
+            # The watch may show the unbind sooner than the answer does.
+            self._unanswered[key] = state
+            if len(self._unanswered) > UNANSWERED_MAX:
+                del self._unanswered[next(iter(self._unanswered))]
         self.asking.pop(key, None)
         if result:
             self._out.log("kubelet.unbind_result", pod, key, {"result": result})
         return True
 
-    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> Verdict | None:
-        """Take a live read of a pod that is being given back."""
+    def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> UnbindOutcome | None:
+        """Take a live read of a pod that is being unbound."""
         state = self.going[key]
         return self._step(key, state, state.pod_read(still_mine), now)
 
     def started(self, pod: KubeletPod, key: WorkerKey) -> None:
-        """A container of this binding runs: note once how often the pod had to be given back for that."""
+        """A container of this binding runs: note once how often the pod had to be unbound for that."""
         if key in self._running:
             return
         self._running[key] = None
@@ -132,7 +132,7 @@ class UnbindManager:
         self._out.count("kubelet_unbind_teardown_seconds_count")
 
     def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
-        """Whether a pod rejected for this reason may be given back now."""
+        """Whether a pod rejected for this reason may be unbound now."""
         switches = self._switches
         return (
             switches.on_reject in ("unbind", "defer-then-unbind")
@@ -142,7 +142,7 @@ class UnbindManager:
             and unbinding.may_unbind(pod, reason, user_bound=switches.user_bound, reasons=switches.unbind_reasons)
         )
 
-    def call(self, key: WorkerKey, now: float) -> Verdict | None:
+    def call(self, key: WorkerKey, now: float) -> UnbindOutcome | None:
         """Ask for the unbind, unless it is too early or a request is in flight."""
         state = self.going.get(key)
         if state is None:
@@ -152,14 +152,21 @@ class UnbindManager:
         return self._step(key, state, state.call(now), now)
 
     def answered(
-        self, key: WorkerKey, code: int, reason: str, now: float, *,
-        retry_after_s: float | None = None, names_pod: bool = True, jitter: float = 0.5,
-    ) -> Verdict | None:  # fmt: skip
+        self,
+        key: WorkerKey,
+        code: int,
+        reason: str,
+        now: float,
+        *,
+        retry_after_s: float | None = None,
+        names_pod: bool = True,
+        jitter: float = 0.5,
+    ) -> UnbindOutcome | None:
         """Take the answer to an unbind; `code` 0: none came."""
         state = self.going.get(key)
         result = "ok" if code in (200, 201) else reason or str(code)
         if state is None:
-            self._heard_late(self._unheard.pop(key, None), code, result, now)
+            self._answered_late(self._unanswered.pop(key, None), code, result, now)
             return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
@@ -172,12 +179,12 @@ class UnbindManager:
         return self._step(key, state, step, now)
 
     def _waits_in_line(self, key: WorkerKey, state: Unbinding) -> bool:
-        """Whether somebody was told before this pod to come back later, and has not yet got through."""
+        """Whether another pod was put off before this one, and is not settled yet."""
         line = self._lines.get(state.pod.metadata.namespace, {})
         return key in line and next(iter(line)) != key
 
     def _leave_line(self, key: WorkerKey, state: Unbinding) -> None:
-        """Forget that the pod was told to come back later; if it was the first, it is the next one's turn."""
+        """Forget that the pod was put off; if it was the first, it is the next one's turn."""
         namespace = state.pod.metadata.namespace
         line = self._lines.get(namespace, {})
         if key not in line:
@@ -190,7 +197,7 @@ class UnbindManager:
             following = next(iter(line))
             self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
 
-    def _heard_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
+    def _answered_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
         """Count an answer about a pod that the watch had shown to be gone already."""
         if state is None:
             return
@@ -202,20 +209,22 @@ class UnbindManager:
         self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
         self._out.count("kubelet_pod_unbind_duration_seconds_count")
 
-    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> Verdict | None:
+    def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> UnbindOutcome | None:
         """Take a live read of the own Node's session."""
         state = self.going.get(key)
         if state is None or not is_mine:
             return None
         return self._step(key, state, state.session_read(now), now)
 
-    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> Verdict | None:
+    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> UnbindOutcome | None:
         match step:
             case unbinding.Call():
                 self._out.log(
-                    "kubelet.unbind_call", state.pod, key,
+                    "kubelet.unbind_call",
+                    state.pod,
+                    key,
                     {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
-                )  # fmt: skip
+                )
                 self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
             case unbinding.Wait(until_s=until_s):
                 self._out.effects.append(SetTimer(until_s, "unbind", key))
@@ -234,10 +243,10 @@ class UnbindManager:
             case unbinding.Absent():
                 self._absent_until_s = now + unbinding.ABSENT_S
                 self._stop(key)
-                return Verdict(state, step)
+                return UnbindOutcome(state, step)
             case _:
                 self._stop(key)
-                return Verdict(state, step)
+                return UnbindOutcome(state, step)
         return None
 
     def _stop(self, key: WorkerKey) -> None:

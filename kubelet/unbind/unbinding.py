@@ -33,7 +33,7 @@ EXCLUDE_MAX_REASONS = frozenset(
 """The node will never be able to run such a pod."""
 
 OPT_IN_REASONS = frozenset({"FailedCreatePodSandBox", "FailedMount", "RunContainerError"})
-"""Stages of a start that fail over and over: for these a pod is given back only where the switch names them."""
+"""Stages of a start that fail over and over: for these a pod is unbound only where the switch names them."""
 
 _ENABLED = EXCLUDE_MAX_REASONS | {
     "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity", "NodeName",
@@ -54,7 +54,7 @@ def is_enabled(reason: str, reasons: tuple[str, ...] = ()) -> bool:
 
 
 def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt", reasons: tuple[str, ...] = ()) -> bool:
-    """Whether this pod may be given back: bound by a scheduler, not static, mirror or of a DaemonSet."""
+    """Whether this pod may be unbound: bound by a scheduler, not static, mirror or of a DaemonSet."""
     if not is_enabled(reason, reasons) or is_static(pod) or is_daemon(pod):
         return False
     return pod.status.binding_generation > 0 or user_bound == "allow"
@@ -89,7 +89,7 @@ def unbind_body(
 
 
 def asking_status(pod: KubeletPod, reason: str, message: str, since: str) -> Document:
-    """Return the status by which a kubelet asks that somebody else unbinds the pod (`unbind.api=condition`)."""
+    """Return the status by which a kubelet asks the controller to unbind the pod (`unbind.api=condition`)."""
     return {
         "phase": "Pending",
         "observedGeneration": pod.metadata.generation,
@@ -145,7 +145,7 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class FallBack(msgspec.Struct, frozen=True):
-    """It cannot be given back; `code` says why."""
+    """It cannot be unbound; `code` says why."""
 
     code: str
 
@@ -156,7 +156,7 @@ _GONE = ("UIDMismatch", "NotBound", "BoundElsewhere", "StaleBinding")
 
 
 class Unbinding:
-    """One binding being given back.
+    """One binding being unbound.
 
     Invariant: at most one request is in flight; after Forget, Confirm, Resume, Absent or FallBack the
     machine is not asked again.
@@ -186,9 +186,15 @@ class Unbinding:
         return Call()
 
     def answer(
-        self, code: int, reason: str, now: float, *, retry_after_s: float | None = None, names_pod: bool = True,
+        self,
+        code: int,
+        reason: str,
+        now: float,
+        *,
+        retry_after_s: float | None = None,
+        names_pod: bool = True,
         jitter: float = 0.5,
-    ) -> Step:  # fmt: skip
+    ) -> Step:
         """Return what an answer means. `code` 0: none came. `jitter` in [0, 1) spreads retries by 20 %.
 
         `names_pod`: whether a 404 speaks of the pod; otherwise the endpoint is missing.
@@ -210,7 +216,7 @@ class Unbinding:
             case 409 if reason == "StaleSession":
                 return ReadSession() if not self._session_checked else FallBack(reason)
             case 409 if reason == "SchedulerNotCapable":
-                # Nobody could take the pod back (kubelet-unbinding 4.6): as if the gate were off.
+                # No scheduler could take the pod back (kubelet-unbinding 4.6): as if the gate were off.
                 return FallBack(reason)
             case 403:
                 return ReadPod()
@@ -223,7 +229,7 @@ class Unbinding:
         return self._wait(now, delay_s)
 
     def asked(self, now: float) -> Step:
-        """Somebody else was asked to unbind the pod: wait until it is gone, or the time is over."""
+        """The controller was asked to unbind the pod: wait until it is gone, or the time is over."""
         return Wait(self.deadline_s) if now < self.deadline_s else FallBack("DeadlineExceeded")
 
     def _wait(self, now: float, delay_s: float) -> Step:

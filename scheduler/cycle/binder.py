@@ -167,7 +167,7 @@ class Binder:
             if assumption.is_confirmed:
                 return BindResult(Outcome.OK, "watch")
             if assumption.is_obsolete:
-                return BindResult(Outcome.CONFLICT, "watch", "the pod was bound and given back, or is gone")
+                return BindResult(Outcome.CONFLICT, "watch", "the pod was bound and unbound again, or is gone")
             try:
                 live: Document | None = await self._clients.client.get("pods", assumption.pod.key)
             except NotFound:

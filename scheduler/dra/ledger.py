@@ -28,7 +28,7 @@ class Release(Enum):
     """
 
     UNRESERVE = "unreserve"
-    UNBIND = "give back"
+    UNBIND = "unbind"
     DEALLOCATE = "deallocate"
 
 

@@ -19,7 +19,7 @@ class Waits(StrEnum):
     """What a deferred pod waits for."""
 
     TURN = "turn"
-    CAPACITY = "room"
+    CAPACITY = "capacity"
     POLICY = "policy"
     PLUGIN = "plugin"
     """For an event that an out-of-tree plugin registered."""

@@ -67,7 +67,7 @@ class ResizeLoop:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
         resizes, info = self._resizes, queued.info
         assert resizes is not None, f"{info.key} has a node and is queued, although no resize is followed"
-        attempt = self._attempts.begin(queued, now, "make room to grow")
+        attempt = self._attempts.begin(queued, now, "decide deferred resize")
         outcome = resizes.cycle.decide(info, now)
         self._attempts.decided(attempt)
         self._count(attempt, outcome)

@@ -81,5 +81,5 @@ def _of_unbinding(switches: Switches) -> list[str]:
     for name in ("unbind.reasons", "defer.reasons"):
         for pattern in filter(None, switches.choice(name).split("+")):
             if switches.is_set(name) and not is_reason(pattern):
-                found.append(f"{name}={switches[name]}: no pod is given back for a reason like {pattern}")
+                found.append(f"{name}={switches[name]}: no pod is unbound for a reason like {pattern}")
     return found

@@ -105,7 +105,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
     if kubelets and random.random() < SPOILED:
         what = random.choice(("checkpoint", "checkpoint", "runtime"))
         detail = f"{what} {random.choice(DAMAGES)}"
-        faults.append(Fault(random.uniform(0.0, heal_s), "spoil", random.choice(kubelets), 0.0, detail))
+        faults.append(Fault(random.uniform(0.0, heal_s), "corrupt", random.choice(kubelets), 0.0, detail))
     return sorted(faults, key=lambda fault: fault.at_s)
 
 

@@ -103,7 +103,7 @@ class _Faults:
         match fault.kind:
             case "pause":
                 await mesh.pause(fault.component, fault.duration_s)
-            case "spoil":
+            case "corrupt":
                 what, how = fault.detail.split()
                 await mesh.corrupt(fault.component, how, what)
             case "boot":

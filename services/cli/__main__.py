@@ -70,7 +70,7 @@ Start with:
   keplab status ; keplab down
   keplab scenarios             the stories shipped
   keplab run FILE              tell one, in virtual time or as processes
-  keplab compare FILE --arm …  the same story in several arms
+  keplab compare FILE --arm …  the same scenario in several arms
   keplab switches              every alternative
 """
 

@@ -28,8 +28,8 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("api_writes", "API writes (without heartbeats)", "{:.0f}"),
     ("api_writes_per_running_pod", "API writes per finally running pod", "{:.0f}"),
     ("status_patches", "Status patches by the scheduler", "{:.0f}"),
-    ("status_missing_min", "Pods' status tells nothing though it should, minutes", "{:.2f}"),
-    ("status_stale_min", "Pods' status tells what is not so, minutes", "{:.2f}"),
+    ("status_missing_min", "Pods' status is missing a reason, minutes", "{:.2f}"),
+    ("status_stale_min", "Pods' status is stale, minutes", "{:.2f}"),
 )
 """`(key, label, format)` in the order tables show them."""
 OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
@@ -166,7 +166,7 @@ def _results(comparison: Comparison) -> str:
             if run.error:
                 lines.append(f"<tr><td><td class='text bad' colspan=2>seed {run.seed}: {escape(run.error)}")
     return (
-        "<h2>Invariants</h2><table><tr><th>Arm<th class=text>Verdict<th class=text>Digest of the first seed"
+        "<h2>Invariants</h2><table><tr><th>Arm<th class=text>Result<th class=text>Digest of the first seed"
         f"{''.join(lines)}</table>"
     )
 

@@ -40,7 +40,7 @@ def breaks_of(result: RunResult, scenario: Scenario) -> list[Break]:
         what = f"process {match[1]} ({match[2]})" if match else "a process"
         found.append(Break(what, (), ended_s, failure))
     if result.error:
-        found.append(Break("the telling", (), ended_s, result.error))
+        found.append(Break("the run", (), ended_s, result.error))
     return _each_once(sorted(found, key=lambda b: b.at_s))
 
 

@@ -140,4 +140,4 @@ def is_about(delivery: Delivery, names: frozenset[str]) -> bool:
 
 def titled(name: str) -> str:
     """Return a component's name, or a delivery's, for people: what the runner does is the scenario."""
-    return f"story{name.removeprefix(RUNNER)}" if name.startswith(RUNNER) else name
+    return f"scenario{name.removeprefix(RUNNER)}" if name.startswith(RUNNER) else name

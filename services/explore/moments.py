@@ -56,7 +56,7 @@ def parse_event(text: str) -> Event:
             raise EventError(f"{text!r}: no filter {field!r}; there are: {', '.join((*FIELDS, 'data.KEY', 'n'))}")
     if not name:
         raise EventError(
-            f"{text!r}: want an event, for example sched.bind_call; --around list shows those of the story"
+            f"{text!r}: want an event, for example sched.bind_call; --around list shows those of the scenario"
         )
     return Event(text, name, tuple(filters), number)
 
@@ -97,7 +97,7 @@ def _nothing(event: Event, lines: Sequence[Line]) -> str:
         near = difflib.get_close_matches(event.name, names, 4, 0.5)
         near += [name for name in names if name not in near and event.name in name][:4]
         hint = f"did you mean {', '.join(near)}?" if near else "--around list shows those that do"
-        return f"no event {event.name!r} happens in this story; {hint}"
+        return f"no event {event.name!r} happens in this scenario; {hint}"
     matching = sum(event.matches(line) for line in same)
     if matching:
         return f"{event.text!r}: it happens {matching} times, there is no number {event.number}"

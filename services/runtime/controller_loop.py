@@ -279,7 +279,7 @@ class ControllerLoop:
             if failed := self._failed_of(key):
                 for action in actions:
                     failed(action, NOT_PERFORMED)
-            raise Unavailable(f"will not delete: the caches have heard nothing for {silence_s:.0f} s")
+            raise Unavailable(f"will not delete: the caches have received nothing for {silence_s:.0f} s")
 
     def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
         """Put the key back as the outcome asks; return in how many seconds, None when it is not."""

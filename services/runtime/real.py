@@ -198,4 +198,4 @@ class NoTransport:
         self._refuse(node)
 
     def _refuse(self, who: str) -> NoReturn:
-        raise KeyError(f"this process has no credential of {who or 'anybody'}")
+        raise KeyError(f"this process has no credential of {who or 'any identity'}")

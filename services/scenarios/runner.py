@@ -127,7 +127,7 @@ async def run_scenario(
             current[0] = "(waiting for rest)"
             await disturbance
     except TimeoutError:
-        run.error = f"{scenario.path}: told for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+        run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
     except _StepFailed as error:
         run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
     finally:
@@ -187,7 +187,7 @@ def _spelled(context: ScenarioContext, step: Step) -> Expectation:
 def _never_came(context: ScenarioContext, now_s: float) -> list[Judgement]:
     """Return a result on every fault whose moment did not come: without it this was no run of the scenario."""
     return [
-        Judgement(step.line, step.text, False, "did not happen before the story ended", now_s)
+        Judgement(step.line, step.text, False, "did not happen before the scenario ended", now_s)
         for step, task in context.planned
         if not task.done()
     ]

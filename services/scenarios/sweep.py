@@ -98,7 +98,7 @@ def run_jobs(
 ) -> None:
     """Run what the record does not hold as passed; call `done` for each outcome, those of the record first.
 
-    `workers`: 0 as many as there are cores. An interrupt ends them at once; what they had finished is in the record.
+    `workers`: 0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`.
     """
     passed = _passed(record)
     left = []
@@ -108,10 +108,12 @@ def run_jobs(
         else:
             left.append(job)
     for outcome in as_finished(run, left, workers):
+        done(
+            outcome
+        )  # first: an interrupt between the two may have a run repeated, but never one recorded and not shown
         if record is not None:
             with record.open("ab") as file:
                 file.write(msgspec.json.encode(outcome) + b"\n")
-        done(outcome)
 
 
 def _passed(record: Path | None) -> dict[str, Outcome]:

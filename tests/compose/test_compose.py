@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from mesh_in_containers import IMAGE, KUBELETS, NODES_EACH, PROJECT, ROOMS, wait_for
+from mesh_in_containers import COMPONENTS, IMAGE, KUBELETS, NODES_EACH, PROJECT, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -39,13 +39,13 @@ def everyone(mesh):
     """(service, inspected container, facts from inside) of every container of ours that runs."""
     return [
         (service, mesh.engine.inspect(container), json.loads(mesh.inside(container, FACTS)))
-        for service in ROOMS
+        for service in COMPONENTS
         for container in mesh.containers(service)
     ]
 
 
 def test_x_con_1_to_4_no_root_no_writable_root_no_capabilities_no_new_privileges(everyone):
-    assert len(ROOMS) - 1 + KUBELETS == len(everyone)
+    assert len(COMPONENTS) - 1 + KUBELETS == len(everyone)
     for service, container, facts in everyone:
         assert all(int(number) > 10_000 for kind in ("Uid", "Gid") for number in facts["status"][kind]), service
         assert container["HostConfig"]["ReadonlyRootfs"] is True, service
@@ -200,7 +200,7 @@ def test_every_component_sends_its_spans(mesh):
     mesh.deploy("traced", 1)
     mesh.wait_until_running("traced", 1)
 
-    wait_for(lambda: mesh.services_seen() >= set(ROOMS), "spans of every room arrive", 30)
+    wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every room arrive", 30)
 
 
 def test_a_trace_receiver_that_is_gone_stops_no_component(mesh):

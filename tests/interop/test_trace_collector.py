@@ -1,4 +1,4 @@
-"""A pod's life is one trace in whatever speaks OTLP, and nobody waits for who does (walls 8, FM-X6).
+"""A pod's life is one trace in whatever speaks OTLP, and no pod waits for who does (walls 8, FM-X6).
 
 The receiver is the OpenTelemetry Collector where it is built: `otelcol` in the parts folder, or built now when
 `KEPLAB_BUILD_COLLECTOR=1` (some minutes; see `otel/build.sh`). Elsewhere a receiver of our own stands in.

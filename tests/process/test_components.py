@@ -106,8 +106,8 @@ def test_what_a_component_of_its_own_does_not_take_is_one_line(tmp_path, compone
     assert (found, said in line) == (code, True), f"{found} {line}"
 
 
-@pytest.mark.parametrize("spoiled_at", [0, 2])
-def test_a_spoiled_store_is_one_line_and_not_written_over(tmp_path, spoiled_at):
+@pytest.mark.parametrize("damaged_at", [0, 2])
+def test_a_damaged_store_is_one_line_and_not_written_over(tmp_path, damaged_at):
     pages = 4096
     store = tmp_path / "data" / "store.db"
     (tmp_path / "tokens.json").write_text("[]")
@@ -122,7 +122,7 @@ def test_a_spoiled_store_is_one_line_and_not_written_over(tmp_path, spoiled_at):
     server.terminate()
     server.communicate(timeout=15)
     with store.open("r+b") as file:
-        file.seek(spoiled_at * pages)
+        file.seek(damaged_at * pages)
         file.write(b"\xde\xad" * (pages // 2))
     corrupted = store.read_bytes()
 

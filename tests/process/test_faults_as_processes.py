@@ -40,9 +40,9 @@ def test_fm_k4_a_kubelet_stopped_for_longer_than_the_grace_comes_back_as_it_was(
 replicaset web replicas=9 cpu=1
 expect within 20s count pods phase=Running == 9
 wait 2s
-pause kubelet/n1 for=11s
+pause kubelet/n1 for=16s
 expect for 4s count nodes status.conditions[Ready].status=True == 3
-expect within 6s each nodes name=n1 status.conditions[Ready].status == Unknown
+expect within 10s each nodes name=n1 status.conditions[Ready].status == Unknown
 expect within 12s count nodes status.conditions[Ready].status=True == 3
 expect within 5s count pods status.conditions[Ready].status=True == 9
 settle quiet=3s
@@ -83,7 +83,7 @@ link node/n3 drop=node-status
 pod heard cpu=1 node-selector=kubernetes.io/hostname:n4
 pod unheard cpu=1 node-selector=kubernetes.io/hostname:n2
 expect within 10s each pods name=heard phase == Running
-expect within 12s each nodes name=n1 status.conditions[Ready].status == Unknown
+expect within 16s each nodes name=n1 status.conditions[Ready].status == Unknown
 expect for 8s count nodes status.conditions[Ready].status=True == 3
 expect each pods name=unheard phase == Pending
 link node/n1

@@ -162,7 +162,7 @@ def test_guarantees_fm_k5_pods_keep_their_own_cpus_when_the_checkpoint_is_lost(r
 replicaset web replicas=6 cpu=2
 expect within 20s count pods phase=Running == 6
 wait 2s
-spoil kubelet/n1 how={how}
+corrupt kubelet/n1 how={how}
 wait 5s
 pod late cpu=2
 expect within 5s each pods name=late phase == Running

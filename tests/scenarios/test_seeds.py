@@ -44,13 +44,13 @@ def test_seeds_draw_every_kind_of_fault_for_every_component():
     nodes = ("n1", "n2")
     drawn = [fault for seed in range(300) for fault in draw(random.Random(seed), components, 20.0, nodes)]
 
-    assert {f.kind for f in drawn} == {*KINDS, "spoil"}
+    assert {f.kind for f in drawn} == {*KINDS, "corrupt"}
     assert {f.component for f in drawn if f.kind == "kill"} == set(components)
     for kind in ("cut", "node-cut"):
         assert {f.detail for f in drawn if f.kind == kind} == {"requests", "replies", "both"}
     assert {f.component for f in drawn if f.kind.startswith("node-")} == {"node/n1", "node/n2"}
-    assert {f.component for f in drawn if f.kind in ("disk", "boot", "spoil")} == {"kubelet/h0"}
-    assert len({f.detail for f in drawn if f.kind == "spoil"}) == 6
+    assert {f.component for f in drawn if f.kind in ("disk", "boot", "corrupt")} == {"kubelet/h0"}
+    assert len({f.detail for f in drawn if f.kind == "corrupt"}) == 6
     assert all(0 <= f.at_s <= 20.0 for f in drawn)
     aimed = [bool(f.site) for f in drawn if f.kind == "kill"]
     assert 0.4 < sum(aimed) / len(aimed) < 0.7

@@ -332,12 +332,12 @@ def test_kubelet_unbinding_section_10_every_metric_shows_its_figure():
 
 EVENTS = [
     ("limit", "wide", {}, "Warning", "TopologyAffinityError", "Resources cannot be allocated with Topology locality", 4),
-    ("limit", "wide", {}, "Normal", "UnbindRequested", "Giving the pod back: TopologyAffinityError", 4),
+    ("limit", "wide", {}, "Normal", "UnbindRequested", "Unbinding the pod: TopologyAffinityError", 4),
     ("limit", "wide", {}, "Normal", "Unbound", "Unbound from n1 (TopologyAffinityError), attempt 3 of 3, next try in 4s", 1),
-    ("limit", "wide", {}, "Warning", "UnbindLimitReached", "The pod was given back too often: TopologyAffinityError", 1),
+    ("limit", "wide", {}, "Warning", "UnbindLimitReached", "The pod was unbound too often: TopologyAffinityError", 1),
     ("limit", "wide", {"unbind.fallback": "hold"}, "Warning", "UnbindBlocked",
-     "TopologyAffinityError; the pod cannot be given back: LimitReached", 1),
-    ("deadline", "guest", {}, "Warning", "UnbindFailed", "The pod could not be given back: DeadlineExceeded", 1),
+     "TopologyAffinityError; the pod cannot be unbound: LimitReached", 1),
+    ("deadline", "guest", {}, "Warning", "UnbindFailed", "The pod could not be unbound: DeadlineExceeded", 1),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What an emulated device plugin can be told."""
+"""The settings of an emulated device plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell an emulated device plugin that runs somewhere what to do next."""
+"""Command an emulated device plugin that runs somewhere what to do next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubelet.deviceplugin.emulated.plugin import Tell, check_act
+from kubelet.deviceplugin.emulated.plugin import Command, check_act
 from kubelet.deviceplugin.emulated.serving import TELL, control_path
 from services.api.local_rpc import RpcError, Sockets
 
@@ -27,7 +27,7 @@ async def tell_plugin(
         raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
     connection = sockets.dial(path)
     try:
-        await connection.call(TELL, msgspec.json.encode(Tell(act, tuple(devices))), TIMEOUT_S)
+        await connection.call(TELL, msgspec.json.encode(Command(act, tuple(devices))), TIMEOUT_S)
     except RpcError as error:
         raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
     finally:

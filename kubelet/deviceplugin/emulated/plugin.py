@@ -1,6 +1,6 @@
 """What an emulated device plugin knows and answers. Pure.
 
-It does what it is told: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin goes
+It acts as commanded: devices fall ill and recover, come and go, Allocate is refused; or the whole plugin goes
 away for a while. What a container gets is an environment variable, an annotation and a device file for each device:
 names only, nothing is behind them.
 Source: kubelet 5.5.
@@ -16,8 +16,8 @@ from kubelet.managers.device_calls import Device, DeviceNode, Given, Options
 from kubelet.managers.device_definition import DevicePlugin
 
 
-class Tell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a plugin is told to do: an act and the devices it is about."""
+class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a plugin is commanded to do: an act and the devices it is about."""
 
     act: str
     devices: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ class EmulatedPlugin:
         """Return all its devices."""
         return tuple(self.devices.values())
 
-    # --- what it is told ---
+    # --- commands ---
 
-    def tell(self, told: Tell) -> None:
+    def act(self, command: Command) -> None:
         """Do that. Raises: ValueError naming the act or the device that there is not."""
-        check_act(told.act, told.devices)
-        ACTS[told.act](self, told.devices)
+        check_act(command.act, command.devices)
+        ACTS[command.act](self, command.devices)
 
     def _known(self, devices: Sequence[str]) -> None:
         if unknown := [device for device in devices if device not in self.devices]:
@@ -85,7 +85,7 @@ class EmulatedPlugin:
     def given(self, ids: Sequence[str]) -> Given:
         """Return what a container needs to use these. Raises: ValueError when it will not."""
         if self.refuses:
-            raise ValueError(f"{self.definition.resource} is told to refuse")
+            raise ValueError(f"{self.definition.resource} is configured to refuse")
         self._known(ids)
         name = self.definition.resource
         variable = "KEPLAB_DEVICES_" + "".join(sign.upper() if sign.isalnum() else "_" for sign in name)

@@ -14,12 +14,12 @@ import msgspec
 import structlog
 
 from kubelet.deviceplugin import wire
-from kubelet.deviceplugin.emulated.plugin import EmulatedPlugin, Tell
+from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
 from services.api.local_rpc import LocalServer, LocalService, RpcError
 from services.api.seams import Seams
 
-TELL = "/keplab.v1.DevicePlugin/Tell"
+TELL = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
 """How soon it notices that its socket is gone."""
 RETRY_S = 1.0
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 def control_path(folder: str, resource: str) -> str:
-    """Return the path of the socket where the plugin of a resource is told things; `folder`: the node's."""
+    """Return the path of the socket where the plugin of a resource takes commands; `folder`: the node's."""
     return f"{folder}/plugins/{resource.replace('/', '_')}.sock"
 
 
@@ -50,7 +50,7 @@ class PluginServing:
         """Be the plugin until cancelled."""
         try:
             while True:
-                await self._be_told()
+                await self._serve_commands()
                 if self._plugin.is_away:
                     await self._moved.wait()
                 else:
@@ -59,16 +59,16 @@ class PluginServing:
             if self._control is not None:
                 await self._control.close()
 
-    async def _be_told(self) -> None:
+    async def _serve_commands(self) -> None:
         """Serve `tell`; anew when its socket is gone: with its folder, or with another plugin that had taken it."""
         if self._control is not None and self._seams.sockets.exists(self._control_path):
             return
         if self._control is not None:
             await self._control.close()
-        self._control = await self._seams.sockets.serve(self._control_path, LocalService({TELL: self._tell}))
+        self._control = await self._seams.sockets.serve(self._control_path, LocalService({TELL: self._command}))
 
     async def _serve_once(self) -> None:
-        """Serve and be registered until the socket is gone or the plugin is told to go."""
+        """Serve and be registered until the socket is gone or the plugin is commanded to go."""
         service = LocalService(
             {
                 wire.GET_OPTIONS: self._options,
@@ -89,13 +89,13 @@ class PluginServing:
                 if self._plugin.is_away or not self._seams.sockets.exists(self._path):
                     return
             while not self._plugin.is_away and self._seams.sockets.exists(self._path):
-                await self._be_told()
+                await self._serve_commands()
                 await self._pause(POLL_S)
         finally:
             await server.close()
 
     async def _pause(self, duration_s: float) -> None:
-        """Wait, but not longer than until the plugin is told to go."""
+        """Wait, but not longer than until the plugin is commanded to go."""
         end_s = self._seams.clock.now() + duration_s
         while not self._plugin.is_away and (left_s := end_s - self._seams.clock.now()) > 0:
             try:
@@ -132,14 +132,14 @@ class PluginServing:
 
     # --- what it serves ---
 
-    async def _tell(self, request: bytes) -> bytes:
+    async def _command(self, request: bytes) -> bytes:
         try:
-            told = msgspec.json.decode(request, type=Tell)
-            self._plugin.tell(told)
+            command = msgspec.json.decode(request, type=Command)
+            self._plugin.act(command)
         except (msgspec.DecodeError, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
-        data = {"resource": self._plugin.definition.resource, "act": told.act, "devices": list(told.devices)}
-        self._seams.events.write("plugin.told", node=self._node, data=data)
+        data = {"resource": self._plugin.definition.resource, "act": command.act, "devices": list(command.devices)}
+        self._seams.events.write("plugin.command", node=self._node, data=data)
         self._move()
         return b""
 

@@ -20,7 +20,7 @@ class PluginRoom:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its kubelet has its list of devices, or it was told to stay away."""
+        """Whether its kubelet has its list of devices, or it is configured to stay away."""
         return self._serving.is_listed or self._plugin.is_away
 
     def metrics(self) -> dict[str, float]:

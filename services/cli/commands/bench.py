@@ -144,7 +144,7 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     default="algorithm",
     show_default=True,
     type=click.Choice(["algorithm", "mesh"]),
-    help="the scheduler's hearts in this process, or scheduler and API server as processes",
+    help="the scheduler's core in this process, or scheduler and API server as processes",
 )
 @click.option("--list", "is_list", is_flag=True, help="name the workloads and end")
 @set_option

@@ -174,7 +174,7 @@ def _show_nodes(found: dict[str, Any]) -> None:
 def _show_queue(found: dict[str, Any]) -> None:
     click.echo(", ".join(f"{count} {pool}" for pool, count in found["counts"].items()))
     if not found["pods"]:
-        click.echo("nobody waits")
+        click.echo("no pod waits")
         return
     click.echo()
     print_table(

@@ -111,7 +111,7 @@ def command(
     except (ScriptError, EventError) as error:
         fail(str(error))
     except RuntimeError as error:
-        fail(f"the story cannot be told: {error}", EXIT_NOT_STARTED)
+        fail(f"the scenario cannot run: {error}", EXIT_NOT_STARTED)
     for number, found in enumerate(report.found):
         if save is not None:
             _written(_numbered(save, number), write_replay(replay_of(found, around)))

@@ -33,7 +33,7 @@ def command(folder: Path, output: str) -> None:
             [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in scenarios]
         )
         return
-    print_table(["file", "story"], [(s.path, s.title) for s in scenarios])
+    print_table(["file", "scenario"], [(s.path, s.title) for s in scenarios])
 
 
 COMMAND = command

@@ -142,7 +142,7 @@ def _show(fall: Waterfall, *, is_simulated: bool) -> None:
         console.print(f"{fall.later} spans began later; --whole shows them")
     if not fall.is_connected:
         lost = "a process has not written them yet (it takes half a second), or lost them"
-        console.print(f"Spans are missing: {'the story ended before they did' if is_simulated else lost}.")
+        console.print(f"Spans are missing: {'the scenario ended before they did' if is_simulated else lost}.")
     end = f"to {fall.phase}" if fall.phase else "to the last span seen (not Running)"
     console.print(f"\nCritical path from the request that created the pod {end}:")
     total = fall.total_ms

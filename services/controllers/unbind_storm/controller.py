@@ -122,7 +122,7 @@ class UnbindStorm:
         if not counted.is_high(CLUSTER_BINDS_MIN, CLUSTER_RATE_MAX) or now < counted.until_s:
             return NOTHING
         counted.until_s = now + WINDOW_S
-        text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound in {WINDOW_S:g} s were given back"
+        text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound in {WINDOW_S:g} s were unbound"
         where = Key("", "kube-system")
         return Result((RecordEvent("Namespace", "v1", where, "", "ClusterUnbindRateHigh", text, "Warning"),))
 
@@ -135,7 +135,7 @@ def _is_tainted(node: Node) -> bool:
 
 
 def _alarm(node: Node, counted: _Counted) -> RecordEvent:
-    text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were given back"
+    text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were unbound"
     return event(node, "NodeUnbindRateHigh", text, warns=True)
 
 

@@ -26,7 +26,7 @@ class CachesAreViews(Check):
         matches = matcher(data.get("namespace", ""), data.get("field_selector", ""), data.get("label_selector", ""))
         if not kind or not found or matches is None:
             if not self._judged:
-                self.why_not = f"selectors of {data.get('resource')} are not told by commit lines"
+                self.why_not = f"selectors of {data.get('resource')} are not in commit lines"
             return
         if rv > self.view.rv:
             report(line, f"the cache of {data.get('resource')} has reached {rv}; the newest version is {self.view.rv}")

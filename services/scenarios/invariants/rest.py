@@ -71,11 +71,11 @@ def _undecided(pod: Document) -> str:
             _is_equal(wanted.get(part), actual.get(part)) for part in ("requests", "limits")
         )
     if not is_allocated and "PodResizePending" not in reasons:
-        return "asks for another size than its node has promised, and no condition says why"
+        return "asks for another size than its node has allocated, and no condition says why"
     if is_as_desired and "PodResizePending" in reasons:
         return "has the size it asks for, and is said to wait for it"
     if not is_done and reasons.get("PodResizeInProgress") != "Error":
-        return "runs with another size than was promised, and no error says why"
+        return "runs with another size than was allocated, and no error says why"
     return ""
 
 

@@ -181,7 +181,7 @@ class ProcessMesh:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
         pid = self._supervisor.pid_of(name)
-        self._report(name, {"what": "spoil", "how": how, "file": what})
+        self._report(name, {"what": "corrupt", "how": how, "file": what})
         self._supervisor.kill(name, signal.SIGKILL, down_s=CORRUPTION_S)
         while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel sends no notice
             await asyncio.sleep(0.01)
@@ -205,7 +205,7 @@ class ProcessMesh:
         else:
             name, node = self._name(component), ""
         if name == "apiserver":
-            raise ValueError("the API server asks nobody, so it has no link; break the links of the others")
+            raise ValueError("the API server is no client, so it has no link; break the links of the others")
         self._report(f"link/{component if node else name}", faults.data())
         self._fault_files.link(name, node, faults)
 

@@ -28,7 +28,7 @@ _OPTIONS = {
     "clock": {"by"},
     "disk": {"error", "slow"},
     "reboot": {"down"},
-    "spoil": {"how", "what"},
+    "corrupt": {"how", "what"},
     "starve": {"share", "for"},
     "ended": {"code", "limit"},
 }
@@ -103,7 +103,7 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
 
 
 async def corrupt(context: ScenarioContext, step: Step) -> None:
-    """`spoil kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this meanwhile.
+    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this.
 
     The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
     """
@@ -190,7 +190,7 @@ VERBS: dict[str, Verb] = {
     "link": link,
     "clock": clock,
     "disk": disk,
-    "spoil": corrupt,
+    "corrupt": corrupt,
     "starve": starve,
     "ended": ended,
 }
@@ -218,7 +218,7 @@ def check(step: Step) -> None:
         case "disk":
             disk_error(step.options.get("error", ""))
             parse_duration(step.options.get("slow", "0s"))
-        case "spoil":
+        case "corrupt":
             corrupted({}, step.options.get("how", ""), step.options.get("what", "checkpoint"))
         case "starve" if not 0.0 < float(step.options.get("share", "0")) < 1.0:
             raise ValueError(f"share={step.options.get('share')}: want more than 0 and less than 1")

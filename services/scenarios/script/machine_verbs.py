@@ -51,9 +51,9 @@ def _beside(context: ScenarioContext, name: str) -> bytes:
     """Return what is in a file beside the scenario. Raises: ValueError when it lies elsewhere or is not there."""
     path = (context.folder / name).resolve()
     if not path.is_relative_to(context.folder.resolve()):
-        raise ValueError(f"{name!r} lies outside the story's folder")
+        raise ValueError(f"{name!r} lies outside the scenario's folder")
     if not path.is_file():
-        raise ValueError(f"there is no file {name!r} beside the story")
+        raise ValueError(f"there is no file {name!r} beside the scenario")
     return path.read_bytes()
 
 

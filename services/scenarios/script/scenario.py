@@ -187,11 +187,11 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
                     schedulers = _schedulers(schedulers, verb, *_split(rest))
                 case "scheduler-config":
                     if not rest:
-                        raise ValueError("want a file beside the story: scheduler-config two.yaml")
+                        raise ValueError("want a file beside the scenario: scheduler-config two.yaml")
                     schedulers = replace(schedulers, config=str(PurePath(path).parent / rest))
                 case "stages":
                     if not rest:
-                        raise ValueError("want files beside the story: stages pod-fast.yaml")
+                        raise ValueError("want files beside the scenario: stages pod-fast.yaml")
                     stages += [str(PurePath(path).parent / word) for word in shlex.split(rest)]
                 case "hosts":
                     hosts = _count(rest)
@@ -215,7 +215,7 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
         except ValueError as error:
             raise ScriptError(f"{path}:{number}: {error}") from None
     if not steps:
-        raise ScriptError(f"{path}: nothing happens in this story: no act and no expectation")
+        raise ScriptError(f"{path}: nothing happens in this scenario: no act and no expectation")
     seen: dict[str, int] = {}
     for declared in nodes:
         for name in declared.names:

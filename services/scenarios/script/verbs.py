@@ -113,7 +113,7 @@ async def apply(context: ScenarioContext, step: Step) -> None:
     """`apply FILE`: create every object of a YAML or JSON file beside the scenario."""
     path = (context.folder / _one(step, "a file")).resolve()
     if not path.is_relative_to(context.folder.resolve()):
-        raise ValueError(f"{step.args[0]!r} lies outside the story's folder")
+        raise ValueError(f"{step.args[0]!r} lies outside the scenario's folder")
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as error:
@@ -277,7 +277,7 @@ async def settle(context: ScenarioContext, step: Step) -> None:
         await asyncio.sleep(quiet - (context.observer.now_s - last) + 0.001)
     documents = {resource: context.observer.documents(resource) for resource in WORKLOADS}
     unrest = [f"{what}: {detail}" for what, detail in unrest_of(documents)]
-    context.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as wished"))
+    context.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as desired"))
 
 
 async def gone(context: ScenarioContext, step: Step) -> None:

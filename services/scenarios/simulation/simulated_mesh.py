@@ -379,7 +379,7 @@ class SimMesh:
                 del files[name]
             else:
                 files[name] = bytearray(data)
-        self._chaos.write("fault.fired", data={"target": process.name, "what": "spoil", "how": how, "file": what})
+        self._chaos.write("fault.fired", data={"target": process.name, "what": "corrupt", "how": how, "file": what})
         await asyncio.sleep(0)
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:

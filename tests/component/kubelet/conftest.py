@@ -38,7 +38,7 @@ class World:
         self.events = MemoryEvents()
         self.network = Network(random.Random(f"net/{seed}"))
         self.seed = seed
-        self.platter = DiskImage()
+        self.disk_image = DiskImage()
         self.config = KubeletConfig(
             name="h0",
             definitions=tuple(NodeDefinition.parse(n) for n in nodes),
@@ -47,21 +47,21 @@ class World:
             seed=seed,
             **settings,
         )
-        self.floor = MachineSockets(random.Random(f"sockets/{seed}"))
+        self.machine_sockets = MachineSockets(random.Random(f"sockets/{seed}"))
         self.incarnations = 0
         self.life = None
-        self.room = None
+        self.process = None
         self.tasks = []
 
-    def seams(self, name, life, platter, main):
+    def seams(self, name, life, disk_image, main):
         chance = random.Random(f"{self.seed}/{name}/{life.incarnation}")
         transport = self.network.connect(life)
         transport.main = main
         log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
         return Seams(
             component=name, clock=self.clock, random=chance,
-            disk=SimDisk(platter, random.Random(f"disk/{name}"), life), transport=transport,
-            events=LivingLog(log, life), switches=self.switches, sockets=SimSockets(self.floor, life),
+            disk=SimDisk(disk_image, random.Random(f"disk/{name}"), life), transport=transport,
+            events=LivingLog(log, life), switches=self.switches, sockets=SimSockets(self.machine_sockets, life),
             tracer=Tracer(name, clock=self.clock, random=random.Random(0)),
         )  # fmt: skip
 
@@ -88,12 +88,12 @@ class World:
     async def start_kubelet(self, wait=True):
         self.incarnations += 1
         self.life = Lifetime("kubelet/h0", self.incarnations)
-        self.room = build_kubelet(self.config, self.seams("kubelet/h0", self.life, self.platter, HOST))
-        task = asyncio.create_task(self.room.run())
+        self.process = build_kubelet(self.config, self.seams("kubelet/h0", self.life, self.disk_image, HOST))
+        task = asyncio.create_task(self.process.run())
         self.life.adopt(task)
         self.tasks.append(task)
         if wait:
-            await self.until(lambda: task.done() or self.room.is_ready)
+            await self.until(lambda: task.done() or self.process.is_ready)
             if task.done():
                 task.result()
 
@@ -101,7 +101,7 @@ class World:
         self.life.end()
 
     def agent(self, node="n1"):
-        return next(a for a in self.room.agents if a.name == node)
+        return next(a for a in self.process.agents if a.name == node)
 
     async def until(self, condition, limit_s=60.0):
         end = self.clock.now() + limit_s
@@ -154,12 +154,12 @@ class World:
 
 @pytest.fixture
 def simulate():
-    """Run `story(world)` in virtual time over a fresh world and return what it returns."""
+    """Run `scenario(world)` in virtual time over a fresh world and return what it returns."""
 
-    def run(story, nodes=({"name": "n1", "cpu": "4"},), seed=1, **settings):
+    def run(scenario, nodes=({"name": "n1", "cpu": "4"},), seed=1, **settings):
         async def main():
             async with World(nodes, seed=seed, **settings) as world:
-                return await story(world)
+                return await scenario(world)
 
         return simloop.run(main(), seed=seed)
 

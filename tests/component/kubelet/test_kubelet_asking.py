@@ -35,7 +35,7 @@ def unbind(w, pod, identity=UNBINDER):
 
 
 def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod_once_it_is_unbound(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2")
         asked = await w.until_pod("p", condition)
         refused = await unbind(w, asked, node_identity("n1"))
@@ -43,7 +43,7 @@ def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod
         await asyncio.sleep(1)
         return asked, refused.code, done.code, await w.pod("p"), w.agent().kubelet.admission.unbinds.going
 
-    asked, refused, done, pod, going = simulate(story, nodes=SMALL, switches=ASK)
+    asked, refused, done, pod, going = simulate(scenario, nodes=SMALL, switches=ASK)
 
     assert (condition(asked)["status"], condition(asked)["reason"], asked["status"]["phase"]) == (
         "True", "OutOfcpu", "Pending",
@@ -54,20 +54,20 @@ def test_kubelet_unbinding_4_2_the_kubelet_asks_by_condition_and_forgets_the_pod
 
 
 def test_kubelet_unbinding_6_2_when_nobody_answers_the_kubelet_falls_back_after_the_deadline(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2")
         begun = w.clock.now()
         pod = await w.until_pod("p", lambda pod: pod["status"].get("phase") == "Failed", limit_s=200)
         return pod, w.clock.now() - begun
 
-    pod, took_s = simulate(story, nodes=SMALL, switches=ASK)
+    pod, took_s = simulate(scenario, nodes=SMALL, switches=ASK)
 
     assert pod["status"]["message"].endswith("(unbind: DeadlineExceeded)")
     assert 120 <= took_s < 122
 
 
 def test_kubelet_unbinding_4_4_a_restarted_kubelet_that_admits_the_pod_withdraws_and_is_not_unbound(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("first", cpu="1")
         await w.until_pod("first", lambda pod: pod["status"].get("phase") == "Running")
         await w.create("p", cpu="1")
@@ -79,14 +79,14 @@ def test_kubelet_unbinding_4_4_a_restarted_kubelet_that_admits_the_pod_withdraws
         late = await unbind(w, asked)
         return pod, late
 
-    pod, late = simulate(story, nodes=SMALL, switches=ASK)
+    pod, late = simulate(scenario, nodes=SMALL, switches=ASK)
 
     assert condition(pod) is None
     assert late.code in (409, 422)
 
 
 def test_kubelet_unbinding_4_4_no_container_starts_before_its_start_is_acknowledged(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("first", cpu="1")
         await w.until_pod("first", lambda pod: pod["status"].get("phase") == "Running")
         uid = await w.create("p", cpu="1")
@@ -100,7 +100,7 @@ def test_kubelet_unbinding_4_4_no_container_starts_before_its_start_is_acknowled
         await asyncio.sleep(30)
         return first, w.lines("kubelet.start", uid), await w.pod("p")
 
-    first, starts, pod = simulate(story, nodes=SMALL, switches=(*ASK, "kubelet.status_batching=immediate"))
+    first, starts, pod = simulate(scenario, nodes=SMALL, switches=(*ASK, "kubelet.status_batching=immediate"))
 
     assert first.code == 200
     assert starts == []

@@ -46,11 +46,11 @@ def order(world, *events):
 
 
 def test_a_driver_publishes_what_the_nodes_definition_says(simulate):
-    async def story(world):
+    async def scenario(world):
         await asyncio.sleep(1)
         return (await world.admin.list(SLICES))[0]
 
-    (found,) = simulate(story, nodes=[NODE])
+    (found,) = simulate(scenario, nodes=[NODE])
 
     spec = found["spec"]
     assert (spec["driver"], spec["nodeName"], spec["pool"]["resourceSliceCount"]) == (DRIVER, "n1", 1)
@@ -59,7 +59,7 @@ def test_a_driver_publishes_what_the_nodes_definition_says(simulate):
 
 
 def test_a_node_that_was_deleted_offers_its_devices_again_in_the_name_of_the_new_one(simulate):
-    async def story(world):
+    async def scenario(world):
         await asyncio.sleep(1)
         await world.admin.delete("nodes", Key("", "n1"))
         await asyncio.sleep(330)  # the next report of the node's status finds out
@@ -67,18 +67,18 @@ def test_a_node_that_was_deleted_offers_its_devices_again_in_the_name_of_the_new
         (found,) = (await world.admin.list(SLICES))[0]
         return found["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
 
-    assert simulate(story, nodes=[NODE])
+    assert simulate(scenario, nodes=[NODE])
 
 
 def test_guarantees_n2_devices_come_after_the_checkpoint_and_go_after_the_containers(simulate):
-    async def story(world):
+    async def scenario(world):
         await pod_with_claim(world)
         await world.until_pod("p", is_running)
         await world.delete("p", 1)
         await world.until_pod("p", lambda pod: pod is None)
         return order(world, "kubelet.checkpoint", "driver.prepare", "kubelet.start", "kubelet.stop", "driver.unprepare")
 
-    assert simulate(story, nodes=[NODE]) == [
+    assert simulate(scenario, nodes=[NODE]) == [
         "kubelet.checkpoint", "driver.prepare", "kubelet.start", "kubelet.stop", "driver.unprepare",
     ]  # fmt: skip
 
@@ -92,8 +92,8 @@ def test_guarantees_n2_devices_come_after_the_checkpoint_and_go_after_the_contai
         ({"device": "gpu-7"}, "NodePrepareResources failed for ResourceClaim c: there is no device n1/gpu-7"),
     ],
 )
-def test_what_keeps_a_pod_from_its_devices_is_told_and_never_fails_it(simulate, grants, words):
-    async def story(world):
+def test_what_keeps_a_pod_from_its_claims_is_recorded_and_never_fails_it(simulate, grants, words):
+    async def scenario(world):
         uid = await world.create("p", bind=False, spec=USES)
         if grants:
             await grant(world, *grants.pop("pods", (("p", uid),)), **grants)
@@ -103,7 +103,7 @@ def test_what_keeps_a_pod_from_its_devices_is_told_and_never_fails_it(simulate, 
         told = [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
         return told, (await world.pod("p"))["status"]["phase"]
 
-    told, phase = simulate(story, nodes=[NODE])
+    told, phase = simulate(scenario, nodes=[NODE])
 
     assert told
     assert all(text.startswith("Failed to prepare dynamic resources: prepare dynamic resources: ") for text in told)
@@ -113,7 +113,7 @@ def test_what_keeps_a_pod_from_its_devices_is_told_and_never_fails_it(simulate, 
 
 @pytest.mark.parametrize("site", ["driver.prepare", "kubelet.checkpoint", "kubelet.start", "kubelet.stop"])
 def test_fm_k2_a_kubelet_killed_on_the_way_prepares_and_starts_once_and_leaks_nothing(simulate, site):
-    async def story(world):
+    async def scenario(world):
         uid = await world.create("p", bind=False, run="exit 0 after 5s", spec={**USES, "restartPolicy": "Never"})
         await grant(world, ("p", uid))
         await world.scheduler.bind(Key("default", "p"), uid, "n1")
@@ -124,7 +124,7 @@ def test_fm_k2_a_kubelet_killed_on_the_way_prepares_and_starts_once_and_leaks_no
         await world.until_pod("p", lambda pod: pod["status"].get("phase") == "Succeeded")
         return world.lines("kubelet.start"), world.lines("driver.prepare"), world.lines("driver.unprepare")
 
-    starts, prepared, unprepared = simulate(story, nodes=[NODE])
+    starts, prepared, unprepared = simulate(scenario, nodes=[NODE])
 
     assert len(starts) == 1
     assert 1 <= len(prepared) <= 2  # once more where the answer was not on disk
@@ -132,7 +132,7 @@ def test_fm_k2_a_kubelet_killed_on_the_way_prepares_and_starts_once_and_leaks_no
 
 
 def test_devices_of_a_pod_that_went_while_the_kubelet_was_away_are_given_back(simulate):
-    async def story(world):
+    async def scenario(world):
         await pod_with_claim(world)
         await world.until_pod("p", is_running)
         world.kill_kubelet()
@@ -141,11 +141,11 @@ def test_devices_of_a_pod_that_went_while_the_kubelet_was_away_are_given_back(si
         await world.until(lambda: bool(world.lines("driver.unprepare")))
         return world.agent().kubelet.claims.cached
 
-    assert simulate(story, nodes=[NODE]) == {}
+    assert simulate(scenario, nodes=[NODE]) == {}
 
 
 def test_a_pod_whose_driver_is_away_hangs_in_termination_until_it_is_back(simulate):
-    async def story(world):
+    async def scenario(world):
         await pod_with_claim(world)
         await world.until_pod("p", is_running, 8)
         await asyncio.sleep(10 - world.clock.now() % 10)
@@ -155,23 +155,23 @@ def test_a_pod_whose_driver_is_away_hangs_in_termination_until_it_is_back(simula
         await world.until_pod("p", lambda pod: pod is None)
         return still
 
-    assert simulate(story, nodes=[{**NODE, "drivers": f"{DRIVER}:2:dead=5-40"}]) is not None
+    assert simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:dead=5-40"}]) is not None
 
 
 def test_a_slow_driver_is_waited_for_45_seconds(simulate):
-    async def story(world):
+    async def scenario(world):
         await pod_with_claim(world)
         await asyncio.sleep(50)
         events = (await world.admin.list("events", namespace="default"))[0]
         return [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
 
-    (told,) = simulate(story, nodes=[{**NODE, "drivers": f"{DRIVER}:2:prepare=60"}])
+    (told,) = simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:prepare=60"}])
 
     assert told.endswith("NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 
 
 def test_x_nr12_a_node_reads_the_claims_of_its_pods_and_no_others(simulate):
-    async def story(world):
+    async def scenario(world):
         uid = await pod_with_claim(world)
         await grant(world, ("p", uid), name="other")
         client = world.agent().client
@@ -182,14 +182,14 @@ def test_x_nr12_a_node_reads_the_claims_of_its_pods_and_no_others(simulate):
             await client.patch(CLAIMS, Key("default", "c"), {"status": {"reservedFor": None}}, subresource="status")
         return own["metadata"]["name"], refused.value.code, written.value.code
 
-    assert simulate(story, nodes=[NODE]) == ("c", 403, 403)
+    assert simulate(scenario, nodes=[NODE]) == ("c", 403, 403)
     node = {"user": "system:node:n1", "groups": ("system:nodes",), "resource": CLAIMS, "name": "c"}
     assert is_allowed(Call(verb="get", referenced=True, **node))
     assert not is_allowed(Call(verb="patch", subresource="status", referenced=True, **node))
 
 
 def test_a_node_offers_devices_of_its_own_only(simulate):
-    async def story(world):
+    async def scenario(world):
         client = world.agent().client
         document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
                     "spec": {"driver": DRIVER, "nodeName": "n2", "devices": [],
@@ -198,7 +198,7 @@ def test_a_node_offers_devices_of_its_own_only(simulate):
             await client.create(SLICES, document)
         return refused.value.code
 
-    assert simulate(story, nodes=[NODE]) == 403
+    assert simulate(scenario, nodes=[NODE]) == 403
 
 
 @pytest.mark.parametrize(
@@ -218,15 +218,15 @@ def test_a_driver_that_cannot_be_is_named_with_its_node(simulate, drivers, words
 
 
 def test_dra_core_7_operations_and_calls_are_counted_by_upstreams_names(simulate):
-    async def story(world):
+    async def scenario(world):
         await pod_with_claim(world)
         await world.until_pod("p", is_running)
-        held = world.room.metrics()
+        held = world.process.metrics()
         await world.delete("p", grace_s=1)
         await world.until_pod("p", lambda pod: pod is None)
-        return held, world.room.metrics()
+        return held, world.process.metrics()
 
-    held, after = simulate(story, nodes=[NODE])
+    held, after = simulate(scenario, nodes=[NODE])
 
     call = 'driver_name="gpu.example.com",grpc_status_code="OK",method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/'
     assert held['dra_resource_claims_in_use{driver_name="gpu.example.com"}'] == 1

@@ -1,4 +1,4 @@
-"""Crash loops on nodes with bounds of their own: the kubelet room against a real API server room."""
+"""Crash loops on nodes with bounds of their own: the kubelet against a real API server."""
 
 import asyncio
 
@@ -12,12 +12,12 @@ NODE = {"name": "n1", "cpu": "4"}
 def restarts(simulate, *, node=NODE, switches=(), seconds=75):
     """Return how often a container that crashes at once was restarted after so many seconds."""
 
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="crash")
         await asyncio.sleep(seconds)
         return await w.pod("p")
 
-    return simulate(story, nodes=(node,), switches=switches)["status"]["containerStatuses"][0]["restartCount"]
+    return simulate(scenario, nodes=(node,), switches=switches)["status"]["containerStatuses"][0]["restartCount"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ async def full_node(w):
 
 
 def test_unbinding_2_a_deferred_pod_runs_as_soon_as_another_leaves(simulate):
-    async def story(w):
+    async def scenario(w):
         await full_node(w)
         await asyncio.sleep(2)
         waiting = await w.pod("second")
@@ -34,20 +34,20 @@ def test_unbinding_2_a_deferred_pod_runs_as_soon_as_another_leaves(simulate):
         await w.until_pod("second", running, limit_s=2)
         return waiting, w.lines("kubelet.defer")
 
-    waiting, lines = simulate(story, nodes=SMALL, switches=DEFER)
+    waiting, lines = simulate(scenario, nodes=SMALL, switches=DEFER)
 
     assert (waiting["status"].get("phase"), waiting["spec"]["nodeName"]) == ("Pending", "n1")
     assert [line.data["reason"] for line in lines] == ["OutOfcpu"]
 
 
 def test_unbinding_2_a_deferred_pod_that_never_fits_fails_after_the_timeout(simulate):
-    async def story(w):
+    async def scenario(w):
         await full_node(w)
         begun = w.clock.now()
         pod = await w.until_pod("second", failed)
         return pod, w.clock.now() - begun, len(w.lines("kubelet.reject"))
 
-    pod, took_s, rejections = simulate(story, nodes=SMALL, switches=(*DEFER, "defer.timeout_s=20"))
+    pod, took_s, rejections = simulate(scenario, nodes=SMALL, switches=(*DEFER, "defer.timeout_s=20"))
 
     assert pod["status"]["reason"] == "OutOfcpu"
     assert pod["status"]["message"].endswith("(deferred for 20 s)")
@@ -56,30 +56,30 @@ def test_unbinding_2_a_deferred_pod_that_never_fits_fails_after_the_timeout(simu
 
 
 def test_unbinding_2_after_a_vain_deferral_the_pod_is_given_back(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await full_node(w)
         begun = w.clock.now()
         pod = await w.until_pod("second", unbound)
         return uid, pod, w.clock.now() - begun
 
-    uid, pod, took_s = simulate(story, nodes=SMALL, switches=THEN_UNBIND)
+    uid, pod, took_s = simulate(scenario, nodes=SMALL, switches=THEN_UNBIND)
 
     assert (pod["metadata"]["uid"], pod["status"]["unbindHistory"][0]["reason"]) == (uid, "OutOfcpu")
     assert 30 <= took_s < 31
 
 
 def test_unbinding_2_a_reason_that_is_not_transient_is_given_back_at_once(simulate):
-    async def story(w):
+    async def scenario(w):
         await full_node(w)
         begun = w.clock.now()
         await w.until_pod("second", unbound)
         return w.clock.now() - begun
 
-    assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=defer-then-unbind",)) < 1
+    assert simulate(scenario, nodes=SMALL, switches=("kubelet.on_reject=defer-then-unbind",)) < 1
 
 
 def test_unbinding_2_a_deferred_pod_that_is_deleted_ends(simulate):
-    async def story(w):
+    async def scenario(w):
         await full_node(w)
         await asyncio.sleep(2)
         await w.delete("second")
@@ -87,11 +87,11 @@ def test_unbinding_2_a_deferred_pod_that_is_deleted_ends(simulate):
         await asyncio.sleep(60)
         return w.agent().kubelet.admission.deferring.waiting
 
-    assert simulate(story, nodes=SMALL, switches=DEFER) == {}
+    assert simulate(scenario, nodes=SMALL, switches=DEFER) == {}
 
 
 def test_unbinding_6_3_a_kubelet_killed_while_deferring_begins_to_defer_anew(simulate):
-    async def story(w):
+    async def scenario(w):
         await full_node(w)
         await asyncio.sleep(20)
         w.kill_kubelet()
@@ -101,4 +101,4 @@ def test_unbinding_6_3_a_kubelet_killed_while_deferring_begins_to_defer_anew(sim
         await w.until_pod("second", failed)
         return w.clock.now() - begun
 
-    assert 29 < simulate(story, nodes=SMALL, switches=DEFER) < 32
+    assert 29 < simulate(scenario, nodes=SMALL, switches=DEFER) < 32

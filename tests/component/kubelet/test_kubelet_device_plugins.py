@@ -49,18 +49,18 @@ class Plugin:
         name = f"device-plugin/{self.node}"
         self.life = Lifetime(name, self.lives)
         config = PluginConfig(name=name, node=self.node, definition=msgspec.json.encode(self.definition).decode())
-        self.room = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
-        task = asyncio.create_task(self.room.run())
+        self.process = build_plugin(config, self.world.seams(name, self.life, DiskImage(), Identity("plugin")))
+        task = asyncio.create_task(self.process.run())
         self.life.adopt(task)
         self.world.tasks.append(task)
-        await self.world.until(lambda: self.room.is_ready)
+        await self.world.until(lambda: self.process.is_ready)
         return self
 
     def kill(self):
         self.life.end()
 
     async def tell(self, act, *devices):
-        sockets = SimSockets(self.world.floor, Lifetime("test", 1))
+        sockets = SimSockets(self.world.machine_sockets, Lifetime("test", 1))
         await tell_plugin(sockets, "nodes", self.node, self.definition["resource"], act, devices)
 
 
@@ -91,26 +91,26 @@ def ids_of(world, uid):
 
 async def register(world, life=None, **asked):
     """Register as some plugin would that is not ours."""
-    sockets = SimSockets(world.floor, life or Lifetime("other", 1))
+    sockets = SimSockets(world.machine_sockets, life or Lifetime("other", 1))
     request = Registration(**{"version": "v1beta1", "endpoint": "other.sock", "resource": GPU, **asked})
     connection = sockets.dial(SOCKET)
     await connection.call(wire.REGISTER, wire.encode_registration(request))
     return sockets
 
 
-def test_a_plugin_whose_folder_was_removed_can_still_be_told_what_to_do(simulate):
-    async def story(w):
+def test_a_plugin_whose_folder_was_removed_still_takes_commands(simulate):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
-        SimSockets(w.floor, Lifetime("somebody", 1)).clear("nodes/n1/plugins")
+        SimSockets(w.machine_sockets, Lifetime("somebody", 1)).clear("nodes/n1/plugins")
         await asyncio.sleep(1)
         await gpus.tell("unhealthy", "dev-0")
         return await shows(w, 1, limit_s=2.0)
 
-    assert simulate(story, nodes=(NODE,)) < 2
+    assert simulate(scenario, nodes=(NODE,)) < 2
 
 
 def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         w.kill_kubelet()
         w.network.profile("kubelet/h0").set(LinkFaults(slow_s=1.0))
@@ -122,14 +122,14 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
         await shows(w, 1, limit_s=10.0)
         return w.clock.now() - begun
 
-    assert simulate(story, nodes=(NODE,)) < 10
+    assert simulate(scenario, nodes=(NODE,)) < 10
 
 
 # --- kubelet, acceptance scenario 13, part by part ---
 
 
 def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_seconds(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         await gpus.tell("stop")
         took_s = await shows(w, 0, limit_s=2.0)
@@ -137,7 +137,7 @@ def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_se
         late = await w.until_pod("late", failed)
         return took_s, await node_status(w), late["status"], w.lines("kubelet.reject", uid)
 
-    took_s, (capacity, _), status, rejections = simulate(story, nodes=(NODE,))
+    took_s, (capacity, _), status, rejections = simulate(scenario, nodes=(NODE,))
 
     assert took_s < 2
     assert capacity == "2"
@@ -151,7 +151,7 @@ def test_kubelet_13_a_plugin_that_stops_leaves_nothing_allocatable_within_two_se
 
 @pytest.mark.parametrize("returns", [False, True])
 def test_kubelet_13_a_running_pod_survives_a_kubelet_restart_without_the_plugin(simulate, returns):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         await w.create("holder", devices=ONE)
         await w.until_pod("holder", running)
@@ -167,7 +167,7 @@ def test_kubelet_13_a_running_pod_survives_a_kubelet_restart_without_the_plugin(
         rejected = await w.until_pod("second", failed)
         return await w.pod("holder"), rejected["status"]["message"], w.lines("kubelet.reject", second)
 
-    holder, message, _ = simulate(story, nodes=(NODE,))
+    holder, message, _ = simulate(scenario, nodes=(NODE,))
 
     assert holder["status"]["phase"] == "Running"
     assert holder["status"]["containerStatuses"][0]["restartCount"] == 0
@@ -176,7 +176,7 @@ def test_kubelet_13_a_running_pod_survives_a_kubelet_restart_without_the_plugin(
 
 
 def test_kubelet_2_1_five_minutes_after_its_plugin_a_resource_has_no_capacity_but_is_known(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         await w.create("holder", devices=ONE)
         await w.until_pod("holder", running)
@@ -195,7 +195,7 @@ def test_kubelet_2_1_five_minutes_after_its_plugin_a_resource_has_no_capacity_bu
         last = await w.until_pod("last", failed)
         return before, after, unlucky["status"]["message"], last["status"]["reason"]
 
-    before, after, unlucky, last = simulate(story, nodes=(NODE,))
+    before, after, unlucky, last = simulate(scenario, nodes=(NODE,))
 
     assert (before, after) == (("2", "0"), ("0", "0"))
     # As long as somebody has a device it is the device manager's affair, then that of the predicates.
@@ -220,30 +220,30 @@ def test_kubelet_2_1_five_minutes_after_its_plugin_a_resource_has_no_capacity_bu
     ],
 )
 def test_a_bad_registration_is_refused_in_kubernetes_words(simulate, asked, said):
-    async def story(w):
+    async def scenario(w):
         with pytest.raises(RpcError) as refused:
             await register(w, **asked)
         await asyncio.sleep(1)
         return refused.value, await node_status(w)
 
-    refused, shown = simulate(story, nodes=(NODE,))
+    refused, shown = simulate(scenario, nodes=(NODE,))
 
     assert (refused.code, refused.message) == ("Unknown", said)
     assert shown == (None, None)
 
 
 def test_a_plugin_that_does_not_say_its_options_is_refused(simulate):
-    async def story(w):
-        await SimSockets(w.floor, Lifetime("other", 1)).serve("nodes/n1/other.sock", LocalService({}))
+    async def scenario(w):
+        await SimSockets(w.machine_sockets, Lifetime("other", 1)).serve("nodes/n1/other.sock", LocalService({}))
         with pytest.raises(RpcError) as refused:
             await register(w)
         return refused.value.message
 
-    assert simulate(story, nodes=(NODE,)).startswith("failed to get device plugin options: rpc error: code = Unimpl")
+    assert simulate(scenario, nodes=(NODE,)).startswith("failed to get device plugin options: rpc error: code = Unimpl")
 
 
 def test_of_two_plugins_for_one_resource_the_last_to_register_wins(simulate):
-    async def story(w):
+    async def scenario(w):
         first = await plugin(w, devices=4)
         life = Lifetime("other", 1)
 
@@ -255,7 +255,7 @@ def test_of_two_plugins_for_one_resource_the_last_to_register_wins(simulate):
             await asyncio.sleep(1000)
 
         service = LocalService({wire.GET_OPTIONS: options}, {wire.LIST_AND_WATCH: devices})
-        await SimSockets(w.floor, life).serve("nodes/n1/other.sock", service)
+        await SimSockets(w.machine_sockets, life).serve("nodes/n1/other.sock", service)
         await register(w, life)
         await shows(w, 1)
         await first.tell("unhealthy", "dev-0")
@@ -264,20 +264,20 @@ def test_of_two_plugins_for_one_resource_the_last_to_register_wins(simulate):
         return await node_status(w)
 
     # What the first one still says, and that it ends, is not heard any more.
-    assert simulate(story, nodes=(NODE,)) == ("1", "1")
+    assert simulate(scenario, nodes=(NODE,)) == ("1", "1")
 
 
 def test_a_node_that_takes_no_plugins_opens_no_socket(simulate):
-    async def story(w):
+    async def scenario(w):
         with pytest.raises(RpcError) as refused:
             await register(w)
         return refused.value.code, w.agent().devices
 
-    assert simulate(story, nodes=({"name": "n1", "cpu": "4"},)) == ("Unavailable", None)
+    assert simulate(scenario, nodes=({"name": "n1", "cpu": "4"},)) == ("Unavailable", None)
 
 
 def test_after_a_restart_plugins_register_again_and_the_node_offers_none_until_then(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=3, delayS=10)
         w.kill_kubelet()
         await asyncio.sleep(1)
@@ -285,9 +285,9 @@ def test_after_a_restart_plugins_register_again_and_the_node_offers_none_until_t
         await shows(w, 0)
         shown = await node_status(w)
         took_s = await shows(w, 3, limit_s=15)
-        return shown, took_s, gpus.room.metrics()["device_plugin_registrations_total"]
+        return shown, took_s, gpus.process.metrics()["device_plugin_registrations_total"]
 
-    shown, took_s, registrations = simulate(story, nodes=(NODE,))
+    shown, took_s, registrations = simulate(scenario, nodes=(NODE,))
 
     assert shown == ("0", "0")
     assert 9 < took_s < 12
@@ -295,7 +295,7 @@ def test_after_a_restart_plugins_register_again_and_the_node_offers_none_until_t
 
 
 def test_a_plugin_that_returns_with_fewer_devices_leaves_pods_what_they_have(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=3)
         uid = await w.create("holder", devices={GPU: "3"})
         await w.until_pod("holder", running)
@@ -307,7 +307,7 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_pods_what_they_have(sim
         await asyncio.sleep(5)
         return (await w.pod("holder"))["status"]["phase"], await node_status(w), ids_of(w, uid)
 
-    phase, shown, ids = simulate(story, nodes=(NODE,))
+    phase, shown, ids = simulate(scenario, nodes=(NODE,))
 
     assert (phase, shown) == ("Running", ("2", "2"))
     assert ids == {"main": ("dev-0", "dev-1", "dev-2")}
@@ -317,13 +317,13 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_pods_what_they_have(sim
 
 
 def test_what_allocate_gave_is_logged_and_kept_with_the_pods_record(simulate):
-    async def story(w):
+    async def scenario(w):
         await plugin(w, devices=2)
         uid = await w.create("a", devices=ONE)
         await w.until_pod("a", running)
         return w.lines("kubelet.devices", uid)[0].data["shares"][0], w.agent().kubelet.table.pods
 
-    share, workers = simulate(story, nodes=(NODE,))
+    share, workers = simulate(scenario, nodes=(NODE,))
 
     assert share["given"]["envs"] == {"KEPLAB_DEVICES_EXAMPLE_COM_GPU": "dev-0"}
     assert share["given"]["annotations"] == {"devices.keplab.dev/gpu": "dev-0"}
@@ -331,15 +331,15 @@ def test_what_allocate_gave_is_logged_and_kept_with_the_pods_record(simulate):
     assert worker.record().allocation.devices[0].given.nodes[0].container_path == "/dev/dev-0"
 
 
-def test_the_process_tells_who_has_which_devices_and_what_was_given(simulate):
-    async def story(w):
+def test_the_process_serves_which_pod_has_which_devices_and_what_was_given(simulate):
+    async def scenario(w):
         await plugin(w, devices=2, topology=[0, 1])
         await w.create("a", devices=ONE)
         await w.until_pod("a", running)
-        (_, route), *_ = [r for r in w.room.http_routes() if r[0].startswith("/podResources")]
+        (_, route), *_ = [r for r in w.process.http_routes() if r[0].startswith("/podResources")]
         return [route(HttpRequest(f"/podResources/{node}", {"node": node}, {}, {})) for node in ("n1", "n2")]
 
-    (code, _, body), (missing, _, _) = simulate(story, nodes=({**NODE, "numa": "2x8"},))
+    (code, _, body), (missing, _, _) = simulate(scenario, nodes=({**NODE, "numa": "2x8"},))
 
     told = msgspec.json.decode(body)
     (device,) = told["pod_resources"][0]["containers"][0]["devices"]
@@ -354,7 +354,7 @@ def test_the_process_tells_who_has_which_devices_and_what_was_given(simulate):
 
 
 def test_a_plugin_that_refuses_rejects_the_pod_with_its_words_and_takes_nothing(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=1)
         await gpus.tell("refuse")
         await w.create("a", devices=ONE)
@@ -364,15 +364,15 @@ def test_a_plugin_that_refuses_rejects_the_pod_with_its_words_and_takes_nothing(
         await w.until_pod("b", running)
         return rejected["status"]["message"]
 
-    assert simulate(story, nodes=(NODE,)) == (
+    assert simulate(scenario, nodes=(NODE,)) == (
         "Pod was rejected: Allocate failed due to "
-        f"rpc error: code = Unknown desc = {GPU} is told to refuse, which is unexpected"
+        f"rpc error: code = Unknown desc = {GPU} is configured to refuse, which is unexpected"
     )
 
 
-def test_while_a_plugin_is_asked_nobody_else_is_admitted_and_then_all_go_in_order(simulate):
-    async def story(w):
-        sockets = SimSockets(w.floor, Lifetime("other", 1))
+def test_while_a_plugin_is_asked_no_other_pod_is_admitted_and_then_all_go_in_order(simulate):
+    async def scenario(w):
+        sockets = SimSockets(w.machine_sockets, Lifetime("other", 1))
         answered = asyncio.Event()
 
         async def options(_):
@@ -403,7 +403,7 @@ def test_while_a_plugin_is_asked_nobody_else_is_admitted_and_then_all_go_in_orde
         await w.until_pod("slow", running)
         return waiting, [line.obj["uid"] for line in w.lines("kubelet.admit")], [slow, plain], gone
 
-    waiting, admitted, expected, gone = simulate(story, nodes=(NODE,))
+    waiting, admitted, expected, gone = simulate(scenario, nodes=(NODE,))
 
     assert waiting == []
     assert admitted == expected
@@ -411,8 +411,8 @@ def test_while_a_plugin_is_asked_nobody_else_is_admitted_and_then_all_go_in_orde
 
 
 def test_a_pod_deleted_while_its_plugin_is_asked_leaves_its_device_free(simulate):
-    async def story(w):
-        sockets = SimSockets(w.floor, Lifetime("other", 1))
+    async def scenario(w):
+        sockets = SimSockets(w.machine_sockets, Lifetime("other", 1))
         answered = asyncio.Event()
 
         async def options(_):
@@ -438,11 +438,11 @@ def test_a_pod_deleted_while_its_plugin_is_asked_leaves_its_device_free(simulate
         answered.set()
         return running(await w.until_pod("second", running))
 
-    assert simulate(story, nodes=(NODE,))
+    assert simulate(scenario, nodes=(NODE,))
 
 
 def test_init_containers_devices_are_used_again_and_allocate_is_called_for_each_container(simulate):
-    async def story(w):
+    async def scenario(w):
         await plugin(w, devices=2)
         limits = {"resources": {"limits": {"cpu": "1", "memory": "64Mi", GPU: "1"}}}
         spec = {
@@ -453,7 +453,7 @@ def test_init_containers_devices_are_used_again_and_allocate_is_called_for_each_
         await w.until_pod("pod", running)
         return ids_of(w, uid), [line.data["containers"] for line in w.lines("plugin.allocate")]
 
-    ids, calls = simulate(story, nodes=(NODE,))
+    ids, calls = simulate(scenario, nodes=(NODE,))
 
     assert ids == {"init": ("dev-0",), "a": ("dev-0",), "b": ("dev-1",)}
     assert calls == [[["dev-0"]], [["dev-0"]], [["dev-1"]]]
@@ -461,7 +461,7 @@ def test_init_containers_devices_are_used_again_and_allocate_is_called_for_each_
 
 @pytest.mark.parametrize(("preferred", "chosen"), [("pairs", ("dev-2", "dev-3")), ("spread", ("dev-0", "dev-2"))])
 def test_a_plugins_preference_decides_among_what_is_free(simulate, preferred, chosen):
-    async def story(w):
+    async def scenario(w):
         await plugin(w, devices=4, preferred=preferred)
         first = await w.create("one", devices=ONE)
         await w.until_pod("one", running)
@@ -473,14 +473,14 @@ def test_a_plugins_preference_decides_among_what_is_free(simulate, preferred, ch
         await w.until_pod("two", running)
         return ids_of(w, first), ids_of(w, uid)
 
-    first, two = simulate(story, nodes=(NODE,))
+    first, two = simulate(scenario, nodes=(NODE,))
 
     assert first == {"main": ("dev-0",)}
     assert two == {"main": chosen}
 
 
 def test_devices_and_cpus_are_aligned_by_the_plugins_topology(simulate):
-    async def story(w):
+    async def scenario(w):
         await plugin(w, devices=4, topology=[0, 0, 1, 1])
         uids = []
         for name in ("a", "b"):
@@ -492,7 +492,7 @@ def test_devices_and_cpus_are_aligned_by_the_plugins_topology(simulate):
         return allocations, rejected["status"]["reason"]
 
     numa = {"name": "n1", "numa": "2x8", "topologyPolicy": "single-numa-node", "deviceSocket": True}
-    (a, b), reason = simulate(story, nodes=(numa,))
+    (a, b), reason = simulate(scenario, nodes=(numa,))
 
     assert [a.devices[0].ids, b.devices[0].ids] == [("dev-0", "dev-1"), ("dev-2", "dev-3")]
     assert {cpu // 8 for cpu in a.cpus} == {0}
@@ -504,18 +504,18 @@ def test_devices_and_cpus_are_aligned_by_the_plugins_topology(simulate):
 
 
 def test_a_plugin_that_wants_to_know_is_called_before_every_start(simulate):
-    async def story(w):
+    async def scenario(w):
         await plugin(w, devices=1, preStart=True)
         await w.create("a", devices=ONE, run="exit 1 after 1s")
         await w.until_pod("a", lambda pod: restarts(pod) == 2)
         starts = [line.mono_ns for line in w.lines("plugin.pre_start")]
         return len(starts), starts[0] < w.lines("kubelet.start")[0].mono_ns
 
-    assert simulate(story, nodes=(NODE,)) == (3, True)
+    assert simulate(scenario, nodes=(NODE,)) == (3, True)
 
 
 def test_without_its_plugin_such_a_container_does_not_start_and_is_tried_again(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=1, preStart=True)
         await w.create("a", devices=ONE, run="exit 1 after 5s")
         await w.until_pod("a", running)
@@ -532,13 +532,13 @@ def test_without_its_plugin_such_a_container_does_not_start_and_is_tried_again(s
         await w.until_pod("a", lambda pod: "running" in pod["status"]["containerStatuses"][0]["state"])
         return waiting, stuck["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
 
-    _, message = simulate(story, nodes=(NODE,))
+    _, message = simulate(scenario, nodes=(NODE,))
 
     assert message == f"device plugin PreStartContainer rpc failed with err: endpoint {GPU} has been stopped"
 
 
 def test_kubelet_5_5_a_container_that_must_start_again_after_a_restart_needs_its_devices_healthy(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         await w.create("crashing", devices=ONE, run="exit 1 after 1s")
         await w.create("steady", devices=ONE)
@@ -553,7 +553,7 @@ def test_kubelet_5_5_a_container_that_must_start_again_after_a_restart_needs_its
         crashed = await w.until_pod("crashing", failed)
         return crashed["status"], (await w.pod("steady"))["status"]["phase"]
 
-    status, phase = simulate(story, nodes=(NODE,))
+    status, phase = simulate(scenario, nodes=(NODE,))
 
     assert (status["reason"], phase) == ("UnexpectedAdmissionError", "Running")
     assert f"no healthy devices present; cannot allocate unhealthy devices {GPU}" in status["message"]
@@ -561,7 +561,7 @@ def test_kubelet_5_5_a_container_that_must_start_again_after_a_restart_needs_its
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_kep_4680_a_containers_status_tells_the_health_of_its_devices(simulate, gate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=2)
         await w.create("a", devices=ONE)
         await w.until_pod("a", running)
@@ -573,19 +573,19 @@ def test_kep_4680_a_containers_status_tells_the_health_of_its_devices(simulate, 
         well = (await w.pod("a"))["status"]["containerStatuses"][0].get("allocatedResourcesStatus")
         return ill, well, running(await w.pod("a"))
 
-    ill, well, still_runs = simulate(story, nodes=(NODE,), switches=(f"ResourceHealthStatus={str(gate).lower()}",))
+    ill, well, still_runs = simulate(scenario, nodes=(NODE,), switches=(f"ResourceHealthStatus={str(gate).lower()}",))
 
-    def told(health):
+    def recorded(health):
         return [{"name": GPU, "resources": [{"resourceID": "dev-0", "health": health}]}] if gate else None
 
-    assert (ill, well, still_runs) == (told("Unhealthy"), told("Healthy"), True)
+    assert (ill, well, still_runs) == (recorded("Unhealthy"), recorded("Healthy"), True)
 
 
 # --- deferral until the plugin is there (kubelet-unbinding 2) ---
 
 
 def test_unbinding_2_a_deferred_pod_runs_the_moment_its_plugin_is_back(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=1)
         await gpus.tell("stop")
         await shows(w, 0)
@@ -597,14 +597,14 @@ def test_unbinding_2_a_deferred_pod_runs_the_moment_its_plugin_is_back(simulate)
         await w.until_pod("a", running)
         return waiting["status"]["phase"], w.clock.now() - begun
 
-    phase, took_s = simulate(story, nodes=(NODE,), switches=("kubelet.on_reject=defer", "defer.period_s=1000"))
+    phase, took_s = simulate(scenario, nodes=(NODE,), switches=("kubelet.on_reject=defer", "defer.period_s=1000"))
 
     assert phase == "Pending"
     assert took_s < 0.5
 
 
 def test_unbinding_2_how_long_a_pod_waits_for_its_devices_is_a_switch_of_its_own(simulate):
-    async def story(w):
+    async def scenario(w):
         gpus = await plugin(w, devices=1)
         await gpus.tell("stop")
         await shows(w, 0)
@@ -614,7 +614,7 @@ def test_unbinding_2_how_long_a_pod_waits_for_its_devices_is_a_switch_of_its_own
         return w.clock.now() - begun, pod["status"]["message"]
 
     switches = ("kubelet.on_reject=defer", "device.defer_timeout_s=60", "defer.timeout_s=5")
-    took_s, message = simulate(story, nodes=(NODE,), switches=switches)
+    took_s, message = simulate(scenario, nodes=(NODE,), switches=switches)
 
     assert 60 <= took_s < 61
     assert message.endswith("(deferred for 60 s)")

@@ -4,7 +4,7 @@ from services.api.meta import Key
 
 
 def test_a_debugger_joins_a_running_pod_and_is_reported(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
         patch = {"spec": {"ephemeralContainers": [{"name": "debugger", "image": "busybox", "stdin": True}]}}
@@ -16,7 +16,7 @@ def test_a_debugger_joins_a_running_pod_and_is_reported(simulate):
             "p", lambda p: "running" in p["status"]["ephemeralContainerStatuses"][0]["state"]
         ), w.agent().run_of("default", "p", "debugger", previous=False)
 
-    pod, its_run = simulate(story)
+    pod, its_run = simulate(scenario)
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]

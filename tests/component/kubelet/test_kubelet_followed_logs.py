@@ -5,7 +5,7 @@ from services.runtime.health import HttpRequest
 
 
 async def followed(w, pod, query):
-    route = next(handler for path, handler in w.room.http_routes() if path.startswith("/containerLogs"))
+    route = next(handler for path, handler in w.process.http_routes() if path.startswith("/containerLogs"))
     status, _, body = route(HttpRequest("", {"namespace": "default", "pod": pod, "container": "main"}, query))
     assert status == 200, body
     at = {}
@@ -16,7 +16,7 @@ async def followed(w, pod, query):
 
 
 def test_a_log_is_followed_until_its_run_ends_and_no_line_comes_twice(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="exit 3 after 24s")
         pod = await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
         assert pod
@@ -24,7 +24,7 @@ def test_a_log_is_followed_until_its_run_ends_and_no_line_comes_twice(simulate):
         at = await followed(w, "p", {"follow": "true"})
         return {line: round(moment - began) for line, moment in at.items()}
 
-    assert simulate(story) == {
+    assert simulate(scenario) == {
         "container main started, restart 0": 0,
         "still running after 10 s": 10,
         "still running after 20 s": 20,
@@ -33,23 +33,23 @@ def test_a_log_is_followed_until_its_run_ends_and_no_line_comes_twice(simulate):
 
 
 def test_following_ends_with_the_pod_and_with_the_bytes_that_were_asked_for(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
         few = await followed(w, "p", {"follow": "true", "limitBytes": "36"})
         await w.admin.delete("pods", Key("default", "p"), grace_period_s=0)
         return few, len(await followed(w, "p", {"follow": "true"}))
 
-    few, lines = simulate(story)
+    few, lines = simulate(scenario)
     assert list(few) == ["containe"]
     assert lines >= 1
 
 
 def test_the_kubelet_refuses_in_its_own_words(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
-        route = next(handler for path, handler in w.room.http_routes() if path.startswith("/containerLogs"))
+        route = next(handler for path, handler in w.process.http_routes() if path.startswith("/containerLogs"))
         of = {"namespace": "default", "pod": "p", "container": "main"}
         asked = [
             (of, {"previous": "true"}),
@@ -59,7 +59,7 @@ def test_the_kubelet_refuses_in_its_own_words(simulate):
         ]
         return [route(HttpRequest("", params, query)) for params, query in asked]
 
-    assert [(status, body.decode()) for status, _, body in simulate(story)] == [
+    assert [(status, body.decode()) for status, _, body in simulate(scenario)] == [
         (400, 'previous terminated container "main" in pod "p" not found\n'),
         (400, 'container "x" in pod "p" is not available\n'),
         (404, 'pod "q" does not exist\n'),

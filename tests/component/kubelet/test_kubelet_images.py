@@ -28,7 +28,7 @@ def names(node):
 
 
 def test_kubelet_7_a_disk_short_of_room_for_images_costs_those_that_nobody_uses_and_no_pod(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("kept", run="pull 90.2s")
         await w.until_pod("kept", runs, limit_s=120)
         spec = {"containers": [{"name": "main", "image": "other"}]}
@@ -37,9 +37,9 @@ def test_kubelet_7_a_disk_short_of_room_for_images_costs_those_that_nobody_uses_
         before = await node_until(w, has_pressure, 30)
         await w.delete("gone", grace_s=0)
         after = await node_until(w, lambda node: names(node) == ["busybox"], 180)
-        return before, after, await w.pod("kept"), w.room.metrics()
+        return before, after, await w.pod("kept"), w.process.metrics()
 
-    before, after, kept, metrics = simulate(story, nodes=NODES)
+    before, after, kept, metrics = simulate(scenario, nodes=NODES)
 
     assert sorted(names(before)) == ["busybox", "other"]
     assert has_pressure(after)  # for five minutes more

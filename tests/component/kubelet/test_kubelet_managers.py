@@ -33,7 +33,7 @@ def owned(w):
 
 
 def test_kubelet_6_a_restarted_kubelet_leaves_pods_the_cpus_they_have(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("a", cpu="2")
         await w.create("b", cpu="1")
         await w.until_pod("b", phase("Running"))
@@ -44,31 +44,33 @@ def test_kubelet_6_a_restarted_kubelet_leaves_pods_the_cpus_they_have(simulate):
         await w.until_pod("c", phase("Running"))
         return before, owned(w)
 
-    before, after = simulate(story, nodes=(STATIC,))
+    before, after = simulate(scenario, nodes=(STATIC,))
 
     assert before == {"a": (1, 5), "b": (2,)}
     assert after == {"b": (2,), "c": (1, 3, 5, 7)}
 
 
 def test_kubelet_5_4_a_kubelet_whose_policy_changed_does_not_start(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("a", cpu="2")
         await w.until_pod("a", phase("Running"))
         with pytest.raises(StartError) as refused:
             await restart(w, cpuPolicy="none")
         return str(refused.value)
 
-    assert 'configured policy "none" differs from state checkpoint policy "static"' in simulate(story, nodes=(STATIC,))
+    assert 'configured policy "none" differs from state checkpoint policy "static"' in simulate(
+        scenario, nodes=(STATIC,)
+    )
 
 
 def test_options_of_alpha_level_want_their_gate(simulate):
-    async def story(w):
+    async def scenario(w):
         return w.agent().kubelet.managers.cpus.free
 
     node = STATIC | {"cpuOptions": {"distribute-cpus-across-cores": "true"}}
     with pytest.raises(StartError, match="node n1: CPU Manager Policy Alpha-level Options not enabled, but option"):
-        simulate(story, nodes=(node,))
-    assert simulate(story, nodes=(node,), switches=("CPUManagerPolicyAlphaOptions=true",)) == {2, 3, 4, 5, 6, 7}
+        simulate(scenario, nodes=(node,))
+    assert simulate(scenario, nodes=(node,), switches=("CPUManagerPolicyAlphaOptions=true",)) == {2, 3, 4, 5, 6, 7}
 
 
 def sized(memory, pages=""):
@@ -77,14 +79,14 @@ def sized(memory, pages=""):
 
 
 def test_huge_pages_are_a_resource_of_the_node_and_fit_like_any_other(simulate):
-    async def story(w):
+    async def scenario(w):
         node = await w.admin.get("nodes", Key("", "n1"))
         await w.create("a", spec=sized("64Mi", "6Mi"))
         await w.until_pod("a", phase("Running"))
         await w.create("b", spec=sized("64Mi", "4Mi"))
         return node["status"], await w.until_pod("b", phase("Failed"))
 
-    node, pod = simulate(story, nodes=(MEMORY | {"memoryPolicy": "None"},))
+    node, pod = simulate(scenario, nodes=(MEMORY | {"memoryPolicy": "None"},))
 
     assert (node["capacity"]["hugepages-2Mi"], node["allocatable"]["hugepages-2Mi"]) == ("8Mi", "8Mi")
     assert (node["capacity"]["memory"], node["allocatable"]["memory"]) == ("8Gi", "7160Mi")
@@ -93,15 +95,15 @@ def test_huge_pages_are_a_resource_of_the_node_and_fit_like_any_other(simulate):
 
 
 def test_memory_that_is_nowhere_in_one_piece_fails_the_pod_with_upstream_s_words(simulate):
-    async def story(w):
+    async def scenario(w):
         for name, memory in (("a", "2Gi"), ("b", "3Gi")):
             await w.create(name, spec=sized(memory))
             await w.until_pod(name, phase("Running"))
         await w.create("c", spec=sized("1500Mi"))
         pod = await w.until_pod("c", phase("Failed"))
-        return pod["status"], w.room.metrics()
+        return pod["status"], w.process.metrics()
 
-    status, metrics = simulate(story, nodes=(MEMORY,))
+    status, metrics = simulate(scenario, nodes=(MEMORY,))
 
     assert status["reason"] == "UnexpectedAdmissionError"
     assert status["message"] == (
@@ -113,15 +115,15 @@ def test_memory_that_is_nowhere_in_one_piece_fails_the_pod_with_upstream_s_words
 
 
 def test_kubelet_10_what_managers_decide_is_counted(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("a", cpu="2")
         await w.create("b", cpu="3")
         await w.until_pod("b", phase("Failed"))
         await w.until_pod("a", phase("Running"))
-        return w.room.metrics()
+        return w.process.metrics()
 
     options = {"topologyPolicy": "single-numa-node", "fullPcpusOnly": True}
-    metrics = simulate(story, nodes=(STATIC | options,))
+    metrics = simulate(scenario, nodes=(STATIC | options,))
 
     assert {name.removeprefix("kubelet_"): metrics[name] for name in metrics if "_manager_" in name} == {
         "topology_manager_admission_requests_total": 2,
@@ -140,7 +142,7 @@ def test_kubelet_10_what_managers_decide_is_counted(simulate):
 
 
 def test_kep_1287_static_memory_refuses_a_guaranteed_pods_memory(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", spec=sized("1Gi"))
         await w.until_pod("p", phase("Running"))
         resources = {"requests": {"memory": "2Gi"}, "limits": {"memory": "2Gi"}}
@@ -151,9 +153,9 @@ def test_kep_1287_static_memory_refuses_a_guaranteed_pods_memory(simulate):
             return next((c for c in pod["status"]["conditions"] if c["type"] == "PodResizePending"), None)
 
         pod = await w.until_pod("p", pending)
-        return pending(pod), w.room.metrics()
+        return pending(pod), w.process.metrics()
 
-    condition, metrics = simulate(story, nodes=(MEMORY,))
+    condition, metrics = simulate(scenario, nodes=(MEMORY,))
 
     assert condition["reason"] == "Infeasible"
     assert condition["message"] == 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'

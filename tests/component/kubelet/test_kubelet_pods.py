@@ -1,4 +1,4 @@
-"""Pods on nodes: the kubelet room against a real API server room, in virtual time."""
+"""Pods on nodes: the kubelet against a real API server, in virtual time."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ def condition(pod, kind):
 
 
 def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
-    async def story(w):
+    async def scenario(w):
         ready_s = w.clock.now()
         node = await w.admin.get("nodes", Key("", "n1"))
         renewed = []
@@ -27,7 +27,7 @@ def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
             await asyncio.sleep(1.0)
         return ready_s, node, renewed, w.agent().node_writes - writes
 
-    ready_s, node, renewed, writes = simulate(story)
+    ready_s, node, renewed, writes = simulate(scenario)
 
     assert ready_s <= 2.0
     assert condition(node, "Ready")["status"] == "True"
@@ -49,7 +49,7 @@ def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_i
 
     monkeypatch.setattr(PodCalls, "call", heard)
 
-    async def story(w):
+    async def scenario(w):
         await w.until(lambda: asked)
         new = list(asked)
         asked.clear()
@@ -62,22 +62,22 @@ def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_i
         await w.until(lambda: len(asked) > 1)
         return new, back, list(asked)
 
-    assert simulate(story) == ([("create", 201)], [("patch", 200)], [("patch", 404), ("create", 201)])
+    assert simulate(scenario) == ([("create", 201)], [("patch", 200)], [("patch", 404), ("create", 201)])
 
 
 def test_a_bound_pod_runs(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         return await w.until_pod("p", running)
 
-    pod = simulate(story)
+    pod = simulate(scenario)
 
     assert condition(pod, "Ready")["status"] == "True"
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
 
 
 def test_kubelet_6_five_readiness_flips_within_a_slow_write_are_at_most_two_patches(simulate):
-    async def story(w):
+    async def scenario(w):
         w.network.profile("kubelet/h0").latency_min_s = w.network.profile("kubelet/h0").latency_max_s = 0.5
         await w.create("p", run="ready after 10s; flap 200ms 4")
         await w.until_pod("p", running)
@@ -86,7 +86,7 @@ def test_kubelet_6_five_readiness_flips_within_a_slow_write_are_at_most_two_patc
         await asyncio.sleep(15)
         return w.agent().calls.status_writes - before, await w.pod("p")
 
-    writes, pod = simulate(story)
+    writes, pod = simulate(scenario)
 
     assert writes <= 3  # one may be on its way when the flips begin
     assert condition(pod, "Ready")["status"] == "True"
@@ -94,7 +94,7 @@ def test_kubelet_6_five_readiness_flips_within_a_slow_write_are_at_most_two_patc
 
 
 def test_kubelet_7_a_graceful_delete_shows_the_terminal_phase_before_the_object_goes(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="on SIGTERM exit 1 after 3s")
         await w.until_pod("p", running)
         seen = []
@@ -106,7 +106,7 @@ def test_kubelet_7_a_graceful_delete_shows_the_terminal_phase_before_the_object_
             await asyncio.sleep(0.0001)
         return w.clock.now() - at, seen, [x.ev for x in w.events.lines if x.comp == "h0" or x.ev == "kubelet.stop"]
 
-    took_s, seen, lines = simulate(story)
+    took_s, seen, lines = simulate(scenario)
 
     assert 3 <= took_s <= 5
     assert seen == ["Running", "Failed"]
@@ -114,7 +114,7 @@ def test_kubelet_7_a_graceful_delete_shows_the_terminal_phase_before_the_object_
 
 
 def test_kubelet_9_of_two_pods_bound_at_once_the_older_runs_and_the_younger_never_does(simulate):
-    async def story(w):
+    async def scenario(w):
         w.kill_kubelet()
         older = await w.create("older", cpu="3", bind=False)
         await asyncio.sleep(1.5)
@@ -131,7 +131,7 @@ def test_kubelet_9_of_two_pods_bound_at_once_the_older_runs_and_the_younger_neve
         await asyncio.sleep(30)
         return failed, await w.pod("younger"), w.lines("kubelet.admit")
 
-    failed, later, admits = simulate(story)
+    failed, later, admits = simulate(scenario)
 
     assert failed["status"]["reason"] == "OutOfcpu"
     assert failed["status"]["message"] == (
@@ -143,7 +143,7 @@ def test_kubelet_9_of_two_pods_bound_at_once_the_older_runs_and_the_younger_neve
 
 
 def test_kubelet_14_a_label_removed_between_bind_and_admission_is_a_node_affinity_failure(simulate):
-    async def story(w):
+    async def scenario(w):
         from services.api.meta import Key
 
         await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": "ssd"}}})
@@ -153,11 +153,11 @@ def test_kubelet_14_a_label_removed_between_bind_and_admission_is_a_node_affinit
         await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": None}}})
         return await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed")
 
-    assert simulate(story)["status"]["reason"] == "NodeAffinity"
+    assert simulate(scenario)["status"]["reason"] == "NodeAffinity"
 
 
 def test_kubelet_15_fifty_running_pods_survive_a_kubelet_killed_for_20_s(simulate):
-    async def story(w):
+    async def scenario(w):
         uids = [await w.create(f"p{i}", cpu="10m", run="forever") for i in range(50)]
         for i in range(50):
             await w.until_pod(f"p{i}", running)
@@ -170,7 +170,7 @@ def test_kubelet_15_fifty_running_pods_survive_a_kubelet_killed_for_20_s(simulat
         after = [await w.pod(f"p{i}") for i in range(50)]
         return uids, before, after, w.agent().calls.status_writes, w.lines("kubelet.start"), w.lines("kubelet.stop")
 
-    uids, before, after, writes, starts, stops = simulate(story)
+    uids, before, after, writes, starts, stops = simulate(scenario)
 
     assert writes <= 60
     assert [x.obj["uid"] for x in starts] == uids
@@ -181,7 +181,7 @@ def test_kubelet_15_fifty_running_pods_survive_a_kubelet_killed_for_20_s(simulat
 
 
 def test_a_pod_deleted_while_its_kubelet_was_down_is_stopped_and_confirmed_on_return(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", run="forever")
         await w.until_pod("p", running)
         w.kill_kubelet()
@@ -193,13 +193,13 @@ def test_a_pod_deleted_while_its_kubelet_was_down_is_stopped_and_confirmed_on_re
         await w.until_pod("p", lambda p: p is None)
         return uid, gone, w.lines("kubelet.stop")
 
-    uid, _, stops = simulate(story)
+    uid, _, stops = simulate(scenario)
 
     assert [x.obj["uid"] for x in stops] == [uid]
 
 
 def test_a_pod_force_deleted_while_its_kubelet_was_down_is_stopped_on_return(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", run="forever")
         await w.until_pod("p", running)
         w.kill_kubelet()
@@ -208,14 +208,14 @@ def test_a_pod_force_deleted_while_its_kubelet_was_down_is_stopped_on_return(sim
         await asyncio.sleep(2)
         return uid, w.lines("kubelet.stop"), w.agent().kubelet.ledger.used["pods"]
 
-    uid, stops, used = simulate(story)
+    uid, stops, used = simulate(scenario)
 
     assert [x.obj["uid"] for x in stops] == [uid]
     assert used == 0
 
 
 def test_kubelet_16_a_new_pod_of_the_same_name_starts_after_the_old_ones_container_stopped(simulate):
-    async def story(w):
+    async def scenario(w):
         old = await w.create("web-0", run="on SIGTERM exit 0 after 10s")
         await w.until_pod("web-0", running)
         await w.delete("web-0", 10)
@@ -225,7 +225,7 @@ def test_kubelet_16_a_new_pod_of_the_same_name_starts_after_the_old_ones_contain
         await w.until_pod("web-0", running)
         return old, new, w.lines("kubelet.stop"), w.lines("kubelet.start")
 
-    old, new, stops, starts = simulate(story)
+    old, new, stops, starts = simulate(scenario)
 
     assert [x.obj["uid"] for x in starts] == [old, new]
     assert [x.obj["uid"] for x in stops] == [old]
@@ -233,7 +233,7 @@ def test_kubelet_16_a_new_pod_of_the_same_name_starts_after_the_old_ones_contain
 
 
 def test_kubelet_19_a_critical_pod_evicts_the_best_effort_pod_and_then_runs(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("best-effort", cpu="")
         await w.create("other", cpu="1")
         await w.until_pod("best-effort", running)
@@ -242,7 +242,7 @@ def test_kubelet_19_a_critical_pod_evicts_the_best_effort_pod_and_then_runs(simu
         await w.until_pod("critical", running)
         return await w.pod("best-effort"), await w.pod("other")
 
-    evicted, other = simulate(story, nodes=({"name": "n1", "pods": 2},))
+    evicted, other = simulate(scenario, nodes=({"name": "n1", "pods": 2},))
 
     target = condition(evicted, "DisruptionTarget")
     assert evicted["status"]["phase"] == "Failed"
@@ -252,41 +252,41 @@ def test_kubelet_19_a_critical_pod_evicts_the_best_effort_pod_and_then_runs(simu
 
 
 def test_guarantees_n2_checkpoint_then_start_line_and_the_container_not_before(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p")
         await w.until_pod("p", running)
         return [x.ev for x in w.events.lines if x.ev.startswith("kubelet.") and (x.obj or {}).get("uid") == uid]
 
-    assert simulate(story) == ["kubelet.admit", "kubelet.checkpoint", "kubelet.start"]
+    assert simulate(scenario) == ["kubelet.admit", "kubelet.checkpoint", "kubelet.start"]
 
 
 def test_guarantees_n5_the_session_is_acknowledged_before_anything_is_admitted(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", running)
         return [x.ev for x in w.events.lines if x.ev in ("kubelet.session", "kubelet.admit")]
 
-    assert simulate(story) == ["kubelet.session", "kubelet.session", "kubelet.admit"]
+    assert simulate(scenario) == ["kubelet.session", "kubelet.session", "kubelet.admit"]
 
 
 def test_guarantees_fm_k6_while_the_disk_is_full_nothing_starts_and_the_node_says_so(simulate):
-    async def story(w):
+    async def scenario(w):
         from services.api.meta import Key
 
-        w.platter.broken = OSError(28, "No space left on device")
+        w.disk_image.broken = OSError(28, "No space left on device")
         await w.create("p")
         await asyncio.sleep(5)
         node = await w.admin.get("nodes", Key("", "n1"))
         started = len(w.lines("kubelet.start"))
-        w.platter.broken = None
+        w.disk_image.broken = None
         await w.until_pod("p", running)
         return started, condition(node, "DiskPressure")["status"]
 
-    assert simulate(story) == (0, "True")
+    assert simulate(scenario) == (0, "True")
 
 
 def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterwards(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="crash after 1s")
         await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
         w.network.profile("kubelet/h0").requests_cut = True
@@ -296,14 +296,14 @@ def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterward
         await asyncio.sleep(15)
         return w.agent().calls.status_writes - before, await w.pod("p")
 
-    writes, pod = simulate(story)
+    writes, pod = simulate(scenario)
 
     assert writes <= 4
     assert pod["status"]["containerStatuses"][0]["restartCount"] >= 3
 
 
-def test_a_finished_pod_is_not_run_again_when_the_kubelet_dies_before_telling(simulate):
-    async def story(w):
+def test_a_finished_pod_is_not_run_again_when_the_kubelet_dies_before_its_status_is_written(simulate):
+    async def scenario(w):
         await w.create("p", run="exit 0 after 2s", spec={"restartPolicy": "Never"})
         await w.until_pod("p", running)
         w.network.profile("kubelet/h0").requests_cut = True
@@ -314,14 +314,14 @@ def test_a_finished_pod_is_not_run_again_when_the_kubelet_dies_before_telling(si
         pod = await w.until_pod("p", lambda p: p["status"]["phase"] != "Running")
         return pod, w.lines("kubelet.start")
 
-    pod, starts = simulate(story)
+    pod, starts = simulate(scenario)
 
     assert pod["status"]["phase"] == "Succeeded"
     assert len(starts) == 1
 
 
 def test_one_seed_gives_one_event_log(simulate):
-    async def story(w):
+    async def scenario(w):
         for i in range(5):
             await w.create(f"p{i}", node=f"n{i % 2}", cpu="100m", run="crash after 3s")
         await asyncio.sleep(60)
@@ -329,24 +329,24 @@ def test_one_seed_gives_one_event_log(simulate):
 
     nodes = ({"name": "n0"}, {"name": "n1"})
 
-    assert simulate(story, nodes=nodes, latency=()) == simulate(story, nodes=nodes, latency=())
-    assert simulate(story, nodes=nodes, latency=(), seed=2) != simulate(story, nodes=nodes, latency=())
+    assert simulate(scenario, nodes=nodes, latency=()) == simulate(scenario, nodes=nodes, latency=())
+    assert simulate(scenario, nodes=nodes, latency=(), seed=2) != simulate(scenario, nodes=nodes, latency=())
 
 
 def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="crash after 1s")
         await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
         w.network.profile("kubelet/h0").watch_delay_s = 25.0
         await w.delete("p", 0)
-        w.room.host._last_tick_s -= 70.0  # as if no timer had fired for that long
+        w.process.host._last_tick_s -= 70.0  # as if no timer had fired for that long
         before = w.agent().kubelet.table.pods.copy()
         await asyncio.sleep(20)
         restarts = [worker.containers[0].restarts for worker in before.values()]
         await asyncio.sleep(20)
         return restarts, w.lines("kubelet.stop"), w.agent().kubelet.table.pods
 
-    restarts, stops, workers = simulate(story)
+    restarts, stops, workers = simulate(scenario)
 
     assert restarts == [1]
     assert len(stops) == 1
@@ -354,7 +354,7 @@ def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(s
 
 
 def test_a_pod_deleted_while_it_waits_for_its_namesake_never_starts(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("web-0", run="on SIGTERM exit 0 after 10s")
         await w.until_pod("web-0", running)
         await w.delete("web-0", 10)
@@ -367,14 +367,14 @@ def test_a_pod_deleted_while_it_waits_for_its_namesake_never_starts(simulate):
         await asyncio.sleep(30)
         return w.lines("kubelet.start", second), w.agent().kubelet.ledger.entries
 
-    starts, entries = simulate(story)
+    starts, entries = simulate(scenario)
 
     assert starts == []
     assert not entries
 
 
 def test_kubelet_8_a_container_that_ignores_sigterm_ends_with_137_when_its_five_seconds_are_over(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", run="on SIGTERM ignore")
         await w.until_pod("p", running)
         begun = w.clock.now()
@@ -386,7 +386,7 @@ def test_kubelet_8_a_container_that_ignores_sigterm_ends_with_137_when_its_five_
             await asyncio.sleep(0.0001)
         return w.lines("kubelet.stop", uid)[0].mono_ns / 1e9 - begun, codes
 
-    took_s, codes = simulate(story)
+    took_s, codes = simulate(scenario)
 
     assert 5.0 <= took_s <= 5.1
     assert set(codes) == {137}
@@ -396,7 +396,7 @@ def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(
     from services.api.identity import node_identity
     from services.api.wire import encode
 
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p")
         before = await w.until_pod("p", running)
         status = {"phase": "Failed", "observedGeneration": before["metadata"]["generation"]}
@@ -409,7 +409,7 @@ def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(
         ]  # fmt: skip
         return [(a.code, a.error().message) for a in answers], before, await w.pod("p")
 
-    answers, before, after = simulate(story, nodes=({"name": "n1"}, {"name": "n2"}))
+    answers, before, after = simulate(scenario, nodes=({"name": "n1"}, {"name": "n2"}))
 
     assert [code for code, _ in answers] == [403, 403]
     assert answers[0] == answers[1]
@@ -418,7 +418,7 @@ def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(
 
 def test_kubelet_20_two_hundred_kubelets_of_one_host_never_beat_later_than_fifteen_seconds(simulate):
     # What 50 pods a node cost in CPU is measured by `keplab bench kubelet --nodes 200 --pods 10000`.
-    async def story(w):
+    async def scenario(w):
         begun = w.clock.now()
         for i in range(100):
             await w.create(f"p{i}", node=f"n{i}", cpu="100m")
@@ -427,7 +427,7 @@ def test_kubelet_20_two_hundred_kubelets_of_one_host_never_beat_later_than_fifte
         return begun, pods, [x for x in w.lines("store.commit") if x.obj["kind"] == "Lease"]
 
     nodes = tuple({"name": f"n{i}", "cpu": "4"} for i in range(200))
-    begun, pods, beats = simulate(story, nodes=nodes)
+    begun, pods, beats = simulate(scenario, nodes=nodes)
 
     by_node = {}
     for line in beats:

@@ -1,4 +1,4 @@
-"""A node that runs short: the kubelet room against a real API server room, in virtual time."""
+"""A node that runs short: the kubelet against a real API server, in virtual time."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def annotated(usage):
 
 
 def test_kubelet_section_7_the_greediest_pod_is_evicted_and_the_node_says_why(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("calm", **annotated("memory 50Mi"))
         await w.create("greedy", cpu="", **annotated("memory 100Mi; memory 6Gi by 60s"))
         evicted = await w.until_pod("greedy", lambda p: p["status"]["phase"] == "Failed", 120)
@@ -27,9 +27,9 @@ def test_kubelet_section_7_the_greediest_pod_is_evicted_and_the_node_says_why(si
         relieved = await w.admin.get("nodes", Key("", "n1"))
         await w.create("later", cpu="")
         await w.until_pod("later", lambda p: p["status"]["phase"] == "Running")
-        return evicted, node, late, relieved, await w.pod("calm"), w.room.metrics()
+        return evicted, node, late, relieved, await w.pod("calm"), w.process.metrics()
 
-    evicted, node, late, relieved, calm, metrics = simulate(story, nodes=(NODE,))
+    evicted, node, late, relieved, calm, metrics = simulate(scenario, nodes=(NODE,))
 
     assert evicted["status"]["reason"] == "Evicted"
     assert evicted["status"]["message"].startswith(
@@ -45,23 +45,23 @@ def test_kubelet_section_7_the_greediest_pod_is_evicted_and_the_node_says_why(si
 
 
 def test_a_nodes_own_use_evicts_too_and_the_node_has_an_event(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed", 60)
         await asyncio.sleep(5)
         items, _ = await w.admin.list_raw("events")
         return b" ".join(bytes(i) for i in items)
 
-    events = simulate(story, nodes=(NODE | {"usage": "ephemeral-storage 1Gi; ephemeral-storage 95Gi at 20s"},))
+    events = simulate(scenario, nodes=(NODE | {"usage": "ephemeral-storage 1Gi; ephemeral-storage 95Gi at 20s"},))
 
     assert b"EvictionThresholdMet" in events
     assert b"Attempting to reclaim ephemeral-storage" in events
 
 
-def test_a_node_where_nobody_says_what_is_used_never_looks(simulate):
-    async def story(w):
+def test_a_node_without_usage_never_looks_for_pressure(simulate):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
         return w.agent().kubelet.pressure.is_looking
 
-    assert simulate(story, nodes=(NODE,)) is False
+    assert simulate(scenario, nodes=(NODE,)) is False

@@ -13,7 +13,7 @@ from kubelet.node.definition import NodeDefinition
     [((), "Failed", "OutOfcpu"), (("restart.readmit_running=false",), "Running", None)],
 )
 def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_nobody_asks(simulate, switches, phase, reason):
-    async def story(w):
+    async def scenario(w):
         await w.create("big", cpu="3")
         await w.until_pod("big", lambda pod: pod["status"].get("phase") == "Running")
         w.kill_kubelet()
@@ -22,13 +22,13 @@ def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_nobody_asks(s
         await asyncio.sleep(10.0)
         return await w.pod("big")
 
-    status = simulate(story, switches=switches)["status"]
+    status = simulate(scenario, switches=switches)["status"]
 
     assert (status["phase"], status.get("reason")) == (phase, reason)
 
 
 def test_kubelet_11_crash_loops_are_bounded_by_the_settings_of_the_kubelet(simulate):
-    async def story(w):
+    async def scenario(w):
         w.kill_kubelet()
         w.config = replace(w.config, crashloop_initial_s=2.0, crashloop_max_s=3.0)
         await w.start_kubelet()
@@ -38,20 +38,20 @@ def test_kubelet_11_crash_loops_are_bounded_by_the_settings_of_the_kubelet(simul
         )
         return w.clock.now(), pod
 
-    now, pod = simulate(story)
+    now, pod = simulate(scenario)
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 4
     assert 0 + 2 + 3 + 3 <= now < 10
 
 
 def test_a_critical_pod_s_preemption_is_counted_by_what_there_was_not_enough_of(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("plain", cpu="")
         await w.until_pod("plain", lambda pod: pod["status"].get("phase") == "Running")
         await w.create("vital", cpu="", spec={"priorityClassName": "system-node-critical"})
         await w.until_pod("vital", lambda pod: pod["status"].get("phase") == "Running")
-        return w.room.metrics()
+        return w.process.metrics()
 
-    found = simulate(story, nodes=({"name": "n1", "cpu": "4", "pods": 1},))
+    found = simulate(scenario, nodes=({"name": "n1", "cpu": "4", "pods": 1},))
 
     assert found['kubelet_preemptions{preemption_signal="pods"}'] == 1

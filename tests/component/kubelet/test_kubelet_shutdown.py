@@ -21,7 +21,7 @@ def failed(pod):
 
 
 def say(world, text):
-    world.platter.files[POWER] = bytearray(text.encode())
+    world.disk_image.files[POWER] = bytearray(text.encode())
 
 
 async def node_of(world):
@@ -39,7 +39,7 @@ async def events(world, reason):
 
 
 def test_pods_end_in_good_order_ordinary_ones_before_critical_ones(simulate):
-    async def story(w):
+    async def scenario(w):
         plain = await w.create("plain", run=SLOWLY)
         vital = await w.create("vital", run=SLOWLY, spec=CRITICAL)
         await w.until_pod("vital", runs)
@@ -50,7 +50,7 @@ def test_pods_end_in_good_order_ordinary_ones_before_critical_ones(simulate):
         end = await w.until_pod("vital", failed)
         return pod, mid, end, node, w.lines("kubelet.stop", plain)[0], w.lines("kubelet.stop", vital)[0]
 
-    pod, mid, end, node, first, second = simulate(story, nodes=GRACEFUL)
+    pod, mid, end, node, first, second = simulate(scenario, nodes=GRACEFUL)
 
     assert (pod["status"]["reason"], end["status"]["reason"]) == ("Terminated", "Terminated")
     assert pod["status"]["message"] == "Pod was terminated in response to imminent node shutdown."
@@ -63,7 +63,7 @@ def test_pods_end_in_good_order_ordinary_ones_before_critical_ones(simulate):
 
 
 def test_a_pod_that_comes_while_the_node_shuts_down_is_rejected(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("slow", run=SLOWLY)
         await w.until_pod("slow", runs)
         say(w, "shutdown")
@@ -71,7 +71,7 @@ def test_a_pod_that_comes_while_the_node_shuts_down_is_rejected(simulate):
         await w.create("late")
         return await w.until_pod("late", failed), await events(w, "NodeShutdown")
 
-    late, told = simulate(story, nodes=GRACEFUL)
+    late, told = simulate(scenario, nodes=GRACEFUL)
 
     assert late["status"]["reason"] == "NodeShutdown"
     assert late["status"]["message"] == "Pod was rejected: Pod was rejected as the node is shutting down."
@@ -79,7 +79,7 @@ def test_a_pod_that_comes_while_the_node_shuts_down_is_rejected(simulate):
 
 
 def test_a_pod_that_does_not_end_has_its_groups_time_and_no_more(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("stubborn", run="on SIGTERM ignore", spec={"terminationGracePeriodSeconds": 600})
         await w.until_pod("stubborn", runs)
         begun = w.clock.now()
@@ -87,14 +87,14 @@ def test_a_pod_that_does_not_end_has_its_groups_time_and_no_more(simulate):
         pod = await w.until_pod("stubborn", failed)
         return pod, w.lines("kubelet.stop", uid)[0].mono_ns / 1e9 - begun
 
-    pod, took_s = simulate(story, nodes=GRACEFUL)
+    pod, took_s = simulate(scenario, nodes=GRACEFUL)
 
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     assert 20.0 <= took_s <= 21.1
 
 
 def test_a_node_that_is_off_makes_no_call(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", runs)
         say(w, "shutdown")
@@ -105,25 +105,25 @@ def test_a_node_that_is_off_makes_no_call(simulate):
         return w.network.messages - before
 
     # The admin of this world asks the server directly; nobody else is there.
-    assert simulate(story, nodes=GRACEFUL) == 0
+    assert simulate(scenario, nodes=GRACEFUL) == 0
 
 
-def test_without_a_grace_period_the_machine_is_off_at_once_and_nobody_is_told(simulate):
-    async def story(w):
+def test_without_a_grace_period_the_machine_is_off_at_once_and_no_pod_is_stopped(simulate):
+    async def scenario(w):
         await w.create("p", run=SLOWLY)
         await w.until_pod("p", runs)
         say(w, "shutdown")
         await asyncio.sleep(20)
         return await w.pod("p"), await node_of(w)
 
-    pod, node = simulate(story)
+    pod, node = simulate(scenario)
 
     assert pod["status"]["phase"] == "Running"
     assert ready(node)["status"] == "True"
 
 
 def test_after_a_boot_pods_that_ran_run_again_in_new_sandboxes_and_those_that_ended_do_not(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p")
         await w.create("done", run="exit 0 after 1s", spec={"restartPolicy": "Never"})
         await w.until_pod("done", lambda p: p["status"].get("phase") == "Succeeded")
@@ -143,7 +143,7 @@ def test_after_a_boot_pods_that_ran_run_again_in_new_sandboxes_and_those_that_en
             w.lines("kubelet.start", uid),
         )
 
-    uid, before, after, pod, done, boots, starts = simulate(story)
+    uid, before, after, pod, done, boots, starts = simulate(scenario)
 
     assert before["status"]["nodeInfo"]["bootID"] != after["status"]["nodeInfo"]["bootID"]
     assert pod["metadata"]["uid"] == uid
@@ -152,8 +152,8 @@ def test_after_a_boot_pods_that_ran_run_again_in_new_sandboxes_and_those_that_en
     assert done["status"]["phase"] == "Succeeded"
 
 
-def test_a_booted_node_tells_so_and_is_ready_again(simulate):
-    async def story(w):
+def test_a_booted_node_records_it_and_is_ready_again(simulate):
+    async def scenario(w):
         say(w, "off")
         await asyncio.sleep(5)
         say(w, "on 1")
@@ -161,7 +161,7 @@ def test_a_booted_node_tells_so_and_is_ready_again(simulate):
         node = await node_of(w)
         return node, await events(w, "Rebooted"), w.agent().is_ready
 
-    node, told, is_ready = simulate(story, nodes=GRACEFUL)
+    node, told, is_ready = simulate(scenario, nodes=GRACEFUL)
 
     assert [e["message"] for e in told] == [
         f"Node n1 has been rebooted, boot id: {node['status']['nodeInfo']['bootID']}"
@@ -170,7 +170,7 @@ def test_a_booted_node_tells_so_and_is_ready_again(simulate):
 
 
 def test_a_boot_is_not_repeated_by_the_next_kubelet_nor_forgotten(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", runs)
         say(w, "on 1")
@@ -182,14 +182,14 @@ def test_a_boot_is_not_repeated_by_the_next_kubelet_nor_forgotten(simulate):
         await asyncio.sleep(10)
         return booted, await node_of(w), await w.pod("p")
 
-    booted, node, pod = simulate(story)
+    booted, node, pod = simulate(scenario)
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
     assert node["status"]["nodeInfo"]["bootID"] == booted["status"]["nodeInfo"]["bootID"]
 
 
 def test_a_kubelet_that_begins_on_a_node_without_power_does_nothing_until_it_is_booted(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p")
         await w.until_pod("p", runs)
         w.kill_kubelet()
@@ -202,14 +202,14 @@ def test_a_kubelet_that_begins_on_a_node_without_power_does_nothing_until_it_is_
         pod = await w.until_pod("p", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1 and runs(p))
         return silent, pod
 
-    silent, pod = simulate(story)
+    silent, pod = simulate(scenario)
 
     assert silent == 0
     assert runs(pod)
 
 
 def test_the_other_nodes_of_a_process_live_on(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("here", node="n2")
         say(w, "off")
         await w.until_pod("here", runs)
@@ -217,14 +217,14 @@ def test_the_other_nodes_of_a_process_live_on(simulate):
         await w.create("there", node="n2")
         return await w.until_pod("there", runs)
 
-    assert runs(simulate(story, nodes=({"name": "n1"}, {"name": "n2"})))
+    assert runs(simulate(scenario, nodes=({"name": "n1"}, {"name": "n2"})))
 
 
 def test_static_pods_run_again_after_a_shutdown_and_their_mirror_is_a_new_one(simulate):
     manifest = b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: img}]}"
 
-    async def story(w):
-        w.platter.files["nodes/n1/static-pods/web.yaml"] = bytearray(manifest)
+    async def scenario(w):
+        w.disk_image.files["nodes/n1/static-pods/web.yaml"] = bytearray(manifest)
         before = await w.until_pod("web-n1", runs)
         say(w, "shutdown")
         ended = await w.until_pod("web-n1", failed)
@@ -232,6 +232,6 @@ def test_static_pods_run_again_after_a_shutdown_and_their_mirror_is_a_new_one(si
         say(w, "on 1")
         return before, ended, await w.until_pod("web-n1", runs)
 
-    before, ended, after = simulate(story, nodes=GRACEFUL)
+    before, ended, after = simulate(scenario, nodes=GRACEFUL)
 
     assert before["metadata"]["uid"] == ended["metadata"]["uid"] != after["metadata"]["uid"]

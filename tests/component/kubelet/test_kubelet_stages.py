@@ -38,7 +38,7 @@ def gone(pod):
 
 
 def test_fast_stages_make_a_pod_run_and_a_deletion_removes_it_at_once(simulate):
-    async def story(world):
+    async def scenario(world):
         uid = await world.create("web", run="exit 1 after 1s")
         pod = await world.until_pod("web", phase("Running"))
         await asyncio.sleep(30.0)
@@ -51,7 +51,7 @@ def test_fast_stages_make_a_pod_run_and_a_deletion_removes_it_at_once(simulate):
             if x.ev.startswith("kubelet.") and (x.obj or {}).get("uid") == uid
         ]  # fmt: skip
 
-    pod, still, took_s, lines = simulate(story, stages=(FAST,))
+    pod, still, took_s, lines = simulate(scenario, stages=(FAST,))
 
     assert pod["status"]["podIP"].startswith("10.")
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
@@ -61,21 +61,21 @@ def test_fast_stages_make_a_pod_run_and_a_deletion_removes_it_at_once(simulate):
     assert lines == [("kubelet.admit", None), ("kubelet.stage", "pod-ready"), ("kubelet.stage", "pod-delete")]
 
 
-def test_a_pod_of_a_job_succeeds_and_its_room_is_free(simulate):
-    async def story(world):
+def test_a_pod_of_a_job_succeeds_and_its_capacity_is_free(simulate):
+    async def scenario(world):
         await world.create("work", cpu="3", ownerReferences=JOB)
         done = await world.until_pod("work", phase("Succeeded"))
         await world.create("next", cpu="3")
         await world.until_pod("next", phase("Running"))
         return done
 
-    done = simulate(story, stages=(FAST,))
+    done = simulate(scenario, stages=(FAST,))
 
     assert done["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
 def test_admission_stays_the_kubelet_s(simulate):
-    async def story(world):
+    async def scenario(world):
         await world.create("first", cpu="3")
         await world.until_pod("first", phase("Running"))
         await world.create("second", cpu="3")
@@ -84,11 +84,11 @@ def test_admission_stays_the_kubelet_s(simulate):
         await world.until_pod("second", gone)
         return rejected["status"]["reason"]
 
-    assert simulate(story, stages=(FAST,)) == "OutOfcpu"
+    assert simulate(scenario, stages=(FAST,)) == "OutOfcpu"
 
 
 def test_a_restarted_kubelet_goes_on_where_the_stages_were(simulate):
-    async def story(world):
+    async def scenario(world):
         await world.create("web")
         before = await world.until_pod("web", phase("Running"))
         world.kill_kubelet()
@@ -100,7 +100,7 @@ def test_a_restarted_kubelet_goes_on_where_the_stages_were(simulate):
         await world.until_pod("web", gone)
         return before["status"], after["status"], len(world.lines("kubelet.start"))
 
-    before, after, starts = simulate(story, stages=(FAST,))
+    before, after, starts = simulate(scenario, stages=(FAST,))
 
     assert before == after
     assert starts == 0
@@ -117,7 +117,7 @@ def test_only_chosen_pods_are_staged_and_the_others_run_in_containers(simulate, 
     statusTemplate: 'startTime: {{ Now }}'
 """
 
-    async def story(world):
+    async def scenario(world):
         await world.create("plain")
         await world.create("staged", labels={"staged": "yes"})
         began_s = world.clock.now()
@@ -128,7 +128,7 @@ def test_only_chosen_pods_are_staged_and_the_others_run_in_containers(simulate, 
         events = (await world.admin.list("events"))[0]
         return plain_s, world.clock.now() - began_s, [e["message"] for e in events if e["reason"] == "Staged"]
 
-    plain_s, staged_s, said = simulate(story, stages=(stages_file(tmp_path, spec),))
+    plain_s, staged_s, said = simulate(scenario, stages=(stages_file(tmp_path, spec),))
 
     assert plain_s < 1.0
     assert 5.0 <= staged_s < 7.0
@@ -148,7 +148,7 @@ def test_finalizers_are_set_and_taken_in_the_host_s_name(simulate, tmp_path):
         "  steps: [{finalizers: {remove: [{value: keplab.dev/held}]}}, {delete: true}]\n",
     )
 
-    async def story(world):
+    async def scenario(world):
         await world.create("web")
         running = await world.until_pod("web", phase("Running"))
         await world.delete("web", 0)
@@ -156,27 +156,27 @@ def test_finalizers_are_set_and_taken_in_the_host_s_name(simulate, tmp_path):
         await world.until_pod("web", gone)
         return running["metadata"], world.clock.now() - deleted_s
 
-    meta, took_s = simulate(story, stages=(path,))
+    meta, took_s = simulate(scenario, stages=(path,))
 
     assert (meta["finalizers"], meta["labels"]) == (["keplab.dev/held"], {"seen": "yes"})
     assert 3.0 <= took_s < 4.0
 
 
-def test_a_stage_may_end_a_pod_that_nobody_deleted(simulate, tmp_path):
+def test_a_stage_may_end_a_pod_that_was_not_deleted(simulate, tmp_path):
     path = stages_file(tmp_path, "  selector: {}\n  delay: {durationMilliseconds: 2000}\n  next: {delete: true}\n")
 
-    async def story(world):
+    async def scenario(world):
         await world.create("web")
         await world.until_pod("web", gone)
         return world.clock.now()
 
-    assert simulate(story, stages=(path,)) < 5.0
+    assert simulate(scenario, stages=(path,)) < 5.0
 
 
-def test_a_template_that_fails_is_told_as_an_event_and_the_pod_stays(simulate, tmp_path):
+def test_a_template_that_fails_is_an_event_and_the_pod_stays(simulate, tmp_path):
     path = stages_file(tmp_path, "  selector: {}\n  next: {statusTemplate: 'phase: {{ .none.x }}'}\n")
 
-    async def story(world):
+    async def scenario(world):
         await world.create("web")
         await asyncio.sleep(5.0)
         events = (await world.admin.list("events"))[0]
@@ -184,41 +184,41 @@ def test_a_template_that_fails_is_told_as_an_event_and_the_pod_stays(simulate, t
             "phase"
         ]
 
-    assert simulate(story, stages=(path,)) == (["stage s0: line 1: nil has no field .x"], "Pending")
+    assert simulate(scenario, stages=(path,)) == (["stage s0: line 1: nil has no field .x"], "Pending")
 
 
-def test_what_the_api_server_refuses_is_told_and_not_repeated(simulate, tmp_path):
+def test_what_the_api_server_refuses_is_recorded_and_not_repeated(simulate, tmp_path):
     path = stages_file(tmp_path, "  selector: {}\n  steps: [{patch: {root: spec, template: 'nodeName: other'}}]\n")
 
-    async def story(world):
+    async def scenario(world):
         await world.create("web")
         await asyncio.sleep(60.0)
         events = (await world.admin.list("events"))[0]
         return [(e.get("count"), e["message"]) for e in events if e["reason"] == "StageFailed"]
 
-    ((count, message),) = simulate(story, stages=(path,))
+    ((count, message),) = simulate(scenario, stages=(path,))
 
     assert count == 1
     assert "stage s0: " in message
     assert "spec.nodeName" in message
 
 
-def test_a_critical_pod_takes_the_room_of_a_staged_one(simulate):
-    async def story(world):
+def test_a_critical_pod_preempts_a_staged_one(simulate):
+    async def scenario(world):
         await world.create("low", cpu="3")
         await world.until_pod("low", phase("Running"))
         await world.create("critical", cpu="3", spec={"priorityClassName": "system-node-critical"})
         await world.until_pod("critical", phase("Running"))
         return (await world.until_pod("low", phase("Failed")))["status"]
 
-    status = simulate(story, stages=(FAST,))
+    status = simulate(scenario, stages=(FAST,))
 
     assert status["reason"] == "Preempting"
     assert [c["reason"] for c in status["conditions"] if c["type"] == "DisruptionTarget"] == ["TerminationByKubelet"]
 
 
 def test_a_node_s_stages_make_it_ready_and_beat_in_their_own_time(simulate):
-    async def story(world):
+    async def scenario(world):
         await asyncio.sleep(5.0)
         node = await world.admin.get("nodes", Key("", "n1"))
         await asyncio.sleep(120.0)
@@ -227,7 +227,7 @@ def test_a_node_s_stages_make_it_ready_and_beat_in_their_own_time(simulate):
             (x.data["stage"], round(x.mono_ns / 1e9)) for x in world.events.lines if x.ev == "node.stage"
         ]  # fmt: skip
 
-    first, later, stages = simulate(story, stages=(NODE,))
+    first, later, stages = simulate(scenario, stages=(NODE,))
 
     assert first["phase"] == "Running"
     assert {c["type"]: c["status"] for c in first["conditions"]}["Ready"] == "True"
@@ -254,19 +254,19 @@ def test_a_label_of_a_node_leads_its_stages_elsewhere_within_one_reading(simulat
         kind="Node",
     )
 
-    async def story(world):
+    async def scenario(world):
         await asyncio.sleep(2.0)
         await world.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"broken": "yes"}}})
         await asyncio.sleep(11.0)
         return (await world.admin.get("nodes", Key("", "n1")))["status"]["conditions"]
 
-    (ready,) = [c for c in simulate(story, stages=(path,)) if c["type"] == "Ready"]
+    (ready,) = [c for c in simulate(scenario, stages=(path,)) if c["type"] == "Ready"]
 
     assert (ready["status"], ready["reason"]) == ("False", "Broken")
 
 
 def test_one_seed_gives_one_log_and_lost_answers_are_tried_again(simulate):
-    async def story(world):
+    async def scenario(world):
         world.network.profile("kubelet/h0").loss = 0.3
         for i in range(6):
             await world.create(f"p{i}", cpu="100m")
@@ -274,21 +274,21 @@ def test_one_seed_gives_one_log_and_lost_answers_are_tried_again(simulate):
             await world.until_pod(f"p{i}", phase("Running"), limit_s=300.0)
         return [(x.ev, x.mono_ns, (x.obj or {}).get("name")) for x in world.events.lines]
 
-    assert simulate(story, stages=(FAST, NODE)) == simulate(story, stages=(FAST, NODE))
+    assert simulate(scenario, stages=(FAST, NODE)) == simulate(scenario, stages=(FAST, NODE))
 
 
 def test_a_wrong_file_stops_the_process_before_it_begins(simulate, tmp_path):
-    async def story(world):
+    async def scenario(world):
         pass
 
     with pytest.raises(StartError, match=r"--stages .*none.yaml: No such file or directory"):
-        simulate(story, stages=(str(tmp_path / "none.yaml"),))
+        simulate(scenario, stages=(str(tmp_path / "none.yaml"),))
 
 
 def test_the_general_stages_take_a_pod_with_init_containers_through_every_step(simulate):
     init = [{"name": "setup", "image": "i"}, {"name": "side", "image": "s", "restartPolicy": "Always"}]
 
-    async def story(world):
+    async def scenario(world):
         await world.create("web", spec={"initContainers": init})
         created = await world.until_pod("web", lambda p: p["status"].get("startTime"))
         ready = await world.until_pod("web", phase("Running"))
@@ -300,7 +300,7 @@ def test_the_general_stages_take_a_pod_with_init_containers_through_every_step(s
             e["message"] for e in events if e["reason"] == "Killing"
         ]  # fmt: skip
 
-    created, ready, names, killed = simulate(story, stages=(str(STAGES / "pod-general.yaml"),))
+    created, ready, names, killed = simulate(scenario, stages=(str(STAGES / "pod-general.yaml"),))
 
     initialized = next(c for c in created["status"]["conditions"] if c["type"] == "Initialized")
     assert initialized["message"] == "containers with incomplete status: [setup side]"

@@ -28,14 +28,14 @@ def given_back(pod):
     ],
 )
 def test_a_pod_whose_start_fails_over_and_over_is_torn_down_and_then_given_back(simulate, run, reason, after_s):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="1", run=run)
         pod = await w.until_pod("p", given_back, limit_s=400)
         took_s = w.clock.now()
         lines = [x.ev for x in w.events.lines if x.ev in ("kubelet.teardown_done", "kubelet.unbind_call")]
         return pod, took_s, lines, dict(w.agent().kubelet.ledger.used), list(w.agent().kubelet.table.pods)
 
-    pod, took_s, lines, used, workers = simulate(story, nodes=TWO, switches=(*UNBIND, f"unbind.reasons={reason}"))
+    pod, took_s, lines, used, workers = simulate(scenario, nodes=TWO, switches=(*UNBIND, f"unbind.reasons={reason}"))
 
     assert pod["status"]["unbindHistory"][0]["reason"] == reason
     assert after_s[0] <= took_s <= after_s[1]
@@ -52,7 +52,7 @@ def test_a_pod_whose_start_fails_over_and_over_is_torn_down_and_then_given_back(
 def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_after_it(
     simulate, order, lines, attempts, phase
 ):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="1", run="start fails")
         pod = await w.until_pod("p", lambda pod: given_back(pod) or pod["status"].get("phase") == "Failed", limit_s=400)
         await asyncio.sleep(5)
@@ -62,7 +62,7 @@ def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_af
 
     switches = (*UNBIND, "unbind.reasons=RunContainerError", f"kubelet.unbind_teardown={order}",
                 f"unbind.max_attempts={attempts}")  # fmt: skip
-    pod, told, metrics, used, workers = simulate(story, nodes=TWO, switches=switches)
+    pod, told, metrics, used, workers = simulate(scenario, nodes=TWO, switches=switches)
 
     assert told == lines
     assert metrics["kubelet_unbind_teardown_seconds_count"] == 1
@@ -71,72 +71,72 @@ def test_kubelet_unbinding_6_2_the_teardown_takes_its_time_before_the_call_or_af
 
 
 def test_unless_the_switch_names_the_reason_the_node_goes_on_trying(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="1", run="start fails")
         await asyncio.sleep(300)
         return await w.pod("p")
 
-    pod = simulate(story, nodes=TWO, switches=UNBIND)
+    pod = simulate(scenario, nodes=TWO, switches=UNBIND)
 
     assert pod["status"]["phase"] == "Pending"
     assert pod["spec"]["nodeName"] == "n1"
 
 
 def test_a_pod_that_ran_is_never_given_back(simulate):
-    async def story(w):
+    async def scenario(w):
         spec = {"initContainers": [{"name": "first", "image": "img"}]}
         await w.create("p", cpu="", run="start fails", spec=spec)
         await asyncio.sleep(300)
         return await w.pod("p")
 
-    pod = simulate(story, nodes=TWO, switches=(*UNBIND, "unbind.reasons=RunContainerError"))
+    pod = simulate(scenario, nodes=TWO, switches=(*UNBIND, "unbind.reasons=RunContainerError"))
 
     assert pod["spec"]["nodeName"] == "n1"
     assert pod["status"]["phase"] == "Pending"
 
 
 def test_a_pod_given_back_may_come_again_and_run(simulate):
-    async def story(w):
-        w.platter.files[FOLDER + "faults"] = bytearray(b"start fails")
+    async def scenario(w):
+        w.disk_image.files[FOLDER + "faults"] = bytearray(b"start fails")
         await asyncio.sleep(2)
         uid = await w.create("p", cpu="1")
         await w.until_pod("p", given_back, limit_s=100)
-        del w.platter.files[FOLDER + "faults"]
+        del w.disk_image.files[FOLDER + "faults"]
         await asyncio.sleep(2)
         await w.scheduler.bind(Key("default", "p"), uid, "n1")
         return uid, await w.until_pod("p", running), w.lines("kubelet.start")
 
-    uid, pod, starts = simulate(story, switches=(*UNBIND, "unbind.reasons=RunContainerError"))
+    uid, pod, starts = simulate(scenario, switches=(*UNBIND, "unbind.reasons=RunContainerError"))
 
     assert pod["metadata"]["uid"] == uid
     assert [line.gen for line in starts] == [pod["status"]["bindingGeneration"]]
 
 
 def test_when_a_pod_cannot_be_given_back_it_fails_with_the_reason_and_why(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="1", run="start fails")
         return await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed", limit_s=100)
 
     switches = (*UNBIND, "unbind.reasons=RunContainerError", "unbind.max_attempts=0")
-    pod = simulate(story, switches=switches)
+    pod = simulate(scenario, switches=switches)
 
     assert pod["status"]["reason"] == "RunContainerError"
     assert pod["status"]["message"].endswith("(unbind: LimitReached)")
 
 
 def test_a_fault_of_the_node_strikes_its_pods_until_it_is_healed(simulate):
-    async def story(w):
-        w.platter.files[FOLDER + "faults"] = bytearray(b"mount fails")
+    async def scenario(w):
+        w.disk_image.files[FOLDER + "faults"] = bytearray(b"mount fails")
         await asyncio.sleep(2)
         await w.create("p", cpu="1")
         await asyncio.sleep(60)
         before = await w.pod("p")
-        del w.platter.files[FOLDER + "faults"]
+        del w.disk_image.files[FOLDER + "faults"]
         begun = w.clock.now()
         await w.until_pod("p", running)
         return before, w.clock.now() - begun
 
-    before, took_s = simulate(story)
+    before, took_s = simulate(scenario)
 
     assert before["status"]["phase"] == "Pending"
     assert took_s <= 1.5

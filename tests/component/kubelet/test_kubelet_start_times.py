@@ -4,14 +4,14 @@ SLI, START = "kubelet_pod_start_sli_duration_seconds", "kubelet_pod_start_durati
 
 
 def test_kubelet_10_starts_are_counted_without_pulls_and_init_containers(simulate):
-    async def story(w):
+    async def scenario(w):
         spec = {"initContainers": [{"name": "setup", "image": "setup"}]}
         notes = {"keplab.dev/run": "pull 20s; exit 0 after 30s", "keplab.dev/run.setup": "exit 0 after 7s"}
         await w.create("p", spec={**spec, "restartPolicy": "Never"}, annotations=notes)
         await w.until_pod("p", lambda pod: pod["status"].get("phase") == "Succeeded", limit_s=90)
-        return w.room.metrics()
+        return w.process.metrics()
 
-    found = simulate(story, latency=("all=constant:0", "create=constant:1"))
+    found = simulate(scenario, latency=("all=constant:0", "create=constant:1"))
 
     assert (found[f"{SLI}_count"], found[f"{START}_count"]) == (1, 1)
     assert 2.0 <= found[f"{SLI}_sum"] < 4.5

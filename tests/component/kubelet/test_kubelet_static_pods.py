@@ -22,7 +22,7 @@ def manifest(name="web", image="shop:1", **extra):
 
 
 def put(world, file, data):
-    world.platter.files[FOLDER + file] = bytearray(data)
+    world.disk_image.files[FOLDER + file] = bytearray(data)
 
 
 def runs(pod):
@@ -30,12 +30,12 @@ def runs(pod):
 
 
 def test_a_manifest_becomes_a_pod_that_its_mirror_shows(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest())
         pod = await world.until_pod("web-n1", runs)
         return pod, world.lines("kubelet.start")
 
-    pod, starts = simulate(story)
+    pod, starts = simulate(scenario)
 
     notes = pod["metadata"]["annotations"]
     assert notes["kubernetes.io/config.source"] == "file"
@@ -46,14 +46,14 @@ def test_a_manifest_becomes_a_pod_that_its_mirror_shows(simulate):
 
 
 def test_a_mirror_that_is_deleted_comes_back_and_its_pod_runs_on(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest())
         before = await world.until_pod("web-n1", runs)
         await world.delete("web-n1")
         after = await world.until_pod("web-n1", lambda p: runs(p) and p["metadata"]["uid"] != before["metadata"]["uid"])
         return before, after, world.lines("kubelet.start"), world.lines("kubelet.stop")
 
-    before, after, starts, stops = simulate(story)
+    before, after, starts, stops = simulate(scenario)
 
     assert (len(starts), len(stops)) == (1, 0)
     assert (
@@ -64,14 +64,14 @@ def test_a_mirror_that_is_deleted_comes_back_and_its_pod_runs_on(simulate):
 
 
 def test_a_changed_manifest_ends_the_old_pod_before_the_new_one_starts(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest(meta=", annotations: {keplab.dev/run: on SIGTERM exit 0 after 3s}"))
         await world.until_pod("web-n1", runs)
         put(world, "web.yaml", manifest(image="shop:2"))
         pod = await world.until_pod("web-n1", lambda p: runs(p) and p["spec"]["containers"][0]["image"] == "shop:2")
         return pod, world.lines("kubelet.start"), world.lines("kubelet.stop")
 
-    pod, starts, stops = simulate(story)
+    pod, starts, stops = simulate(scenario)
 
     assert len(starts) == 2
     assert starts[0].obj["uid"] == stops[0].obj["uid"] != starts[1].obj["uid"]
@@ -80,20 +80,20 @@ def test_a_changed_manifest_ends_the_old_pod_before_the_new_one_starts(simulate)
 
 
 def test_a_manifest_that_is_removed_takes_its_pod_and_then_the_mirror_along(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest())
         await world.until_pod("web-n1", runs)
-        del world.platter.files[FOLDER + "web.yaml"]
+        del world.disk_image.files[FOLDER + "web.yaml"]
         await world.until_pod("web-n1", lambda p: p is None)
         return world.lines("kubelet.stop"), world.agent().kubelet.ledger.used["pods"]
 
-    stops, pods = simulate(story)
+    stops, pods = simulate(scenario)
 
     assert (len(stops), pods) == (1, 0)
 
 
-def test_without_the_api_server_static_pods_start_and_are_told_of_later(simulate):
-    async def story(world):
+def test_without_the_api_server_static_pods_start_and_are_shown_by_mirrors_later(simulate):
+    async def scenario(world):
         world.kill_kubelet()
         world.network.profile("kubelet/h0").requests_cut = True
         put(world, "web.yaml", manifest())
@@ -105,14 +105,14 @@ def test_without_the_api_server_static_pods_start_and_are_told_of_later(simulate
         pod = await world.until_pod("web-n1", runs)
         return started, shown, pod
 
-    started, shown, pod = simulate(story)
+    started, shown, pod = simulate(scenario)
 
     assert (len(started), shown) == (1, None)
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 def test_a_restarted_kubelet_takes_over_its_static_pods(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest())
         before = await world.until_pod("web-n1", runs)
         world.kill_kubelet()
@@ -121,45 +121,45 @@ def test_a_restarted_kubelet_takes_over_its_static_pods(simulate):
         await asyncio.sleep(5)
         return before, await world.pod("web-n1"), world.lines("kubelet.start")
 
-    before, after, starts = simulate(story)
+    before, after, starts = simulate(scenario)
 
     assert len(starts) == 1
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_static_pod_evicts_lower_pods_when_there_is_no_room(simulate):
-    async def story(world):
+def test_a_static_pod_evicts_lower_pods_on_a_full_node(simulate):
+    async def scenario(world):
         await world.create("small", cpu="3")
         await world.until_pod("small", runs)
         put(world, "web.yaml", manifest(container=", resources: {requests: {cpu: 2}}"))
         await world.until_pod("web-n1", runs)
         return await world.pod("small")
 
-    small = simulate(story)
+    small = simulate(scenario)
 
     assert (small["status"]["phase"], small["status"]["reason"]) == ("Failed", "Preempting")
 
 
 def test_a_static_pod_that_can_never_fit_is_rejected_and_its_mirror_says_so(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest(container=", resources: {requests: {cpu: 8}}"))
         return await world.until_pod("web-n1", lambda p: p is not None and p["status"].get("phase") == "Failed")
 
-    pod = simulate(story)
+    pod = simulate(scenario)
 
     assert pod["status"]["reason"] == "OutOfcpu"
 
 
-def test_a_file_that_describes_no_pod_stops_nobody_else(simulate):
-    async def story(world):
+def test_a_file_that_describes_no_pod_stops_no_other_pod(simulate):
+    async def scenario(world):
         put(world, "bad.yaml", b"kind: Pod")
         put(world, "secret.yaml", manifest("vault", spec=["volumes: [{name: s, secret: {secretName: s}}]"]))
         put(world, "web.yaml", manifest())
         await world.until_pod("web-n1", runs)
         return await world.pod("vault-n1")
 
-    assert simulate(story) is None
+    assert simulate(scenario) is None
 
 
 def test_static_pods_of_the_node_definition_run_too(simulate):
@@ -168,20 +168,20 @@ def test_static_pods_of_the_node_definition_run_too(simulate):
         "spec": {"priorityClassName": "system-node-critical", "containers": [{"name": "main", "image": "dns"}]},
     }  # fmt: skip
 
-    async def story(world):
+    async def scenario(world):
         while True:
             try:
                 return await world.admin.get("pods", Key("kube-system", "dns-n1"))
             except ApiError:
                 await asyncio.sleep(0.1)
 
-    pod = simulate(story, nodes=({"name": "n1", "cpu": "4", "staticPods": [document]},))
+    pod = simulate(scenario, nodes=({"name": "n1", "cpu": "4", "staticPods": [document]},))
 
     assert pod["spec"]["priority"] == 2_000_001_000
 
 
 def test_a_mirror_without_a_manifest_is_removed(simulate):
-    async def story(world):
+    async def scenario(world):
         node = await world.admin.get("nodes", Key("", "n1"))
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"], "controller": True}
         notes = {"kubernetes.io/config.mirror": "nobody"}
@@ -189,11 +189,11 @@ def test_a_mirror_without_a_manifest_is_removed(simulate):
         await world.until_pod("ghost", lambda p: p is None)
         return world.lines("kubelet.start")
 
-    assert simulate(story) == []
+    assert simulate(scenario) == []
 
 
 def test_the_mirror_of_a_static_pod_is_not_given_back(simulate):
-    async def story(world):
+    async def scenario(world):
         put(world, "web.yaml", manifest(meta=", annotations: {keplab.dev/run: pull fails}"))
         mirror = await world.until_pod("web-n1", lambda p: p is not None)
         pod, key = msgspec.convert(mirror, KubeletPod), WorkerKey(mirror["metadata"]["uid"], 0)
@@ -203,6 +203,6 @@ def test_the_mirror_of_a_static_pod_is_not_given_back(simulate):
             name="web-n1", subresource="unbind", uid=key.uid, body=encode(body),
         )  # fmt: skip
 
-    response = simulate(story)
+    response = simulate(scenario)
 
     assert (response.code, response.error().reason) == (422, "Exempt")

@@ -24,7 +24,7 @@ async def cpus(w):
 
 
 def test_unbinding_1_1_exact_reports_follow_each_admission_and_end(simulate):
-    async def story(w):
+    async def scenario(w):
         await asyncio.sleep(0.1)
         before = await cpus(w)
         uid = await w.create("p", cpu="4")
@@ -35,7 +35,7 @@ def test_unbinding_1_1_exact_reports_follow_each_admission_and_end(simulate):
         await asyncio.sleep(1)
         return uid, before, during, await cpus(w)
 
-    uid, before, during, after = simulate(story, nodes=NUMA, switches=("numa_scheduler=oracle",))
+    uid, before, during, after = simulate(scenario, nodes=NUMA, switches=("numa_scheduler=oracle",))
 
     assert before == ([("8", "6", "6"), ("8", "8", "8")], "")
     assert during == ([("8", "6", "2"), ("8", "8", "8")], uid)
@@ -43,7 +43,7 @@ def test_unbinding_1_1_exact_reports_follow_each_admission_and_end(simulate):
 
 
 def test_unbinding_1_1_stale_reports_come_by_the_clock(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="4")
         await w.until_pod("p", running)
         await asyncio.sleep(5)
@@ -51,23 +51,23 @@ def test_unbinding_1_1_stale_reports_come_by_the_clock(simulate):
         await asyncio.sleep(6)
         return early[1] == "", (await cpus(w))[1] != ""
 
-    assert simulate(story, nodes=NUMA, switches=("numa_scheduler=nrt_stale", "nrt.refresh_s=10")) == (True, True)
+    assert simulate(scenario, nodes=NUMA, switches=("numa_scheduler=nrt_stale", "nrt.refresh_s=10")) == (True, True)
 
 
 def test_unbinding_1_1_without_a_reader_nothing_is_written(simulate):
-    async def story(w):
+    async def scenario(w):
         await asyncio.sleep(30)
         with pytest.raises(NotFound):
             await cpus(w)
 
-    simulate(story, nodes=NUMA)
+    simulate(scenario, nodes=NUMA)
 
 
 def test_unbinding_1_1_a_node_reports_for_itself_alone(simulate):
-    async def story(w):
+    async def scenario(w):
         await asyncio.sleep(0.1)
         return await w.call(
             node_identity("n2"), verb="patch", resource=RESOURCE, name="n1", patch_type="merge", body=b'{"zones":[]}'
         )
 
-    assert simulate(story, nodes=NUMA, switches=("numa_scheduler=oracle",)).code == 403
+    assert simulate(scenario, nodes=NUMA, switches=("numa_scheduler=oracle",)).code == 403

@@ -33,13 +33,13 @@ async def bind(w, name, node="n1"):
 
 
 def test_kubelet_unbinding_02_a_rejected_pod_is_given_back_and_runs_elsewhere_under_its_uid(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", cpu="2")
         pod = await w.until_pod("p", unbound)
         await bind(w, "p", "n2")
         return uid, pod, await w.until_pod("p", running), [x.ev for x in w.events.lines if "unbind" in x.ev]
 
-    uid, given_back, ran, lines = simulate(story, nodes=SMALL, switches=UNBIND)
+    uid, given_back, ran, lines = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert given_back["status"]["phase"] == "Pending"
     assert given_back["status"]["unbindHistory"][0]["reason"] == "OutOfcpu"
@@ -48,21 +48,21 @@ def test_kubelet_unbinding_02_a_rejected_pod_is_given_back_and_runs_elsewhere_un
 
 
 def test_kubelet_unbinding_05_the_rejection_after_max_attempts_fails_with_the_original_reason(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2")
         for count in range(1, 3):
             await w.until_pod("p", lambda p, count=count: p["status"].get("unbindCount") == count)
             await bind(w, "p")
         return await w.until_pod("p", failed)
 
-    pod = simulate(story, nodes=SMALL, switches=(*UNBIND, "unbind.max_attempts=2"))
+    pod = simulate(scenario, nodes=SMALL, switches=(*UNBIND, "unbind.max_attempts=2"))
 
     assert pod["status"]["reason"] == "OutOfcpu"
     assert pod["status"]["message"].endswith("(unbind: LimitReached)")
 
 
 def test_kubelet_unbinding_06_lost_answers_lead_to_one_increment_and_one_history_entry(simulate):
-    async def story(w):
+    async def scenario(w):
         api = w.agent().api
         real, lost = api.call, []
 
@@ -82,7 +82,7 @@ def test_kubelet_unbinding_06_lost_answers_lead_to_one_increment_and_one_history
         await asyncio.sleep(20)
         return lost, await w.pod("p")
 
-    lost, pod = simulate(story, nodes=SMALL, switches=UNBIND)
+    lost, pod = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert lost == [200, 200, 200]
     assert pod["status"]["unbindCount"] == 1
@@ -92,7 +92,7 @@ def test_kubelet_unbinding_06_lost_answers_lead_to_one_increment_and_one_history
 def test_kubelet_unbinding_08_a_pod_of_which_a_container_ran_is_refused_and_runs_on(simulate):
     init = {"initContainers": [{"name": "first", "image": "busybox"}]}
 
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", spec=init, annotations={"keplab.dev/run.first": "exit 0 after 20s"})
         pod = await w.until_pod("p", lambda p: "running" in first_state(p))
         generation = pod["status"]["bindingGeneration"]
@@ -112,7 +112,7 @@ def test_kubelet_unbinding_08_a_pod_of_which_a_container_ran_is_refused_and_runs
         await w.until_pod("p", running)
         return phase, early, await unbind(), await w.pod("p"), w.lines("kubelet.start", uid)
 
-    phase, early, late, pod, starts = simulate(story, switches=UNBIND)
+    phase, early, late, pod, starts = simulate(scenario, switches=UNBIND)
 
     assert (phase, early.code, early.error().reason) == ("Pending", 409, "AlreadyStarted")
     assert (late.code, late.error().reason) == (422, "PhaseNotPending")
@@ -126,7 +126,7 @@ def first_state(pod):
 
 
 def test_kubelet_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refused_after_rebinding(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2")
         pod = await w.until_pod("p", unbound)
         stale = {
@@ -142,39 +142,39 @@ def test_kubelet_unbinding_10_a_stale_failed_status_of_the_old_binding_is_refuse
         )  # fmt: skip
         return response, await w.pod("p"), w.lines("kubelet.start")
 
-    response, pod, _starts = simulate(story, nodes=SMALL, switches=UNBIND)
+    response, pod, _starts = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert (response.code, response.error().reason) == (409, "StaleBinding")
     assert running(pod)
 
 
 def test_kubelet_unbinding_11_the_second_admission_on_the_same_node_starts_the_containers_once(simulate):
-    async def story(w):
+    async def scenario(w):
         uid = await w.create("p", cpu="2")
         await w.until_pod("p", unbound)
         w.agent().kubelet.ledger.allocatable["cpu"] = 4000
         await bind(w, "p")
         return uid, await w.until_pod("p", running), w.lines("kubelet.start")
 
-    uid, pod, starts = simulate(story, nodes=SMALL, switches=UNBIND)
+    uid, pod, starts = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert pod["metadata"]["uid"] == uid
     assert [(x.obj["uid"], x.gen) for x in starts] == [(uid, pod["status"]["bindingGeneration"])]
 
 
 def test_kubelet_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2", bind=False, spec={"nodeName": "n1"})
         return await w.until_pod("p", failed), w.lines("kubelet.unbind_call")
 
-    pod, calls = simulate(story, nodes=SMALL, switches=UNBIND)
+    pod, calls = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert pod["status"]["reason"] == "OutOfcpu"
     assert not calls
 
 
 def test_kubelet_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_on_return(simulate):
-    async def story(w):
+    async def scenario(w):
         w.network.profile("kubelet/h0").watch_delay_s = 1.0
         await w.create("p", cpu="2")
         w.network.profile("kubelet/h0").requests_cut = True
@@ -182,11 +182,11 @@ def test_kubelet_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_th
         w.network.profile("kubelet/h0").requests_cut = False
         return await w.until_pod("p", unbound)
 
-    assert simulate(story, nodes=SMALL, switches=UNBIND)["status"]["unbindCount"] == 1
+    assert simulate(scenario, nodes=SMALL, switches=UNBIND)["status"]["unbindCount"] == 1
 
 
 def test_kubelet_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_under_a_new_session(simulate):
-    async def story(w):
+    async def scenario(w):
         w.network.profile("kubelet/h0").watch_delay_s = 1.0
         await w.create("p", cpu="2")
         w.network.profile("kubelet/h0").requests_cut = True
@@ -197,14 +197,14 @@ def test_kubelet_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_und
         await w.start_kubelet()
         return await w.until_pod("p", unbound), first != w.agent().session
 
-    pod, is_new = simulate(story, nodes=SMALL, switches=UNBIND)
+    pod, is_new = simulate(scenario, nodes=SMALL, switches=UNBIND)
 
     assert is_new
     assert pod["status"]["unbindCount"] == 1
 
 
-def test_unbinding_with_fallback_hold_the_pod_waits_pending_and_runs_when_there_is_room(simulate):
-    async def story(w):
+def test_unbinding_with_fallback_hold_the_pod_waits_pending_and_runs_when_capacity_is_free(simulate):
+    async def scenario(w):
         await w.create("first", cpu="1")
         await w.until_pod("first", running)
         await w.create("p", cpu="1")
@@ -215,33 +215,33 @@ def test_unbinding_with_fallback_hold_the_pod_waits_pending_and_runs_when_there_
         return held, await w.until_pod("p", running, limit_s=10)
 
     switches = (*UNBIND, "unbind.fallback=hold", "unbind.max_attempts=0")
-    held, _ = simulate(story, nodes=SMALL, switches=switches)
+    held, _ = simulate(scenario, nodes=SMALL, switches=switches)
 
     assert held["status"]["phase"] == "Pending"
 
 
 def test_unbinding_with_the_gate_off_a_rejected_pod_fails_as_today(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", cpu="2")
         return await w.until_pod("p", failed)
 
-    pod = simulate(story, nodes=SMALL, switches=(*UNBIND, "PodUnbinding=false"))
+    pod = simulate(scenario, nodes=SMALL, switches=(*UNBIND, "PodUnbinding=false"))
 
     assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu")
 
 
 def test_unbinding_recreate_deletes_an_owned_pod_and_confirms(simulate):
-    async def story(w):
+    async def scenario(w):
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1" * 8, "controller": True}
         await w.create("p", cpu="2", ownerReferences=[owner])
         await w.until_pod("p", lambda p: p is None)
         return w.lines("kubelet.start")
 
-    assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == []
+    assert simulate(scenario, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == []
 
 
 def test_unbinding_recreate_asks_again_when_its_delete_was_refused(simulate):
-    async def story(w):
+    async def scenario(w):
         api = w.agent().api
         real, refused = api.call, []
 
@@ -257,4 +257,4 @@ def test_unbinding_recreate_asks_again_when_its_delete_was_refused(simulate):
         await w.until_pod("p", lambda p: p is None, limit_s=60)
         return refused
 
-    assert simulate(story, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == ["p", "p"]
+    assert simulate(scenario, nodes=SMALL, switches=("kubelet.on_reject=recreate",)) == ["p", "p"]

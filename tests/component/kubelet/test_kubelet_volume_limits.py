@@ -15,12 +15,12 @@ async def two_pods(w):
 
 
 def test_kubelet_5_2_a_pod_with_a_volume_too_many_is_rejected_as_upstream(simulate):
-    async def story(w):
+    async def scenario(w):
         await two_pods(w)
         late = await w.until_pod("late", lambda pod: pod["status"].get("phase") == "Failed")
-        return late, w.room.metrics()
+        return late, w.process.metrics()
 
-    late, metrics = simulate(story, nodes=NODES)
+    late, metrics = simulate(scenario, nodes=NODES)
 
     assert (late["status"]["reason"], late["status"]["message"]) == (
         "VolumeAttachmentLimitExceeded", f"Pod was rejected: {TEXT}",
@@ -29,9 +29,9 @@ def test_kubelet_5_2_a_pod_with_a_volume_too_many_is_rejected_as_upstream(simula
 
 
 def test_a_claim_that_is_attached_for_another_pod_counts_once(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("first", spec=claim("db"))
         await w.create("second", spec=claim("db"))
         return await w.until_pod("second", lambda pod: pod["status"].get("phase") == "Running")
 
-    assert simulate(story, nodes=NODES)["status"]["phase"] == "Running"
+    assert simulate(scenario, nodes=NODES)["status"]["phase"] == "Running"

@@ -72,7 +72,7 @@ async def events(w, name, prefix="Resize"):
 
 
 def counted(w, name):
-    return w.room.metrics().get(name, 0)
+    return w.process.metrics().get(name, 0)
 
 
 def scheduler_counts(pod):
@@ -80,7 +80,7 @@ def scheduler_counts(pod):
 
 
 def test_kep_1287_01_more_cpu_is_allocated_then_actual_and_nothing_restarts(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         before = await w.pod("p")
         at = w.clock.now()
@@ -90,7 +90,7 @@ def test_kep_1287_01_more_cpu_is_allocated_then_actual_and_nothing_restarts(simu
         return before, asked, given, after, w.clock.now() - at, await events(w, "p")
 
     before, asked, given, after, took_s, told = simulate(
-        story, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:0.2")
+        scenario, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:0.2")
     )
 
     assert took_s <= 1.0
@@ -103,7 +103,7 @@ def test_kep_1287_01_more_cpu_is_allocated_then_actual_and_nothing_restarts(simu
 
 
 def test_kep_1287_02_a_resource_that_asks_for_it_restarts_the_container(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m", "memory": "256Mi"}, container={"resizePolicy": POLICY})
         counts, at = [], w.clock.now()
         for wish in ({"memory": "512Mi"}, {"cpu": "600m"}, {"cpu": "700m", "memory": "256Mi"}):
@@ -113,7 +113,7 @@ def test_kep_1287_02_a_resource_that_asks_for_it_restarts_the_container(simulate
             counts.append(status(pod)["restartCount"])
         return counts, pod, w.clock.now() - at
 
-    counts, pod, took_s = simulate(story, nodes=TWO_CPUS)
+    counts, pod, took_s = simulate(scenario, nodes=TWO_CPUS)
 
     assert counts == [1, 1, 2]
     assert took_s < 5  # it is no crash: nothing backs off
@@ -121,13 +121,13 @@ def test_kep_1287_02_a_resource_that_asks_for_it_restarts_the_container(simulate
 
 
 def test_kep_1287_03_without_room_it_waits_and_the_scheduler_counts_the_wish(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "600m"})
         return await w.until_pod("p", pending("Deferred")), await w.pod("q")
 
-    waiting, other = simulate(story, nodes=ONE_CPU)
+    waiting, other = simulate(scenario, nodes=ONE_CPU)
 
     message = conditions(waiting)["PodResizePending"]["message"]
     assert message == "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000"
@@ -136,7 +136,7 @@ def test_kep_1287_03_without_room_it_waits_and_the_scheduler_counts_the_wish(sim
 
 
 def test_kep_1287_04_room_that_comes_is_used_within_a_second(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"}, run="forever")
         await resize(w, "p", {"cpu": "600m"})
@@ -149,14 +149,14 @@ def test_kep_1287_04_room_that_comes_is_used_within_a_second(simulate):
         name = 'kubelet_pod_deferred_accepted_resizes_total{retry_trigger="pods_removed"}'
         return after, w.clock.now() - at, counted(w, name)
 
-    _, took_s, accepted = simulate(story, nodes=ONE_CPU)
+    _, took_s, accepted = simulate(scenario, nodes=ONE_CPU)
 
     assert took_s < 1.0
     assert accepted == 1
 
 
 def test_kep_1287_06_who_takes_the_wish_back_waits_no_longer(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "600m"})
@@ -164,14 +164,14 @@ def test_kep_1287_06_who_takes_the_wish_back_waits_no_longer(simulate):
         await resize(w, "p", {"cpu": "400m"})
         return await w.until_pod("p", lambda p: not conditions(p)), await events(w, "p")
 
-    reverted, told = simulate(story, nodes=ONE_CPU)
+    reverted, told = simulate(scenario, nodes=ONE_CPU)
 
     assert allocated(reverted) == "400m"
     assert told == ["ResizeDeferred"]
 
 
 def test_kep_1287_05_what_can_never_fit_is_not_tried_again_until_it_changes(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await resize(w, "p", {"cpu": "1200m"})
         refused = await w.until_pod("p", pending("Infeasible"))
@@ -181,7 +181,7 @@ def test_kep_1287_05_what_can_never_fit_is_not_tried_again_until_it_changes(simu
         await resize(w, "p", {"cpu": "600m"})
         return refused, tries, await w.until_pod("p", done("600m"))
 
-    refused, tries, after = simulate(story, nodes=ONE_CPU)
+    refused, tries, after = simulate(scenario, nodes=ONE_CPU)
 
     message = conditions(refused)["PodResizePending"]["message"]
     assert message == "Node didn't have enough capacity: cpu, requested: 1200, capacity: 1000"
@@ -190,8 +190,8 @@ def test_kep_1287_05_what_can_never_fit_is_not_tried_again_until_it_changes(simu
     assert allocated(after) == "600m"
 
 
-def test_kep_1287_07_priority_decides_who_gets_the_room(simulate):
-    async def story(w):
+def test_kep_1287_07_priority_decides_who_gets_the_capacity(simulate):
+    async def scenario(w):
         for name, value in (("one", 100), ("two", 200)):
             body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
             await w.admin.create("priorityclasses.scheduling.k8s.io", {**body, "value": value})
@@ -209,11 +209,11 @@ def test_kep_1287_07_priority_decides_who_gets_the_room(simulate):
         await asyncio.sleep(5)
         return await w.pod("d1")
 
-    assert pending("Deferred")(simulate(story, nodes=ONE_CPU))
+    assert pending("Deferred")(simulate(scenario, nodes=ONE_CPU))
 
 
 def test_kep_1287_08_who_does_not_fit_holds_up_nobody(simulate):
-    async def story(w):
+    async def scenario(w):
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "two"}}
         await w.admin.create("priorityclasses.scheduling.k8s.io", {**body, "value": 200})
         await make(w, "q", {"cpu": "100m"})
@@ -226,11 +226,11 @@ def test_kep_1287_08_who_does_not_fit_holds_up_nobody(simulate):
         await w.until_pod("d2", done("900m"))
         return await w.pod("d1")
 
-    assert pending("Deferred")(simulate(story, nodes=ONE_CPU))
+    assert pending("Deferred")(simulate(scenario, nodes=ONE_CPU))
 
 
 def test_kep_1287_10_one_makes_room_for_the_next_three_times_over(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p1", {"cpu": "100m", "memory": "1Gi"})
         await make(w, "p2", {"cpu": "400m", "memory": "2Gi"})
         await make(w, "p3", {"cpu": "300m", "memory": "512Mi"})
@@ -252,11 +252,11 @@ def test_kep_1287_10_one_makes_room_for_the_next_three_times_over(simulate):
             for trigger in ("pods_removed", "pod_resized")
         ]
 
-    assert simulate(story, nodes=ONE_CPU) == [1, 2]
+    assert simulate(scenario, nodes=ONE_CPU) == [1, 2]
 
 
 def test_kep_1287_13_memory_in_use_is_not_taken_away(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"memory": "256Mi"}, {"memory": "512Mi"})
         await annotate(w, "p", memory="400Mi")
         await resize(w, "p", {"memory": "128Mi"}, {"memory": "256Mi"})
@@ -267,7 +267,7 @@ def test_kep_1287_13_memory_in_use_is_not_taken_away(simulate):
         after = await w.until_pod("p", done("128Mi", "memory"))
         return stuck, still, after, await events(w, "p")
 
-    stuck, still, after, told = simulate(story)
+    stuck, still, after, told = simulate(scenario)
 
     assert conditions(stuck)["PodResizeInProgress"]["message"] == (
         "cannot decrease memory limits: [attempting to set pod memory limit (268435456) below current usage "
@@ -280,7 +280,7 @@ def test_kep_1287_13_memory_in_use_is_not_taken_away(simulate):
 
 
 def test_kep_1287_13_memory_in_use_by_its_curve_is_not_taken_away_until_the_curve_falls(simulate):
-    async def story(w):
+    async def scenario(w):
         told = {"keplab.dev/usage": "memory 400Mi; memory 100Mi at 60s"}
         await make(w, "p", {"memory": "256Mi"}, {"memory": "512Mi"}, annotations=told)
         at = w.clock.now()
@@ -291,7 +291,7 @@ def test_kep_1287_13_memory_in_use_by_its_curve_is_not_taken_away_until_the_curv
         attempts = [counted(w, f'{name}{{success="{word}"}}') for word in ("false", "true")]
         return stuck, after, w.clock.now() - at, attempts
 
-    stuck, after, took_s, attempts = simulate(story)
+    stuck, after, took_s, attempts = simulate(scenario)
 
     assert "below current usage (419430400)" in conditions(stuck)["PodResizeInProgress"]["message"]
     assert 50 < took_s < 75
@@ -301,7 +301,7 @@ def test_kep_1287_13_memory_in_use_by_its_curve_is_not_taken_away_until_the_curv
 
 
 def test_kep_1287_14_a_call_that_fails_is_told_and_made_again(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         await annotate(w, "p", resize_fails="1")
         await resize(w, "p", {"cpu": "700m"})
@@ -310,7 +310,7 @@ def test_kep_1287_14_a_call_that_fails_is_told_and_made_again(simulate):
         await w.until_pod("p", done("700m"))
         return failed, w.clock.now() - at, await events(w, "p")
 
-    failed, took_s, told = simulate(story)
+    failed, took_s, told = simulate(scenario)
 
     assert "the runtime refused" in conditions(failed)["PodResizeInProgress"]["message"]
     assert took_s < 12
@@ -318,7 +318,7 @@ def test_kep_1287_14_a_call_that_fails_is_told_and_made_again(simulate):
 
 
 def test_kep_1287_15_a_deferred_resize_keeps_its_time_over_a_restart(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "600m"})
@@ -333,14 +333,14 @@ def test_kep_1287_15_a_deferred_resize_keeps_its_time_over_a_restart(simulate):
         await w.delete("q", 0)
         return before, after, used, await w.until_pod("p", done("600m"))
 
-    before, after, used, _ = simulate(story, nodes=ONE_CPU)
+    before, after, used, _ = simulate(scenario, nodes=ONE_CPU)
 
     assert conditions(after) == conditions(before)
     assert used == 900
 
 
 def test_kep_1287_15_what_was_promised_and_not_done_is_done_after_a_restart(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "700m"})
         await w.until_pod("p", lambda p: "PodResizeInProgress" in conditions(p))
@@ -350,7 +350,7 @@ def test_kep_1287_15_what_was_promised_and_not_done_is_done_after_a_restart(simu
         waiting = await w.until_pod("p", lambda p: actual(p) == "700m" and pending("Infeasible")(p))
         return waiting, w.agent().kubelet.ledger.used["cpu"]
 
-    waiting, used = simulate(story, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:30"))
+    waiting, used = simulate(scenario, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:30"))
 
     assert allocated(waiting) == "700m"
     assert status(waiting)["restartCount"] == 0
@@ -358,7 +358,7 @@ def test_kep_1287_15_what_was_promised_and_not_done_is_done_after_a_restart(simu
 
 
 def test_kep_1287_16_a_pod_bound_by_an_old_picture_loses_to_a_resize(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "300m"})
         w.network.profile("kubelet/h0").latency_min_s = w.network.profile("kubelet/h0").latency_max_s = 2.0
         await resize(w, "p", {"cpu": "700m"})
@@ -367,14 +367,14 @@ def test_kep_1287_16_a_pod_bound_by_an_old_picture_loses_to_a_resize(simulate):
         await make(w, "n", {"cpu": "500m"}, wait=False)
         return seen, await w.until_pod("n", lambda p: p["status"]["phase"] == "Failed")
 
-    seen, lost = simulate(story, nodes=ONE_CPU)
+    seen, lost = simulate(scenario, nodes=ONE_CPU)
 
     assert allocated(seen) == "300m"
     assert lost["status"]["reason"] == "OutOfcpu"
 
 
 def test_kep_1287_18_every_three_minutes_what_waits_is_tried_again(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await make(w, "q", {"cpu": "500m"})
         await resize(w, "p", {"cpu": "600m"})
@@ -386,14 +386,14 @@ def test_kep_1287_18_every_three_minutes_what_waits_is_tried_again(simulate):
         name = 'kubelet_pod_deferred_accepted_resizes_total{retry_trigger="periodic_retry"}'
         return w.clock.now() - at, counted(w, name)
 
-    took_s, accepted = simulate(story, nodes=ONE_CPU)
+    took_s, accepted = simulate(scenario, nodes=ONE_CPU)
 
     assert 175 < took_s < 185
     assert accepted == 1
 
 
 def test_kep_1287_19_a_pods_own_limit_concerns_the_containers_without_one(simulate):
-    async def story(w):
+    async def scenario(w):
         level = {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "1Gi"}}
         own = {"limits": {"memory": "256Mi"}}
         containers = [
@@ -408,14 +408,14 @@ def test_kep_1287_19_a_pods_own_limit_concerns_the_containers_without_one(simula
             "p", lambda p: p["status"]["resources"]["limits"]["memory"] == "2Gi" and not conditions(p)
         )
 
-    pod = simulate(story)
+    pod = simulate(scenario)
 
     assert [c["restartCount"] for c in pod["status"]["containerStatuses"]] == [1, 0]
     assert pod["status"]["allocatedResources"] == {"cpu": "1", "memory": "256Mi"}  # the memory its containers ask for
 
 
 def test_kep_1287_20_static_cpus_refuse_a_guaranteed_pods_cpu(simulate):
-    async def story(w):
+    async def scenario(w):
         size = {"cpu": "1", "memory": "256Mi"}
         await make(w, "p", size, size)
         await resize(w, "p", {"cpu": "2"}, {"cpu": "2"})
@@ -426,14 +426,14 @@ def test_kep_1287_20_static_cpus_refuse_a_guaranteed_pods_cpu(simulate):
         name = 'kubelet_pod_infeasible_resizes_total{reason_detail="guaranteed_pod_cpu_manager_static_policy"}'
         return refused, counted(w, name)
 
-    refused, count = simulate(story, nodes=({"name": "n1", "cpu": "4", "cpuPolicy": "static"},))
+    refused, count = simulate(scenario, nodes=({"name": "n1", "cpu": "4", "cpuPolicy": "static"},))
 
     assert "CPU Manager policy" in conditions(refused)["PodResizePending"]["message"]
     assert count == 1
 
 
 def test_kep_1287_section_5_a_container_that_may_swap_keeps_its_memory_request(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "1", "memory": "256Mi"})
         await resize(w, "p", {"memory": "512Mi"})
         refused = await w.until_pod("p", pending("Infeasible"))
@@ -441,7 +441,7 @@ def test_kep_1287_section_5_a_container_that_may_swap_keeps_its_memory_request(s
         await w.until_pod("p", done("2"))
         return refused, counted(w, 'kubelet_pod_infeasible_resizes_total{reason_detail="swap_limitation"}')
 
-    refused, count = simulate(story, nodes=({"name": "n1", "cpu": "4", "swapBehavior": "LimitedSwap"},))
+    refused, count = simulate(scenario, nodes=({"name": "n1", "cpu": "4", "swapBehavior": "LimitedSwap"},))
 
     message = "In-place resize of containers with swap is not supported."
     assert conditions(refused)["PodResizePending"]["message"] == message
@@ -449,51 +449,51 @@ def test_kep_1287_section_5_a_container_that_may_swap_keeps_its_memory_request(s
 
 
 def test_a_resize_during_a_resize_is_carried_out_last(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m"})
         for cpu in ("600m", "700m", "800m"):
             await resize(w, "p", {"cpu": cpu})
             await asyncio.sleep(0.5)
         return await w.until_pod("p", done("800m"))
 
-    pod = simulate(story, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:1"))
+    pod = simulate(scenario, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:1"))
 
     assert allocated(pod) == "800m"
 
 
 def test_a_pod_resized_before_it_runs_starts_with_its_new_size(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "500m"}, wait=False)
         await asyncio.sleep(1)
         await resize(w, "p", {"cpu": "700m"})
         return await w.until_pod("p", running), await w.until_pod("p", done("700m"))
 
-    running_pod, pod = simulate(story, nodes=TWO_CPUS, latency=("all=constant:0", "mount=constant:5"))
+    running_pod, pod = simulate(scenario, nodes=TWO_CPUS, latency=("all=constant:0", "mount=constant:5"))
 
     assert actual(running_pod) == "700m"
     assert status(pod)["restartCount"] == 0
 
 
-def test_a_container_that_crashes_comes_back_with_what_was_promised(simulate):
-    async def story(w):
+def test_a_container_that_crashes_comes_back_with_what_was_allocated(simulate):
+    async def scenario(w):
         await make(w, "p", {"memory": "256Mi"}, {"memory": "512Mi"}, run="crash after 60s")
         await annotate(w, "p", memory="400Mi")
         await resize(w, "p", {"memory": "128Mi"}, {"memory": "256Mi"})
         return await w.until_pod("p", lambda p: status(p)["restartCount"] == 1 and not conditions(p), limit_s=200)
 
-    pod = simulate(story)
+    pod = simulate(scenario)
 
     assert status(pod)["resources"]["limits"] == {"memory": "256Mi"}
 
 
 def test_a_critical_pods_resize_evicts_a_lower_one(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "q", {"cpu": "500m"})
         await make(w, "p", {"cpu": "400m"}, spec={"priorityClassName": "system-node-critical"})
         await resize(w, "p", {"cpu": "600m"})
         return await w.until_pod("p", done("600m")), await w.pod("q")
 
-    _, victim = simulate(story, nodes=ONE_CPU)
+    _, victim = simulate(scenario, nodes=ONE_CPU)
 
     assert victim["status"]["phase"] == "Failed"
     assert victim["status"]["reason"] == "Preempting"
@@ -502,7 +502,7 @@ def test_a_critical_pods_resize_evicts_a_lower_one(simulate):
 def test_a_kubelet_may_not_resize_and_may_tell_of_it(simulate):
     from services.api.identity import node_identity
 
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         body = msgspec.json.encode(
             {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -515,11 +515,11 @@ def test_a_kubelet_may_not_resize_and_may_tell_of_it(simulate):
             raise answer.error()
         return answer.code
 
-    assert simulate(story) == 403
+    assert simulate(scenario) == 403
 
 
 def test_what_somebody_else_says_of_a_resize_is_taken_back(simulate):
-    async def story(w):
+    async def scenario(w):
         await make(w, "p", {"cpu": "400m"})
         await asyncio.sleep(1)
         said = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
@@ -527,11 +527,11 @@ def test_what_somebody_else_says_of_a_resize_is_taken_back(simulate):
         await w.admin.patch("pods", Key("default", "p"), body, subresource="status", patch_type="strategic")
         return await w.until_pod("p", lambda p: not conditions(p))
 
-    assert allocated(simulate(story)) == "400m"
+    assert allocated(simulate(scenario)) == "400m"
 
 
 def test_a_sidecar_gives_what_the_main_container_takes(simulate):
-    async def story(w):
+    async def scenario(w):
         side = {
             "name": "side", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "600m"}},
         }  # fmt: skip
@@ -545,7 +545,7 @@ def test_a_sidecar_gives_what_the_main_container_takes(simulate):
         await w.admin.patch("pods", Key("default", "p"), body, subresource="resize", patch_type="strategic")
         return await w.until_pod("p", done("900m"))
 
-    pod = simulate(story, nodes=ONE_CPU)
+    pod = simulate(scenario, nodes=ONE_CPU)
 
     [side] = pod["status"]["initContainerStatuses"]
     assert side["resources"] == {"requests": {"cpu": "100m"}}

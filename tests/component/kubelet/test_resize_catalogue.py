@@ -89,10 +89,10 @@ CASES = {
 def test_kep_1287_catalogue_all_of_it_is_allocated_and_actual_and_nothing_restarts(simulate, case):
     before, after = CASES[case]
 
-    async def story(w):
+    async def scenario(w):
         return await resized(w, before, after), dict(w.agent().kubelet.ledger.used)
 
-    pod, used = simulate(story, nodes=({"name": "n1", "cpu": "8", "memory": f"{32 * GiB}"},))
+    pod, used = simulate(scenario, nodes=({"name": "n1", "cpu": "8", "memory": f"{32 * GiB}"},))
 
     assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0] * len(before)
     cpus = [size["requests"].get("cpu", "0m") for size in after.values()]
@@ -108,20 +108,20 @@ def test_kep_1287_catalogue_all_of_it_is_allocated_and_actual_and_nothing_restar
      [0, 1]),
 ])  # fmt: skip
 def test_kep_1287_catalogue_only_containers_restart_that_ask_for_it(simulate, restarts, after, counts):
-    async def story(w):
+    async def scenario(w):
         return await resized(w, dict.fromkeys(after, G), after, restarts)
 
-    pod = simulate(story)
+    pod = simulate(scenario)
 
     assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == counts
 
 
 def test_kep_1287_catalogue_put_and_get_of_the_whole_pod_are_as_good_as_a_patch(simulate):
-    async def story(w):
+    async def scenario(w):
         await w.create("p", run="forever", spec={"containers": [container("a", G)]})
         pod = await w.until_pod("p", running)
         pod["spec"]["containers"][0]["resources"] = guaranteed("700m", "1Gi")
         await w.admin.update("pods", Key("default", "p"), pod, subresource="resize")
         return await w.until_pod("p", settled({"a": guaranteed("700m", "1Gi")}))
 
-    assert simulate(story)["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert simulate(scenario)["status"]["containerStatuses"][0]["restartCount"] == 0

@@ -39,7 +39,7 @@ def test_every_need_names_switches_and_values_that_exist():
         (["kubelet.on_reject=unbind", "authz.unbind_callers=controller"],
          ["authz.unbind_callers=controller refuses what kubelets ask with unbind.api=subresource: want condition"]),
         (["kubelet.on_reject=unbind", "unbind.reasons=OutOfcpu+Topo*+Nonsense"],
-         ["unbind.reasons=OutOfcpu+Topo*+Nonsense: no pod is given back for a reason like Nonsense"]),
+         ["unbind.reasons=OutOfcpu+Topo*+Nonsense: no pod is unbound for a reason like Nonsense"]),
         (["kubelet.on_reject=defer", "defer.reasons=Nonsense"],
          ["defer.reasons=Nonsense changes nothing while kubelet.on_reject=defer"]),
         (["kubelet.on_reject=unbind", "unbind.api=condition", "authz.unbind_callers=controller"], []),

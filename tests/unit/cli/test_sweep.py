@@ -134,5 +134,6 @@ def test_ctrl_c_prints_what_was_found_so_far_and_ends_with_130(folder, tmp_path,
 
     assert process.returncode == 130
     assert document["interrupted"]
-    assert document["runs"] == len(record.read_text().splitlines()) < 9
+    assert document["runs"] - len(record.read_text().splitlines()) in (0, 1)  # shown, and then recorded
+    assert document["runs"] < 9
     assert "the same command goes on from there" in error

@@ -20,7 +20,7 @@ def test_the_api_server_stands_between_those_who_schedule_and_those_who_run():
 def test_a_held_message_stands_where_it_was_sent_and_where_it_arrived():
     lines = text_diagram(STEPS)
 
-    assert lines[0].split() == ["story", "scheduler", "apiserver", "kubelet/h0"]
+    assert lines[0].split() == ["scenario", "scheduler", "apiserver", "kubelet/h0"]
     assert "╌ create pods/p/binding ╌" in lines[2]
     assert "held 250 ms: create pods/p/binding" in lines[5]
     assert "▶" in lines[4]

@@ -267,7 +267,7 @@ def test_a_full_database_says_enospc_and_takes_writes_again_later(tmp_path):
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count={pages}")
         big = Entry(2, "ADDED", 2, 0, "configmaps", "default", "b", "u", b"x" * 200_000)
-        with pytest.raises(OSError, match="no room") as full:
+        with pytest.raises(OSError, match="the store is full") as full:
             await journal.append([big], 0)
         assert full.value.errno == errno.ENOSPC
         database.execute("PRAGMA max_page_count=100000")

@@ -13,7 +13,7 @@ HOST_USERS = {"hostNetwork": True, "hostUsers": False}
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
 
 
-def verdict(features, pod):
+def outcome(features, pod):
     return features.refuses_first(pod) or features.refuses_last(pod)
 
 
@@ -37,7 +37,7 @@ def verdict(features, pod):
     ],
 )  # fmt: skip
 def test_a_node_refuses_what_it_lacks(a_pod, lacking, spec, reason, message):
-    assert verdict(NodeFeatures(**lacking), a_pod(spec=spec)) == Rejection(reason, message)
+    assert outcome(NodeFeatures(**lacking), a_pod(spec=spec)) == Rejection(reason, message)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_node_refuses_what_it_lacks(a_pod, lacking, spec, reason, message):
     ],
 )
 def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
-    assert verdict(NodeFeatures(**lacking), a_pod(spec=spec)) is None
+    assert outcome(NodeFeatures(**lacking), a_pod(spec=spec)) is None
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,6 @@ def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
         ({"declaredFeatures": ["Anything"]}, "node n1: declaredFeatures: 'Anything', want one of Restart"),
     ],
 )
-def test_a_definition_cannot_lack_or_declare_what_nobody_knows(a_node, fields, told):
+def test_a_definition_cannot_lack_or_declare_an_unknown_feature(a_node, fields, told):
     with pytest.raises(ValueError, match=told):
         a_node(**fields)

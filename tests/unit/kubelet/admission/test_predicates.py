@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, RoomNeeded, admit
+from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit
 from kubelet.managers.resource_managers import NO_ALLOCATION, Rejection, ResourceManagers
 from kubelet.view import worker_key
 from services.api.taints import Taint
@@ -132,7 +132,7 @@ def test_kubelet_19_a_critical_pod_on_a_full_node_evicts_the_best_effort_pod_fir
 
     outcome = node.admit(a_pod("critical", spec={"priority": 2_000_000_000}))
 
-    assert outcome == RoomNeeded((worker_key(best_effort),), "pods")
+    assert outcome == PreemptionNeeded((worker_key(best_effort),), "pods")
 
 
 def test_a_critical_pod_is_rejected_when_evicting_everything_would_not_help(node_of, a_pod):
@@ -147,7 +147,7 @@ def test_a_critical_pod_evicts_no_critical_pod_of_its_own_priority(node_of, a_po
     node.run(a_pod("a", cpu="3", spec={"priority": 2_000_000_000}))
 
     assert node.admit(a_pod("b", cpu="3", spec={"priority": 2_000_000_000})).reason == "OutOfcpu"
-    assert isinstance(node.admit(a_pod("c", cpu="3", spec={"priority": 2_000_001_000})), RoomNeeded)
+    assert isinstance(node.admit(a_pod("c", cpu="3", spec={"priority": 2_000_001_000})), PreemptionNeeded)
 
 
 def test_a_request_of_nothing_fits_on_a_node_that_has_less_than_nothing_left(node_of, a_pod):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.deviceplugin.emulated.plugin import EmulatedPlugin, Tell
+from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin
 from kubelet.managers.device_calls import Device
 from kubelet.managers.device_definition import DevicePlugin
 from kubelet.node.definition import NodeDefinition
@@ -21,8 +21,8 @@ def test_it_lists_its_devices_with_the_numa_nodes_they_are_on():
 def test_a_device_that_is_removed_and_added_again_is_where_it_was():
     plugin = a_plugin(topology=(0, 0, 1, 1))
 
-    plugin.tell(Tell("remove", ("dev-2",)))
-    plugin.tell(Tell("add", ("dev-2", "dev-9")))
+    plugin.act(Command("remove", ("dev-2",)))
+    plugin.act(Command("add", ("dev-2", "dev-9")))
 
     assert plugin.devices["dev-2"].numa == (1,)
     assert plugin.devices["dev-9"].numa == ()
@@ -32,17 +32,17 @@ def test_a_device_that_is_removed_and_added_again_is_where_it_was():
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (Tell("dance"), "no act 'dance'; there are: accept, add, healthy, refuse, remove, start, stop, unhealthy"),
-        (Tell("unhealthy"), "unhealthy wants devices, for example: unhealthy dev-0"),
-        (Tell("stop", ("dev-0",)), "stop is about no device, not dev-0"),
-        (Tell("unhealthy", ("dev-7",)), "no device 'dev-7'; there are: dev-0, dev-1, dev-2, dev-3"),
+        (Command("dance"), "no act 'dance'; there are: accept, add, healthy, refuse, remove, start, stop, unhealthy"),
+        (Command("unhealthy"), "unhealthy wants devices, for example: unhealthy dev-0"),
+        (Command("stop", ("dev-0",)), "stop is about no device, not dev-0"),
+        (Command("unhealthy", ("dev-7",)), "no device 'dev-7'; there are: dev-0, dev-1, dev-2, dev-3"),
     ],
 )
 def test_what_cannot_be_done_is_an_error_that_says_what_can(told, said):
     plugin = a_plugin()
 
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        plugin.tell(told)
+        plugin.act(told)
 
     assert str(error.value) == said
     assert plugin.version == 0

@@ -93,7 +93,7 @@ def test_a_share_is_said_in_bytes(a_pod):
     assert f"Threshold quantity: {10 * GI}, available: 5Gi. " in look.victim.message
 
 
-def test_one_pod_a_round_and_nobody_until_it_has_ended(a_pod):
+def test_one_pod_is_evicted_a_round_and_no_other_until_it_has_ended(a_pod):
     watch, uses = pressure(), [use(a_pod("a"), memory=2 * GI), use(a_pod("b"), memory=2 * GI)]
 
     assert watch.look(0, {}, uses).victim.key.uid == "uid-a"

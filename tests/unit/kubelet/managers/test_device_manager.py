@@ -21,7 +21,7 @@ def four(**settings):
     return plugged(*(Device(f"dev-{n}", numa=(n // 2,)) for n in range(4)), **settings)
 
 
-def test_a_resource_that_nobody_registered_is_not_the_device_managers_affair():
+def test_a_resource_that_was_not_registered_is_ignored_by_the_device_manager():
     manager = DeviceManager([{}], {})
 
     assert not manager.knows(GPU)
@@ -62,12 +62,12 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_wh
     manager.listed(GPU, [Device("a"), Device("b")])
 
     assert manager.capacity() == {GPU: (2, 2)}
-    assert manager.room(GPU) == 3
+    assert manager.free(GPU) == 3
     manager.release([Share("main", GPU, ("c",))])
-    assert manager.room(GPU) == 2
+    assert manager.free(GPU) == 2
 
 
-def test_only_devices_whose_health_changed_or_that_are_back_are_told_of():
+def test_only_devices_whose_health_changed_or_that_are_back_are_reported():
     manager = plugged(Device("a"), Device("b"))
 
     assert manager.listed(GPU, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
@@ -140,7 +140,7 @@ def test_a_plugin_that_cannot_say_what_it_prefers_fails_the_allocation():
     manager.preferences[Preference(GPU, ("a", "b"), (), 1)] = "device plugin GetPreferredAllocation rpc failed"
 
     assert manager.allocate(GPU, 1, None) == "device plugin GetPreferredAllocation rpc failed"
-    assert manager.room(GPU) == 2
+    assert manager.free(GPU) == 2
     assert len(manager.hints(GPU, 2) or []) == 0
 
 
@@ -153,6 +153,6 @@ def test_a_plugins_devices_take_the_place_of_declared_ones_and_who_has_one_keeps
 
     assert held == ("gpu-0",)
     assert manager.capacity() == {GPU: (2, 2)}
-    assert manager.room(GPU) == 3
+    assert manager.free(GPU) == 3
     manager.release([Share("c", GPU, held)])
-    assert manager.room(GPU) == 2
+    assert manager.free(GPU) == 2

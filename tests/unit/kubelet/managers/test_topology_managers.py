@@ -121,7 +121,7 @@ def test_a_main_container_takes_over_the_device_of_a_plain_init_container_and_a_
         "i": ("gpu-0",), "s": ("gpu-0",), "c": ("gpu-1",)
     }  # fmt: skip
     managers.release(outcome)
-    assert managers.devices.room("example.com/gpu") == 3
+    assert managers.devices.free("example.com/gpu") == 3
 
 
 def test_with_scope_pod_every_container_has_devices_of_its_own_inside_the_pods_mask(a_node, a_pod):

@@ -36,7 +36,7 @@ def test_nothing_leaves_below_the_high_mark(other, leaves):
     assert bool(disk.collect(600.0, IMAGES, (), other).images) is leaves
 
 
-def test_what_is_used_or_new_stays_and_the_second_failure_is_told_of_the_node():
+def test_images_in_use_or_new_stay_and_the_second_failure_is_an_event_of_the_node():
     disk = collector()
     disk.look(300.0, {"a": 30, "b": 30}, ())
     text = (
@@ -51,14 +51,14 @@ def test_what_is_used_or_new_stays_and_the_second_failure_is_told_of_the_node():
     assert (second.error, second.has_failed_twice) == (text, True)
 
 
-def test_images_that_nobody_used_for_too_long_leave_once_the_node_has_run_for_as_long():
+def test_images_that_were_unused_for_too_long_leave_once_the_node_has_run_for_as_long():
     disk = collector(max_age_s=1000.0)
     disk.look(300.0, {"a": 1, "b": 1}, {"a"})
 
     assert [disk.collect(t, {"a": 1, "b": 1}, {"a"}, 0).images for t in (900.0, 1200.0)] == [(), (("b", AGE),)]
 
 
-def test_a_node_that_is_short_of_disk_deletes_all_that_nobody_uses():
+def test_a_node_that_is_short_of_disk_deletes_all_unused_images():
     disk = collector()
     disk.look(300.0, IMAGES, ())
 
@@ -85,6 +85,6 @@ def test_an_image_that_was_deleted_is_pulled_again_and_has_its_size(a_pod):
     assert life.worker.containers[0].state == ContainerState.PULLING
     life.run(20)
 
-    assert life.told("Started") == [pytest.approx(10.2)]
+    assert life.recorded("Started") == [pytest.approx(10.2)]
     assert images.present == {"img": 500_000_000}
     assert math.isclose(images.takes_s("img"), 0.2)

@@ -32,7 +32,7 @@ def test_a_clause_that_is_neither_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "at_s", "troubles", "holds_back"),
+    ("text", "at_s", "reasons", "holds_back"),
     [
         ("runtime down for 60s", 59.0, (RUNTIME_DOWN,), True),
         ("runtime down for 60s", 60.0, (), False),
@@ -42,8 +42,8 @@ def test_a_clause_that_is_neither_is_refused(text):
         ("network down; runtime down", 0.0, (RUNTIME_DOWN, NETWORK_DOWN), True),
     ],
 )
-def test_what_stands_against_a_node_being_ready(text, at_s, troubles, holds_back):
-    assert (health(text).troubles(at_s), health(text).holds_back(at_s)) == (troubles, holds_back)
+def test_what_stands_against_a_node_being_ready(text, at_s, reasons, holds_back):
+    assert (health(text).reasons(at_s), health(text).holds_back(at_s)) == (reasons, holds_back)
 
 
 def test_health_knows_when_it_changes_by_itself():
@@ -52,9 +52,9 @@ def test_health_knows_when_it_changes_by_itself():
     assert [found.next_s(t) for t in (100.0, 280.0, 700.0)] == [280.0, 700.0, None]
 
 
-def test_a_node_with_two_troubles_tells_both(a_node):
+def test_a_node_that_is_not_ready_for_two_reasons_says_both(a_node):
     report = report_of(a_node())
-    report.troubles = (RUNTIME_DOWN, PLEG_STUCK)
+    report.reasons = (RUNTIME_DOWN, PLEG_STUCK)
 
     ready = report.status(0.0)["conditions"][-1]
 
@@ -62,7 +62,7 @@ def test_a_node_with_two_troubles_tells_both(a_node):
     assert ready["message"] == f"[{RUNTIME_DOWN}, {PLEG_STUCK}]"
 
 
-def test_every_turn_of_a_condition_is_told_once(a_node):
+def test_every_transition_of_a_node_condition_is_recorded_once(a_node):
     report = report_of(a_node())
     report.status(0.0)
     first, report.news = [reason for reason, _ in report.news], []

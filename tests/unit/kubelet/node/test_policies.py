@@ -1,4 +1,4 @@
-"""Switches say the policies of all nodes, so that arms of one story can differ in them."""
+"""Switches say the policies of all nodes, so that arms of one scenario can differ in them."""
 
 import pytest
 

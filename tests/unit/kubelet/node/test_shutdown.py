@@ -62,7 +62,7 @@ def test_a_group_that_is_not_over_in_its_time_is_left_behind(a_pod):
     assert plan.step(15.0, lambda _: False) == ((), None)
 
 
-def test_nobody_waits_for_a_priority_that_no_pod_has(a_pod):
+def test_the_shutdown_skips_a_priority_that_no_pod_has(a_pod):
     plan = Shutdown((Period(0, 10), Period(1000, 5)), pods_of(a_pod, 1000))
 
     assert plan.step(0.0, lambda _: False).ending[0][1] == 5.0

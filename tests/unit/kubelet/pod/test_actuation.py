@@ -125,7 +125,7 @@ def test_memory_in_use_is_what_the_annotations_say_and_nothing_when_they_cannot_
     assert [memory_used(pod, name) for name in ("a", "b", "c")] == [2 << 20, 0, 1 << 20]
 
 
-def test_memory_in_use_follows_the_curves_where_they_tell_it(a_pod):
+def test_memory_in_use_follows_the_curves_where_they_give_it(a_pod):
     said = {"keplab.dev/memory": "1Mi", "keplab.dev/usage.a": "memory 2Mi; memory 4Mi by 10s"}
     pod = a_pod(metadata={"annotations": said})
 

@@ -29,7 +29,7 @@ def test_a_log_has_a_start_line_a_line_every_ten_seconds_and_the_exit(a_pod):
     ]  # fmt: skip
 
 
-def test_the_previous_run_is_the_one_that_last_state_tells_of(a_pod):
+def test_the_previous_run_is_the_one_of_last_state(a_pod):
     life = Life(a_pod(run="exit 4 after 25s")).run(45)
 
     assert (life.worker.containers[0].restarts, life.worker.containers[0].is_running) == (1, True)

@@ -27,7 +27,7 @@ def test_one_that_joins_is_started_and_changes_nothing_else(a_pod):
     life.take(life.worker.update(joined(pod, "debugger"), 10))
     life.run(20)
 
-    assert life.told("Started") == [0, 10]
+    assert life.recorded("Started") == [0, 10]
     assert "running" in guest(life)["state"]
     assert guest(life)["ready"] is False
     assert life.status["containerStatuses"] == before["containerStatuses"]
@@ -70,5 +70,5 @@ def test_a_restarted_kubelet_finds_it_running(a_pod):
 
     after = Life(pod, adopt=before.record, now=50)
 
-    assert after.told("Started") == []
+    assert after.recorded("Started") == []
     assert "running" in guest(after)["state"]

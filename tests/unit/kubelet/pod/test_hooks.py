@@ -62,13 +62,13 @@ def test_while_a_post_start_hook_runs_its_container_waits_and_the_next_does_not_
     life.run(6)
 
     assert life.status["phase"] == "Running"
-    assert life.told("Started") == [0, 5]
+    assert life.recorded("Started") == [0, 5]
 
 
 def test_a_post_start_hook_that_fails_ends_its_container_and_says_so_until_the_next_sync(a_pod):
     life = Life(hooked(a_pod, "poststart fails after 2s", postStart=exec_hook("warm up"))).run(3)
 
-    assert (life.told("FailedPostStartHook"), words(life, "FailedPostStartHook")) == ([2], ["PostStartHook failed"])
+    assert (life.recorded("FailedPostStartHook"), words(life, "FailedPostStartHook")) == ([2], ["PostStartHook failed"])
     assert words(life, "Killing") == ["FailedPostStartHook"]
     waiting = life.container()["state"]["waiting"]
     assert waiting["reason"] == "PostStartHookError"
@@ -78,7 +78,7 @@ def test_a_post_start_hook_that_fails_ends_its_container_and_says_so_until_the_n
 
     life.run(38)
 
-    assert life.told("Started") == [0, 12, 24]
+    assert life.recorded("Started") == [0, 12, 24]
     assert life.container()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert life.container()["restartCount"] == 2
 
@@ -87,14 +87,14 @@ def test_a_post_start_hook_that_opens_a_socket_fails_as_upstream(a_pod):
     life = Life(hooked(a_pod, postStart={"tcpSocket": {"port": 80}}, spec={"restartPolicy": "Never"})).run(5)
 
     assert life.status["phase"] == "Succeeded"
-    assert life.told("FailedPostStartHook") == [0]
+    assert life.recorded("FailedPostStartHook") == [0]
 
 
 def test_a_container_that_ends_takes_its_post_start_hook_with_it(a_pod):
     life = Life(hooked(a_pod, "exit 3 after 2s", postStart=exec_hook("sleep 60"), spec={"restartPolicy": "Never"}))
     life.run(5)
 
-    assert life.told("FailedPostStartHook") == [2]
+    assert life.recorded("FailedPostStartHook") == [2]
     assert life.container()["state"]["terminated"]["exitCode"] == 3
 
 
@@ -127,7 +127,7 @@ def test_a_pre_stop_hook_runs_within_the_grace_period_and_leaves_two_seconds(
     life.take(life.worker.terminate(10, grace_s, "deleted"))
     life.run(100)
 
-    assert (life.told("FailedPreStopHook"), life.at(PodEnded)) == (failed_s, [ends_s])
+    assert (life.recorded("FailedPreStopHook"), life.at(PodEnded)) == (failed_s, [ends_s])
     assert words(life, "FailedPreStopHook") == ["PreStopHook failed"] * len(failed_s)
 
 
@@ -160,11 +160,11 @@ def test_a_container_that_the_kubelet_stops_needs_no_relist(a_pod):
 def test_a_back_off_counts_from_the_end_not_from_when_it_was_noticed(a_pod):
     life = asked(a_pod, a_pod(run="crash after 1.25s"), share=0.5).run(30)
 
-    assert life.told("BackOff")[0] == 3.5
-    assert life.told("Started")[:3] == [0, 1.5, 12.75]
+    assert life.recorded("BackOff")[0] == 3.5
+    assert life.recorded("Started")[:3] == [0, 1.5, 12.75]
 
 
-def test_as_long_as_relists_are_stuck_nobody_sees_a_container_end(a_pod):
+def test_as_long_as_relists_are_stuck_no_container_is_seen_to_end(a_pod):
     life = asked(a_pod, a_pod(run="exit 0 after 5s", spec={"restartPolicy": "Never"}), share=0.5).run(3)
     pleg = life.worker.containers[0].pleg
 

@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.runtime.images import NodeImages
 from tests.unit.kubelet.pod.test_pod import Life
-from tests.unit.kubelet.pod.test_pulls import told
+from tests.unit.kubelet.pod.test_pulls import recorded
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_the_pull_of_one_pod_serves_the_next():
     assert images.reported() == (("a", 500_000_000),)
 
 
-def test_the_largest_images_are_told_of_first_and_fifty_at_most():
+def test_the_largest_images_are_reported_first_and_fifty_at_most():
     images = NodeImages({f"i{n:02}": n for n in range(60)})
 
     names = [name for name, _ in images.reported()]
@@ -46,11 +46,11 @@ def test_a_pod_waits_for_the_pulls_before_its_own_and_says_how_long(a_pod):
 
     life = Life(a_pod(run="pull 5s"), images=images).run(60)
 
-    assert [t for t, reason in told(life) if reason == "Pulled"] == [15]
+    assert [t for t, reason in recorded(life) if reason == "Pulled"] == [15]
     assert any("in 5s (15s including waiting)" in a.message for _, a in life.log if hasattr(a, "message"))
 
 
 def test_a_pod_finds_what_another_has_pulled(a_pod):
     images = NodeImages({"img": 1})
 
-    assert told(Life(a_pod(run="pull 5s"), images=images).run(60))[0] == (0, "Pulled")
+    assert recorded(Life(a_pod(run="pull 5s"), images=images).run(60))[0] == (0, "Pulled")

@@ -51,9 +51,9 @@ def test_a_container_is_killed_when_it_uses_more_than_its_limit(a_pod):
     assert life.container()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     life.run(111)
     assert (ended(life)["exitCode"], ended(life)["reason"]) == (137, "OOMKilled")
-    assert life.told("Started") == [0, 50, 110]
+    assert life.recorded("Started") == [0, 50, 110]
     life.run(200)
-    assert life.told("Started") == [0, 50, 110, 180]
+    assert life.recorded("Started") == [0, 50, 110, 180]
 
 
 def test_a_container_that_may_use_enough_lives_on(a_pod):

@@ -52,7 +52,7 @@ class Life:
     def at(self, kind):
         return [round(t, 3) for t, a in self.log if isinstance(a, kind)]
 
-    def told(self, reason):
+    def recorded(self, reason):
         return [round(t, 3) for t, a in self.log if isinstance(a, RecordEvent) and a.reason == reason]
 
     @property
@@ -88,7 +88,7 @@ def test_kubelet_5_a_container_that_exits_1_at_once_restarts_at_once_and_then_af
 ):
     life = Life(a_pod(run="crash"), policy=Policy(crashloop_max_s=max_s)).run(200)
 
-    starts = life.told("Started")
+    starts = life.recorded("Started")
     assert [b - a for a, b in itertools.pairwise(starts)][:5] == waits
     waiting = life.container()["state"]["waiting"]
     assert waiting["reason"] == "CrashLoopBackOff"
@@ -107,7 +107,7 @@ def test_a_pod_whose_only_container_is_being_started_again_is_still_running(a_po
 def test_ten_minutes_of_running_forgive_earlier_crashes(a_pod):
     life = Life(a_pod(run="crash after 10m")).run(2000)
 
-    starts = life.told("Started")
+    starts = life.recorded("Started")
     assert [b - a for a, b in itertools.pairwise(starts)][:2] == [600, 600]
 
 
@@ -249,7 +249,7 @@ def test_a_condition_that_was_written_without_a_transition_time_is_kept_without_
     assert "lastTransitionTime" not in kept
 
 
-def test_a_container_that_ended_while_nobody_looked_ended_when_it_ended(a_pod):
+def test_a_container_that_ended_between_relists_ended_when_it_ended(a_pod):
     before = Life(a_pod(run="exit 0 after 10s", spec={"restartPolicy": "Never"})).run(5)
 
     after = Life(a_pod(run="exit 0 after 10s", spec={"restartPolicy": "Never"}), adopt=before.record, now=500)
@@ -280,7 +280,7 @@ def test_readiness_follows_the_script(a_pod):
     assert [ready_at(t) for t in (4.9, 5.5, 6.5, 7.5, 8.5, 100)] == [False, True, False, True, False, False]
 
 
-def test_a_readiness_gate_that_nobody_met_keeps_the_pod_unready(a_pod):
+def test_a_readiness_gate_that_is_not_met_keeps_the_pod_unready(a_pod):
     gates = {"readinessGates": [{"conditionType": "example.com/up"}]}
     life = Life(a_pod(spec=gates))
     assert life.worker.conditions["ContainersReady"].status == "True"
@@ -301,7 +301,7 @@ def test_a_container_that_completed_beside_a_running_one_does_not_run_again_afte
 
     assert after.container("once")["state"]["terminated"]["exitCode"] == 0
     assert "running" in after.container("main")["state"]
-    assert after.told("Started") == []
+    assert after.recorded("Started") == []
 
 
 def test_a_state_that_does_not_follow_is_an_error_where_it_is_tried(a_pod):

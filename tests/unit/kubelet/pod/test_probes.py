@@ -68,7 +68,7 @@ def test_a_container_that_fails_its_liveness_probe_three_times_is_killed_and_res
 
     assert [t for t, _ in unhealthy(life)] == [15, 20, 25]
     assert killing(life) == [(25, "Container main failed liveness probe, will be restarted")]
-    assert life.told("Started") == [0, 25]
+    assert life.recorded("Started") == [0, 25]
     assert life.container()["restartCount"] == 1
 
 
@@ -77,8 +77,8 @@ def test_an_unhealthy_container_is_restarted_at_once_until_its_back_off_outlasts
     life = Life(pod, policy=Policy(crashloop_initial_s=10, crashloop_max_s=300)).run(200)
 
     # Back-off counts from the end of the run before (nothing, 5, 10, 20): nothing, nothing, then 10 and 20 s after that.
-    assert life.told("Started")[:5] == [0, 5, 10, 20, 35]
-    assert life.told("BackOff")[0] == 15
+    assert life.recorded("Started")[:5] == [0, 5, 10, 20, 35]
+    assert life.recorded("BackOff")[0] == 15
 
 
 def test_a_condemned_container_gets_the_probes_own_grace_period(a_pod):
@@ -140,12 +140,12 @@ def test_a_sidecar_holds_back_what_follows_until_its_startup_probe_succeeds(a_po
     ]
     pod = a_pod(spec={"initContainers": init}, metadata={"annotations": {"keplab.dev/run.side": "answer after 5s"}})
     life = Life(pod).run(5.9)
-    assert life.told("Started") == [0]
+    assert life.recorded("Started") == [0]
     assert life.worker.conditions["Initialized"].status == "False"
 
     life.run(6.1)
 
-    assert life.told("Started") == [0, 6]
+    assert life.recorded("Started") == [0, 6]
     assert life.worker.conditions["Initialized"].status == "True"
 
 
@@ -222,7 +222,7 @@ def test_the_script_says_what_probes_are_answered():
         parse_script("fail liveness")
 
 
-def test_a_readiness_gate_tells_whether_its_condition_is_missing_or_false(a_pod):
+def test_a_readiness_gate_says_whether_its_condition_is_missing_or_false(a_pod):
     gates = {"readinessGates": [{"conditionType": "a.b/x"}, {"conditionType": "a.b/y"}]}
     life = Life(a_pod(spec=gates, status={"conditions": [{"type": "a.b/y", "status": "False"}]}))
 
@@ -236,7 +236,7 @@ def test_a_pod_past_its_active_deadline_fails(a_pod):
     pod = a_pod(spec={"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5}, run="on SIGTERM ignore")
     life = Life(pod).run(60)
 
-    assert life.told("DeadlineExceeded") == [20]
+    assert life.recorded("DeadlineExceeded") == [20]
     assert life.at(PodEnded) == [25]
     assert life.status["phase"] == "Failed"
     assert life.status["reason"] == "DeadlineExceeded"
@@ -260,6 +260,6 @@ def test_a_probe_that_is_sent_elsewhere_succeeds_and_warns_each_time(a_pod, prob
     containers = [{"name": "main", "readinessProbe": probe}]
     life = Life(a_pod(containers=containers, run="warn readiness after 0s for 25s")).run(60)
 
-    assert life.told("ProbeWarning") == warned
-    assert not life.told("Unhealthy")
+    assert life.recorded("ProbeWarning") == warned
+    assert not life.recorded("Unhealthy")
     assert life.worker.conditions["Ready"].status == "True"

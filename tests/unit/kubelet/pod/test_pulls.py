@@ -7,7 +7,7 @@ from kubelet.runtime.script import parse_script
 from tests.unit.kubelet.pod.test_pod import Life
 
 
-def told(life):
+def recorded(life):
     return [(round(t, 3), a.reason) for t, a in life.log if isinstance(a, RecordEvent)]
 
 
@@ -18,7 +18,7 @@ def waiting(life, name="main"):
 def test_an_image_that_is_not_on_the_node_is_pulled_first(a_pod):
     life = Life(a_pod(run="pull 7s")).run(60)
 
-    assert told(life) == [(0, "Pulling"), (7, "Pulled"), (7, "Created"), (7, "Started")]
+    assert recorded(life) == [(0, "Pulling"), (7, "Pulled"), (7, "Created"), (7, "Started")]
     assert [a.message for _, a in life.log if isinstance(a, RecordEvent)][:2] == [
         'Pulling image "img"', 'Successfully pulled image "img" in 7s (7s including waiting). Image size: 340000000 bytes.',
     ]  # fmt: skip
@@ -27,8 +27,8 @@ def test_an_image_that_is_not_on_the_node_is_pulled_first(a_pod):
 def test_a_restarted_container_does_not_pull_again(a_pod):
     life = Life(a_pod(run="pull 7s; crash after 1s")).run(30)
 
-    assert life.told("Pulling") == [0]
-    assert life.told("Started") == [7, 8, 19]
+    assert life.recorded("Pulling") == [0]
+    assert life.recorded("Started") == [7, 8, 19]
 
 
 def test_a_restarted_kubelet_knows_that_the_image_was_pulled(a_pod):
@@ -37,14 +37,14 @@ def test_a_restarted_kubelet_knows_that_the_image_was_pulled(a_pod):
 
     after = Life(pod, adopt=before.record, now=20).run(100)
 
-    assert after.told("Pulling") == []
-    assert after.told("Started") == [67]
+    assert after.recorded("Pulling") == []
+    assert after.recorded("Started") == [67]
 
 
 def test_a_failed_pull_is_tried_again_after_10_20_40_seconds_up_to_five_minutes(a_pod):
     life = Life(a_pod(run="pull 0s; pull fails")).run(1300)
 
-    assert life.told("Pulling") == [0, 10, 30, 70, 150, 310, 610, 910, 1210]
+    assert life.recorded("Pulling") == [0, 10, 30, 70, 150, 310, 610, 910, 1210]
 
 
 def test_it_waits_with_err_image_pull_then_image_pull_back_off(a_pod):
@@ -63,7 +63,7 @@ def test_it_waits_with_err_image_pull_then_image_pull_back_off(a_pod):
 def test_a_registry_that_recovers_lets_the_pod_start(a_pod):
     life = Life(a_pod(run="pull 1s; pull fails for 25s")).run(60)
 
-    assert life.told("Started") == [33]  # tries end at 1, 12 and 33 s
+    assert life.recorded("Started") == [33]  # tries end at 1, 12 and 33 s
     assert life.status["phase"] == "Running"
 
 
@@ -82,7 +82,7 @@ def test_an_init_container_without_image_holds_up_all(a_pod):
     notes = {"annotations": {"keplab.dev/run.i": "pull fails"}}
     life = Life(a_pod(spec={"initContainers": init}, metadata=notes)).run(100)
 
-    assert life.told("Started") == []
+    assert life.recorded("Started") == []
     assert life.status["initContainerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
     assert waiting(life) == "PodInitializing"
 

@@ -25,7 +25,7 @@ def test_reduced_back_off_restarts_at_once_and_then_after_1_2_4_8_seconds(a_pod)
     initial_s, max_s = crashloop_bounds(0.0, 0.0, is_reduced=True)
     life = Life(a_pod(run="crash"), policy=Policy(crashloop_initial_s=initial_s, crashloop_max_s=max_s)).run(16)
 
-    assert life.told("Started") == [0, 0, 1, 3, 7, 15]
+    assert life.recorded("Started") == [0, 0, 1, 3, 7, 15]
 
 
 def test_a_nodes_own_maximum_is_from_1_to_300_seconds():

@@ -11,7 +11,7 @@ from kubelet.runtime.start_faults import StartFault, StartFaults, parse_faults
 from tests.unit.kubelet.pod.test_pod import Life
 
 
-def told(life):
+def recorded(life):
     return [(round(t), a.reason) for t, a in life.log if isinstance(a, RecordEvent)]
 
 
@@ -70,14 +70,14 @@ def test_a_mount_that_fails_is_waited_for_two_minutes_and_three_seconds_a_try(a_
 def test_a_volume_that_can_be_mounted_again_is_mounted_within_the_wait(a_pod):
     life = Life(a_pod(run="attach fails for 40s")).run(100)
 
-    assert told(life)[0] == (0, "FailedAttachVolume")
+    assert recorded(life)[0] == (0, "FailedAttachVolume")
     assert life.at(PodStarted) == [40.0]
 
 
 def test_a_sandbox_that_fails_is_made_again_after_ten_to_fifteen_seconds(a_pod):
     life = Life(a_pod(run="sandbox fails 4 times")).run(120)
 
-    failures = life.told("FailedCreatePodSandBox")
+    failures = life.recorded("FailedCreatePodSandBox")
     assert (failures[0], len(failures)) == (0, 4)
     assert all(10.0 <= gap <= 15.0 for gap in gaps(failures))
     assert len(set(gaps(failures))) == 3
@@ -96,7 +96,7 @@ def test_a_container_that_cannot_be_started_waits_and_says_why(a_pod, stage, rea
     life = Life(a_pod(run=f"{stage} fails 1 time")).run(5)
 
     assert (waiting(life), life.status["phase"]) == (reason, "Pending")
-    assert [r for _, r in told(life)] == events
+    assert [r for _, r in recorded(life)] == events
     assert life.run(20).container()["restartCount"] == 0
     assert "running" in life.container()["state"]
 
@@ -132,10 +132,10 @@ def test_failures_count_until_the_pod_may_be_given_back(a_pod, run, reason, coun
     assert (failed.reason, len(tries)) == (reason, count)
 
 
-def test_a_sandbox_counts_for_giving_back_only_after_ten_failures_and_five_minutes(a_pod):
+def test_a_sandbox_counts_for_unbinding_only_after_ten_failures_and_five_minutes(a_pod):
     life = Life(a_pod(run="sandbox fails")).run(400)
 
-    failures = life.told("FailedCreatePodSandBox")
+    failures = life.recorded("FailedCreatePodSandBox")
     first = life.at(StartFailed)[0]
     assert first - failures[0] >= 300.0
     assert sum(t <= first for t in failures) >= 10

@@ -18,7 +18,7 @@ def with_claim(a_pod, name, claim):
 
 def started_s(pod, volumes, now=0.0):
     life = Life(pod, latency=LATENCY, now=now, make=partial(Pod, volumes=volumes)).run(now + 60)
-    return life.told("Started")[0] - now
+    return life.recorded("Started")[0] - now
 
 
 def test_kubelet_8_a_claim_is_attached_and_mounted_and_attached_once_a_node(a_pod):

@@ -129,7 +129,7 @@ def test_a_critical_pods_resize_names_whom_to_evict(a_pod):
     assert outcome == Deferred(message, (worker_key(low),), "cpu")
 
 
-def test_a_kubelet_that_leaves_room_making_to_the_scheduler_defers_a_critical_pods_resize(a_pod):
+def test_a_kubelet_that_leaves_preemption_to_the_scheduler_defers_a_critical_pods_resize(a_pod):
     low = a_pod("low", cpu="500m", spec={"priority": 0})
     critical = {"spec": {"priority": 2_000_000_000}}
     wish, has = a_pod(cpu="600m", **critical), a_pod(cpu="400m", **critical)
@@ -216,7 +216,7 @@ def test_kep_1287_6_those_that_ask_for_no_more_are_ordered_among_themselves_by_t
     assert ordered(ranks) == ["d1", "d2", "d3"]
 
 
-def test_a_resize_that_waits_keeps_its_place_and_leaves_when_told():
+def test_a_resize_that_waits_keeps_its_place_until_it_is_discarded():
     queue = ResizeQueue()
     for name in ("a", "b", "a"):
         queue.push(key(name), lambda _: rank())

@@ -112,7 +112,7 @@ def test_a_judgement_that_says_the_same_again_is_recorded_once(node, a_pod):
     assert worker.conditions[RESIZE_PENDING].since == WallTimes(1e9).text(0.0)
 
 
-def test_only_a_resize_that_gave_something_back_may_have_made_room(node, a_pod):
+def test_only_a_resize_that_shrank_its_pod_has_others_tried_again(node, a_pod):
     grown, shrunk = node.run(a_pod(cpu="100m")), node.run(a_pod("q", cpu="500m"))
     node.update(grown, a_pod(cpu="200m"))
     node.update(shrunk, a_pod("q", cpu="300m"))

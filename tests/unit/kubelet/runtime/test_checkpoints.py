@@ -72,7 +72,7 @@ def read(disk):
     return list(journal.load().values()), journal
 
 
-def test_what_is_promised_and_what_runs_come_back_as_one(wrote, disk):
+def test_what_is_allocated_and_what_runs_come_back_as_one(wrote, disk):
     wrote(RUNNING)
 
     found, journal = read(disk)
@@ -104,7 +104,7 @@ def test_guarantees_fm_k5_what_was_taken_from_the_runtime_is_in_the_checkpoint_a
     assert [record.uid for record in read(disk)[0]] == ["u1", "u2"]
 
 
-def test_without_the_runtimes_record_promises_are_kept_and_nothing_runs(wrote, disk):
+def test_without_the_runtimes_record_allocations_are_kept_and_nothing_runs(wrote, disk):
     wrote(RUNNING)
     disk.lose("runtime")
 

@@ -23,7 +23,7 @@ def test_a_relist_that_takes_its_time_delays_what_it_finds_and_the_next():
     assert [pleg.relists(t) for t in (0.2, 0.25, 1.5, 2.7)] == [0, 1, 2, 2]
 
 
-def test_a_relist_that_is_stuck_ends_with_its_trouble_and_the_next_comes_a_period_later():
+def test_a_relist_that_is_stuck_ends_with_its_fault_and_the_next_comes_a_period_later():
     pleg = Pleg(GENERIC)
     pleg.stick(10.5, math.inf)
 
@@ -36,7 +36,7 @@ def test_a_relist_that_is_stuck_ends_with_its_trouble_and_the_next_comes_a_perio
     assert pleg.relists(41.3) == 13
 
 
-def test_trouble_that_ends_by_itself_ends_like_that_too():
+def test_a_fault_that_ends_by_itself_is_cleared_too():
     pleg = Pleg(GENERIC)
     pleg.stick(10.5, 60.0)
 

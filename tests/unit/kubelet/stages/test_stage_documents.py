@@ -256,7 +256,7 @@ def test_a_template_that_fails_says_of_which_stage():
         ("  steps: [{event: {message: hi}}]\n", "spec.steps[0].event.reason: an event wants a reason"),
     ],
 )  # fmt: skip
-def test_a_wrong_stage_is_told_with_file_name_and_path(spec, said):
+def test_a_wrong_stage_is_an_error_with_file_name_and_path(spec, said):
     with pytest.raises(StageError) as told:
         one(spec)
     assert str(told.value).startswith("stages.yaml: stage s0: spec")
@@ -276,7 +276,7 @@ def test_a_wrong_stage_is_told_with_file_name_and_path(spec, said):
         (f"{HEAD}  next: {{}}\n---\n{HEAD}  next: {{}}\n", "f.yaml: stage s: is in f.yaml already"),
     ],
 )
-def test_a_file_that_is_no_stage_file_is_told(text, said):
+def test_a_file_that_is_no_stage_file_is_an_error(text, said):
     if "Job" in text:
         text += "  next: {}\n"
     with pytest.raises(StageError) as told:

@@ -84,7 +84,7 @@ def test_yaml_is_moved_in_and_read_back_as_the_same_value():
         ("{{ }}", "a value is missing"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(text, said):
+def test_a_template_that_cannot_be_read_is_an_error_with_its_line(text, said):
     with pytest.raises(TemplateError) as told:
         Template(text)
     assert said.replace("\\", "") in str(told.value)
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_told_with_its_line(text, said):
         ("{{ add1 }}", "add1: "),
     ],
 )
-def test_what_cannot_be_filled_is_told_with_its_line(text, said):
+def test_a_template_that_cannot_be_filled_is_an_error_with_its_line(text, said):
     with pytest.raises(TemplateError) as told:
         fill(text)
     assert said in str(told.value)

@@ -137,7 +137,7 @@ def test_written_at_once_every_change_is_a_write_of_its_own(a_pod):
     assert seen == ["False", "True", "False"]
 
 
-def test_what_is_owed_and_what_is_known_tell_when_a_start_is_over(manager, a_pod):
+def test_a_start_is_over_when_its_status_is_acknowledged(manager, a_pod):
     write(manager, a_pod(), status(phase="Pending"))
     manager.changed(KEY, 1.0)
 

@@ -45,8 +45,8 @@ class Node:
         while self.timers and min(self.timers) <= now:
             at_s = min(self.timers)
             for key in self.timers.pop(at_s):
-                verdict = self.giving.call(key, at_s)
-                if verdict is not None and isinstance(verdict.step, FallBack):
+                outcome = self.giving.call(key, at_s)
+                if outcome is not None and isinstance(outcome.step, FallBack):
                     fallen.append(self.keys.index(key))
             asked = self.asked()
             if asked:

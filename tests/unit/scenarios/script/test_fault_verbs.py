@@ -29,7 +29,7 @@ def scenario(tmp_path, line):
         ("kill", "kill wants a component"),
         ("pause kubelet/n1", "pause wants for=DURATION"),
         ("starve * share=2 for=5s", "share=2: want more than 0 and less than 1"),
-        ("spoil kubelet/n1 how=away", "how=away: want missing, truncated, foreign"),
+        ("corrupt kubelet/n1 how=away", "how=away: want missing, truncated, foreign"),
         ("hosts none", "'none': want a number from 1"),
     ],
 )

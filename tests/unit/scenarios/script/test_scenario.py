@@ -97,7 +97,11 @@ def test_one_process_may_have_switches_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("set nobody: PodUnbinding=false", ScriptError, "set nobody: no process or room is called so; want apiserver"),
+        (
+            "set nobody: PodUnbinding=false",
+            ScriptError,
+            "set nobody: no process or component is called so; want apiserver",
+        ),
         ("set scheduler: PodUnbindin=false", SwitchError, "PodUnbindin"),
         ("set scheduler: PodUnbinding", SwitchError, "want NAME=VALUE"),
     ],
