@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from benchmarks.workloads.documents import NewObject
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
-from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,20 +18,20 @@ from scheduler.cache.cache import Assumption
 from scheduler.cache.node_info import PodInfo
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.file import Configured
-from scheduler.core import SchedulerCore
 from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.binder import Binder
-from scheduler.cycle.core import Clients
+from scheduler.cycle.clients import Clients
+from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.held_changes import HeldChanges
-from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.dra.deallocator import ClaimReleaser
 from scheduler.dra.unbound_claims import release_unbound
-from scheduler.event_handlers import ClearNomination, Crash, Effect, ResizeEnded, Unbound
+from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
@@ -40,6 +41,7 @@ from scheduler.framework.status import Code, Status
 from scheduler.framework.world import world_event
 from scheduler.handle import Handle
 from scheduler.leadership import Leadership, MissingNodes
+from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.group_loop import GroupLoop
 from scheduler.preemption.evictions import Evictions
@@ -47,6 +49,7 @@ from scheduler.queue.preenqueue_status import rules_of
 from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import waits
+from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.metrics import apart
 from scheduler.resize.resize_loop import ResizeLoop
 from scheduler.switches import SchedulerSwitches
@@ -72,6 +75,19 @@ GAP_S: Final = 0.001
 """How long queue and cache disagree where one is to follow first; an idle scheduler makes an attempt meanwhile."""
 LEAST_PRIORITY: Final = -(2**31)
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class SchedulerCore(Core):
+    """All pure machines: what the loops share, and what only one of them needs.
+
+    `handlers` follow the watch. `group_cycle`: None while pods are scheduled one by one.
+    `resizes`: follows deferred resizes; None while the scheduler leaves them to their nodes.
+    """
+
+    handlers: EventHandlers
+    group_cycle: GroupCycle | None
+    resizes: DeferredPods | None
 
 
 class Scheduler:
@@ -101,8 +117,8 @@ class Scheduler:
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
         rules = rules_of(seams.switches)
         self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
-        self._attempts = Attempts(seams, core)
-        self._failures = FailureHandler(core, clients, self._recorder)
+        self._attempts = Attempts(seams, core.decisions, core.metrics)
+        self._failures = FailureHandler(core.queue, clients, self._recorder)
         self._binder = Binder(
             seams,
             core,
@@ -116,7 +132,10 @@ class Scheduler:
         resizes = core.resizes
         self._evictions = Evictions(
             seams,
-            core,
+            core.cache,
+            core.queue,
+            core.decisions,
+            core.metrics,
             clients,
             self._recorder,
             handle.preempting,

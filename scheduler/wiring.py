@@ -13,14 +13,12 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
-from scheduler.core import SchedulerCore
-from scheduler.cycle.batching import Batching
-from scheduler.cycle.core import Clients
+from scheduler.cycle.clients import Clients
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
-from scheduler.cycle.scheduling_cycle import EXTENDER, Rotation, SchedulingCycle
+from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.call_queue import CallQueue
 from scheduler.dispatcher.calls import RELEVANCES
@@ -35,7 +33,7 @@ from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import ListedWorld, followed
 from scheduler.handle import Handle
-from scheduler.loops import Scheduler
+from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.queue import GroupedQueue, GroupQueueRules
@@ -198,7 +196,9 @@ def core_of(
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:
-        out_of_tree = {p.name: OutOfTreePlugins(p, rules.outside_plugins) for p in profiles.all()}
+        out_of_tree = {
+            p.name: OutOfTreePlugins(p.runner, p.points, plugins(), rules.outside_plugins) for p in profiles.all()
+        }
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.images import Images
-from scheduler.cache.node_info import ANY_IP, HostPort, NodeInfo, PodInfo
-from scheduler.cache.requests import AMOUNT_MAX
+from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo
 from services.api.kinds.node import Node
 from services.api.taints import Taint
 

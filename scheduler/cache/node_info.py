@@ -1,21 +1,162 @@
-"""A pod and a node as plugins see them: parsed once, so that a cycle only compares integers."""
+"""A pod and a node as plugins see them: parsed once, so that a cycle only compares integers.
+
+What a pod costs is parsed once for each distinct template: real requests and those scoring assumes. Scoring pretends
+that a container without a request still needs 100 m CPU and 200 MiB, or best-effort pods would all pile up on one
+node (scheduler-queue-and-cycles 6). An explicit `0` stays 0.
+
+What a pod says of other pods is compiled once: label selectors, and terms of pod affinity and anti-affinity. A
+selector that is missing selects nothing, an empty one everything; so does one that the API server would have refused:
+it selects nothing, because one odd pod must not stop all others.
+Source: scheduler-queue-and-cycles 6, 12.4.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
-from collections.abc import Hashable
-from typing import Any, Final
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from scheduler.cache.pod_terms import Identity, PodTerms, identity_of, terms_of
-from scheduler.cache.requests import PodRequests, requests_of
+from msgspec.structs import replace
+
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod, PodSpec
-from services.api.meta import Key, ObjectMeta
+from services.api.kinds.pod import Affinity, Container, Pod, PodAffinityTerm, PodSpec, ResourceRequirements
+from services.api.meta import Key, LabelSelector, LabelSelectorRequirement, ObjectMeta
+from services.api.podresources import Amounts, as_in_use, pod_requests
+from services.api.selectors import Selector, Term, from_label_selector
 
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+DEFAULT_CPU: Final = "100m"
+DEFAULT_MEMORY: Final = str(200 * 2**20)
+TEMPLATES_MAX: Final = 8192
+AMOUNT_MAX: Final = 2**53 - 1
+"""Above this a column (float64) would not hold the integer exactly."""
+SELECTORS_MAX: Final = 16384
 HostPort = tuple[str, str, int]
 """`(host IP, protocol, port)`."""
 ANY_IP = "0.0.0.0"
 _generations: Final = itertools.count(1)
+
+
+# -- what a pod asks for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodRequests:
+    """Amounts: milli for cpu, units for all else. Compared by identity: equal templates share one.
+
+    `wanted`: the requests above zero, in a fixed order. `nonzero_*` is what a bound pod counts for in
+    scoring, `scoring_*` what an incoming one asks for: upstream ignores pod-level resources there (12.6).
+    `unactuated`: what of it a pod on a node has asked for and not been given, if that is tracked.
+    """
+
+    amounts: Amounts
+    wanted: tuple[tuple[str, int], ...]
+    nonzero_cpu: int
+    nonzero_memory: int
+    scoring_cpu: int
+    scoring_memory: int
+    is_malformed: bool = False
+    unactuated: Amounts = field(default_factory=dict)
+
+
+_templates: OrderedDict[Hashable, PodRequests] = OrderedDict()
+
+
+def _shape(resources: ResourceRequirements) -> Hashable:
+    return (tuple(resources.requests.items()), tuple(resources.limits.items()))
+
+
+def _signature(pod: Pod) -> Hashable:
+    spec = pod.spec
+    return (
+        tuple(_shape(c.resources) for c in spec.containers),
+        tuple((c.restart_policy, _shape(c.resources)) for c in spec.init_containers),
+        tuple(spec.overhead.items()),
+        None if spec.resources is None else _shape(spec.resources),
+    )
+
+
+def requests_of(pod: Pod) -> PodRequests:
+    """Return the pod's requests, shared between pods of the same template.
+
+    A pod on a node counts with all it may hold while it is resized (KEP-1287).
+    """
+    if pod.status.container_statuses and pod.spec.node_name:
+        with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
+            pod = as_in_use(pod)
+    return as_specified(pod)
+
+
+def as_specified(pod: Pod) -> PodRequests:
+    """Return what the pod's spec asks for, shared in the same way, whatever its status says of it."""
+    signature = _signature(pod)
+    found = _templates.get(signature)
+    if found is None:
+        found = _parse(pod)
+        _templates[signature] = found
+        if len(_templates) > TEMPLATES_MAX:
+            _templates.popitem(last=False)
+    return found
+
+
+def _parse(pod: Pod) -> PodRequests:
+    try:
+        real = pod_requests(pod)
+        assumed = pod_requests(_with_defaults(pod))
+        incoming = pod_requests(replace(_with_defaults(pod), spec=replace(_with_defaults(pod).spec, resources=None)))
+    except ValueError:
+        # The API server refuses such quantities; one that came through must not stop all other pods.
+        return PodRequests({}, (), 0, 0, 0, 0, is_malformed=True)
+    real = {name: min(value, AMOUNT_MAX) for name, value in real.items()}
+    return PodRequests(
+        amounts=real,
+        wanted=tuple((name, real[name]) for name in sorted(real, key=native_first) if real[name] > 0),
+        nonzero_cpu=assumed.get("cpu", 0),
+        nonzero_memory=min(assumed.get("memory", 0), AMOUNT_MAX),
+        scoring_cpu=incoming.get("cpu", 0),
+        scoring_memory=min(incoming.get("memory", 0), AMOUNT_MAX),
+    )
+
+
+def most(one: PodRequests, other: PodRequests) -> PodRequests:
+    """Return what covers both, resource by resource; one of the two when that covers the other."""
+    names = list(dict.fromkeys((*one.amounts, *other.amounts)))
+    amounts = {name: max(one.amounts.get(name, 0), other.amounts.get(name, 0)) for name in names}
+    if amounts == one.amounts:
+        return one
+    return dataclasses.replace(
+        other,
+        amounts=amounts,
+        wanted=tuple((name, amounts[name]) for name in sorted(names, key=native_first) if amounts[name] > 0),
+        nonzero_cpu=max(one.nonzero_cpu, other.nonzero_cpu),
+        nonzero_memory=max(one.nonzero_memory, other.nonzero_memory),
+    )
+
+
+def native_first(name: str) -> tuple[int, str]:
+    """Return what resources are sorted by: the native ones in their order, then all others by name."""
+    return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)
+
+
+def _with_defaults(pod: Pod) -> Pod:
+    def filled(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(replace(c, resources=_default(c.resources)) for c in containers)
+
+    spec = pod.spec
+    return replace(
+        pod,
+        spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers)),
+    )
+
+
+def _default(resources: ResourceRequirements) -> ResourceRequirements:
+    asked = {**resources.limits, **resources.requests}
+    return replace(resources, requests={"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY, **asked})
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -34,6 +175,121 @@ def volume_claims(pod: Pod) -> tuple[Key, ...]:
     meta = pod.metadata
     names = dict.fromkeys(name for volume in pod.spec.volumes if (name := volume.claim_name(meta.name)))
     return tuple(Key(meta.namespace, name) for name in names)
+
+
+# -- what a pod says of others
+
+
+@lru_cache(maxsize=SELECTORS_MAX)
+def _compiled(labels: tuple[tuple[str, str], ...], wanted: tuple[LabelSelectorRequirement, ...]) -> Selector | None:
+    try:
+        return from_label_selector(LabelSelector(match_labels=dict(labels), match_expressions=wanted))
+    except ValueError:
+        return None
+
+
+def compile_selector(selector: LabelSelector | None) -> Selector | None:
+    """Return the matcher, shared by equal selectors; None selects nothing."""
+    if selector is None:
+        return None
+    return _compiled(tuple(selector.match_labels.items()), selector.match_expressions)
+
+
+def with_labels(selector: Selector | None, labels: Iterable[tuple[str, str]]) -> Selector | None:
+    """Return the selector that also asks for these labels; no labels change nothing."""
+    more = tuple(Term(key, "in", (value,)) for key, value in labels)
+    if not more:
+        return selector
+    return Selector(more + (selector.terms if selector is not None else ()))
+
+
+class Identity(NamedTuple):
+    """What selectors distinguish pods by; `labels` are sorted pairs."""
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    is_terminating: bool
+
+
+def identity_of(pod: Pod) -> Identity:
+    """Return the pod's identity."""
+    meta = pod.metadata
+    return Identity(meta.namespace, tuple(sorted(meta.labels.items())), meta.deletion_timestamp is not None)
+
+
+class PodTerm(NamedTuple):
+    """Pods in the namespaces whose labels match, grouped by a node label.
+
+    A pod's namespace matches by name, or by its labels if there is a namespace selector.
+    """
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector | None
+    selector: Selector | None
+    topology_key: str
+
+    def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        """Whether the term means a pod of that namespace with these labels."""
+        if self.selector is None or not self.selector.matches(labels):
+            return False
+        return namespace in self.namespaces or (
+            self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
+        )
+
+
+class WeightedTerm(NamedTuple):
+    """A preferred term."""
+
+    weight: int
+    term: PodTerm
+
+
+class PodTerms(NamedTuple):
+    """All that one pod says of others."""
+
+    required_affinity: tuple[PodTerm, ...] = ()
+    required_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_affinity: tuple[WeightedTerm, ...] = ()
+    preferred_anti_affinity: tuple[WeightedTerm, ...] = ()
+
+
+NO_TERMS: Final = PodTerms()
+
+
+def terms_of(pod: Pod) -> PodTerms:
+    """Return the pod's terms; without namespaces and namespace selector a term means the pod's own namespace."""
+    affinity: Affinity | None = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    own = pod.metadata.namespace
+    likes, dislikes = affinity.pod_affinity, affinity.pod_anti_affinity
+    return PodTerms(
+        required_affinity=tuple(_term(t, own) for t in likes.required) if likes else (),
+        required_anti_affinity=tuple(_term(t, own) for t in dislikes.required) if dislikes else (),
+        preferred_affinity=tuple(WeightedTerm(t.weight, _term(t.pod_affinity_term, own)) for t in likes.preferred)
+        if likes
+        else (),
+        preferred_anti_affinity=tuple(
+            WeightedTerm(t.weight, _term(t.pod_affinity_term, own)) for t in dislikes.preferred
+        )
+        if dislikes
+        else (),
+    )
+
+
+def _term(term: PodAffinityTerm, own: str) -> PodTerm:
+    names = frozenset(term.namespaces)
+    if not names and term.namespace_selector is None:
+        names = frozenset((own,))
+    return PodTerm(
+        namespaces=names,
+        namespace_selector=compile_selector(term.namespace_selector),
+        selector=compile_selector(term.label_selector),
+        topology_key=term.topology_key,
+    )
+
+
+# -- the pod and the node
 
 
 class PodInfo:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns, Floats, Mask
-from scheduler.cache.node_info import PodInfo
-from scheduler.cache.pod_terms import Identity, PodTerm
+from scheduler.cache.node_info import Identity, PodInfo, PodTerm
 from services.api.selectors import Selector
 
 TALLIES_MAX: Final = 256

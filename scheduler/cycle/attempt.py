@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.cycle.core import Core
-from scheduler.cycle.decisions import Decision
+from scheduler.cycle.decisions import Decision, Decisions
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.seams import Seams, Span
 
@@ -24,9 +24,10 @@ class Attempt:
 class Attempts:
     """Begins attempts, and keeps for `keplab explain` and for metrics what they decided."""
 
-    def __init__(self, seams: Seams, core: Core) -> None:
+    def __init__(self, seams: Seams, decisions: Decisions, metrics: SchedulerMetrics) -> None:
         self._seams = seams
-        self._core = core
+        self._decisions = decisions
+        self._metrics = metrics
 
     def begin(self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "") -> Attempt:
         """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
@@ -49,9 +50,9 @@ class Attempts:
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
         scheduler_name = attempt.queued.info.spec.scheduler_name
-        self._core.metrics.attempted(outcome, attempt.took_s, scheduler_name)
+        self._metrics.attempted(outcome, attempt.took_s, scheduler_name)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""
         queued = attempt.queued
-        self._core.decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))
+        self._decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))

@@ -7,7 +7,7 @@ up by a timer (K2). Source: scheduler-queue-and-cycles 4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -15,8 +15,9 @@ import structlog
 from scheduler.cache.cache import Assumption
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt
-from scheduler.cycle.binding_cycle import BindResult, Outcome, read_back, refused
-from scheduler.cycle.core import Clients, Core
+from scheduler.cycle.binding_cycle import BindResult, ExtenderBind, Outcome, read_back, refused
+from scheduler.cycle.clients import Clients
+from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FailureHandler
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import PodBinding, status_patch
@@ -32,8 +33,6 @@ from services.api.meta import Document
 from services.api.seams import Seams, Span
 from services.client.backoff import Backoff
 
-ExtenderBind = Callable[[str], Awaitable[None]]
-"""Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
 log = structlog.get_logger()
 
 

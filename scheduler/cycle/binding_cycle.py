@@ -6,6 +6,7 @@ Pure parts: what the answer to a bind means, and what a live read says about a b
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +15,9 @@ import msgspec
 from scheduler.cache.node_info import PodInfo
 from services.api.errors import ApiError
 from services.api.meta import Document
+
+ExtenderBind = Callable[[str], Awaitable[None]]
+"""Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
 
 
 class Outcome(StrEnum):

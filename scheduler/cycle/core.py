@@ -1,25 +1,15 @@
-"""What wiring puts together and the loops share: the pure machines, and what reaches the API server."""
+"""What wiring puts together and the loops share: the pure machines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scheduler.cache.cache import Cache
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profiles
-from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
-from services.api.meta import View
-from services.client.client import Client
-from services.client.informer import Informer
-from services.client.leases import Elector
-from services.client.recorder import Recorder
 
 
 @dataclass(frozen=True)
@@ -32,19 +22,3 @@ class Core:
     profiles: Profiles
     decisions: Decisions
     metrics: SchedulerMetrics
-
-
-@dataclass(frozen=True)
-class Clients:
-    """What reaches the API server.
-
-    `others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works.
-    """
-
-    client: Client
-    pods: Informer[Pod]
-    nodes: Informer[Node]
-    others: Mapping[type[View], Informer[Any]]
-    recorder: Recorder
-    dispatcher: Dispatcher
-    elector: Elector | None = None

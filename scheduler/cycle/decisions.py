@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scheduler.cycle.scheduling_cycle import Ranking
+from scheduler.cycle.result import Ranking
 from services.api.meta import Key
 
 DECISIONS_MAX: Final = 4096

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.cycle.attempt import Attempt
-from scheduler.cycle.core import Clients, Core
+from scheduler.cycle.clients import Clients
 from scheduler.dispatcher.calls import SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.framework.status import Status
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 
 FAILED: Final = "FailedScheduling"
@@ -21,8 +22,8 @@ FAILED: Final = "FailedScheduling"
 class FailureHandler:
     """What follows a failed attempt."""
 
-    def __init__(self, core: Core, clients: Clients, recorder: SchedulerRecorder) -> None:
-        self._core = core
+    def __init__(self, queue: SchedulingQueue, clients: Clients, recorder: SchedulerRecorder) -> None:
+        self._queue = queue
         self._clients = clients
         self._recorder = recorder
 
@@ -40,7 +41,7 @@ class FailureHandler:
 
         Without asynchronous API calls it returns when the condition is written, as upstream's does.
         """
-        core, queued, span = self._core, attempt.queued, attempt.span
+        queue, queued, span = self._queue, attempt.queued, attempt.span
         info = queued.info
         self._recorder.line(
             "sched.attempt",
@@ -52,20 +53,20 @@ class FailureHandler:
                 "attempt": queued.attempts,
                 "message": message,
                 "plugins": sorted(rejectors),
-                "nominated": core.queue.nominator.node_of(info.uid) if nominated is None else nominated,
+                "nominated": queue.nominator.node_of(info.uid) if nominated is None else nominated,
             },
         )
         live = self._clients.pods.lister.get(info.key)
         if live is None or live.metadata.uid != info.uid or live.spec.node_name:
             # Gone, another pod of that name, or bound by another scheduler: not ours to try again.
-            core.queue.done(info.uid)
-            if core.queue.get(info.key) is queued:
-                core.queue.bound(queued)
+            queue.done(info.uid)
+            if queue.get(info.key) is queued:
+                queue.bound(queued)
             span.end(message)
             return
-        core.queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
+        queue.add_unschedulable(queued, attempt.now, rejectors=rejectors, pending=pending)
         if nominated is not None:
-            core.queue.nominator.set(info, nominated)
+            queue.nominator.set(info, nominated)
         if nominated:
             self._recorder.line("sched.nominate", info, nominated, span, {})
         self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.batching import Batching
-from scheduler.cycle.scheduling_cycle import SchedulingCycle
+from scheduler.cycle.scheduling_cycle import Batching, SchedulingCycle
 from scheduler.framework.events import Registration
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status

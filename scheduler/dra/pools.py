@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.cache.node_selection import term_matches
 from services.api.kinds.node import Node
 from services.api.kinds.resourceslice import Device, ResourceSlice, ResourceSliceSpec
+from services.api.node_selection import is_met
 
 DeviceId = tuple[str, str, str]
 """`(driver, pool, device)`."""
@@ -93,9 +93,9 @@ class Slices:
 
 
 def _reaches(each: ResourceSlice, node: Node) -> bool:
-    selector = each.spec.node_selector
+    selector, meta = each.spec.node_selector, node.metadata
     return each.spec.all_nodes or (
-        selector is not None and any(term_matches(term, node) for term in selector.node_selector_terms)
+        selector is not None and any(is_met(term, meta.name, meta.labels) for term in selector.node_selector_terms)
     )
 
 

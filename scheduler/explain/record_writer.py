@@ -13,7 +13,7 @@ import structlog
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.core import Core
-from scheduler.cycle.scheduling_cycle import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.explain.simulator_record import SimulatorRecords, answers_of
 from scheduler.framework.runner import Runner
 from services.api.errors import ApiError, UnknownOutcome

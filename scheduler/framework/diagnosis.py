@@ -6,11 +6,13 @@ Source: scheduler-queue-and-cycles 4.2, 12.1.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-NO_NODES_AVAILABLE = "no nodes available to schedule pods"
+NO_NODES_AVAILABLE: Final = "no nodes available to schedule pods"
+TOO_MANY_PODS: Final = "Too many pods"
 
 
 @dataclass(slots=True)

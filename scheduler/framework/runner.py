@@ -6,8 +6,8 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.feasible import Feasible, Prepared
-from scheduler.framework.nominated_pods import NominatedPodFilter
+from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
     BindCall,
     EnqueueExtensions,
@@ -33,7 +32,7 @@ from scheduler.framework.plugin import (
 from scheduler.framework.points import REJECTING, serves
 from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
-from scheduler.framework.templates import Asked, Templates
+from scheduler.framework.templates import Asked, Remembered, Templates
 from scheduler.framework.timing import PluginTimes
 from scheduler.framework.vectorized import Forms, RowPure, Signs
 from services.api.kinds.podgroup import PodGroup
@@ -53,6 +52,41 @@ class Enabled:
         """The plugin's name."""
         name: str = self.plugin.name
         return name
+
+
+class Prepared(NamedTuple):
+    """What PreFilter said: a rejection on all nodes, or perhaps the only nodes worth looking at and who named them."""
+
+    rejection: Status | None
+    node_names: tuple[str, ...] | None = None
+    named_by: tuple[str, ...] = ()
+
+    @property
+    def elsewhere(self) -> str:
+        """Why a node is none of `node_names`."""
+        simultaneously = " simultaneously" if len(self.named_by) > 1 else ""
+        return f"node(s) didn't satisfy plugin(s) [{' '.join(self.named_by)}]{simultaneously}"
+
+
+@dataclass(slots=True)
+class Feasible:
+    """The rows that fit, or why none does."""
+
+    mask: Mask
+    remembered: Remembered | None
+    is_narrowed: bool
+    """Whether `mask` is a part of what is remembered."""
+    prepared: Prepared
+    refusals: list[tuple[Any, Mask | None]] = field(default_factory=list)
+    scores: dict[str, Scores | int] = field(default_factory=dict)
+    """What was added up of the plugins whose scores are not remembered ready for that, 0 to 100."""
+    blocked: BlockedRows | None = None
+    """Rows that nominations take away; None when there are none."""
+
+    @property
+    def status(self) -> Status:
+        """PreFilter's rejection on all nodes, or success."""
+        return self.prepared.rejection or SUCCESS
 
 
 @runtime_checkable

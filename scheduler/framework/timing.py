@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from scheduler.framework.feasible import Feasible
-from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.status import Code, Status
 
 EVERY: Final = 10
@@ -43,13 +41,14 @@ class Turns:
 
 
 def status_of(answer: Any) -> str:
-    """Return the status label of whatever a plugin or a point answers; masks, scores and calls are successes."""
-    if isinstance(answer, Feasible):
-        answer = answer.prepared.rejection
-    elif isinstance(answer, tuple):
+    """Return the status label of whatever a plugin or a point answers; masks, scores and calls are successes.
+
+    Results other than a bare status have one as their `status`.
+    """
+    if isinstance(answer, tuple):
         answer = next((part for part in answer if isinstance(part, Status)), None)
-    elif isinstance(answer, PreFilterResult | PostFilterResult):
-        answer = answer.status
+    elif not isinstance(answer, Status):
+        answer = getattr(answer, "status", None)
     return STATUSES[answer.code] if isinstance(answer, Status) else STATUSES[Code.SUCCESS]
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import Code
 
 
@@ -30,26 +29,30 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class VectorFilterPlugin(Plugin, Protocol):
+class VectorFilterPlugin(Protocol):
     """Says of all nodes at once whether the pod fits, and afterwards why not.
 
     `filter_all` returns a mask of `columns.capacity` rows, or None when every node passes. What it says
     of rows without a node is ignored. `explain_all` returns the reasons for the rows of `refused`.
     """
 
+    name: str
+
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None: ...
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]: ...
 
 
 @runtime_checkable
-class VectorScorePlugin(Plugin, Protocol):
+class VectorScorePlugin(Protocol):
     """Ranks all nodes at once; an int stands for the same score everywhere."""
+
+    name: str
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int: ...
 
 
 @runtime_checkable
-class RowPure(Plugin, Protocol):
+class RowPure(Protocol):
     """The answers depend only on this value of the pod and on the node's own row.
 
     The runner remembers them and asks again, by the form for one node, only about rows that changed.
@@ -59,7 +62,7 @@ class RowPure(Plugin, Protocol):
 
 
 @runtime_checkable
-class Signs(Plugin, Protocol):
+class Signs(Protocol):
     """Says which pods it treats alike, on every node, although it is not row-pure (KEP-5598, Sign).
 
     None: it cannot say. A filter or score that is neither row-pure nor signs keeps pods from being batched,

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Final
 
 import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SKIP, SUCCESS, Status
 from scheduler.handle import Handle
-
-NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def _balance(fractions: list[float]) -> int:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.requests import requests_of
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, requests_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import TOO_MANY_PODS
 from scheduler.framework.events import (
     ASSIGNED_POD,
     NODE,
@@ -34,9 +33,6 @@ from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount
 from services.api.switches import Switches
-
-TOO_MANY_PODS: Final = "Too many pods"
-NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from scheduler.cycle.profiles import Profile, Profiles
@@ -17,6 +16,7 @@ from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
+from scheduler.pod_groups.status import Outcome
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.switches import GangSwitches
@@ -24,15 +24,6 @@ from services.api.kinds.podgroup import PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"
 GANG_PLUGIN: Final = "GangScheduling"
-
-
-class Outcome(StrEnum):
-    """What became of the group; the values are the results that metrics count."""
-
-    SCHEDULED = "scheduled"
-    UNSCHEDULABLE = "unschedulable"
-    WAITING_ON_PREEMPTION = "waiting_on_preemption"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +140,7 @@ class GroupCycle:
         return Placer(
             self._handle.cache,
             profile.runner,
-            profile.cycle,
+            profile.cycle.schedule,
             self._handle.nominator,
             per_pod=self._switches.group_preemption == "per-pod",
         )

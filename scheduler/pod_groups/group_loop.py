@@ -12,17 +12,18 @@ from typing import Final
 
 from scheduler.cache.cache import Assumption
 from scheduler.cycle.attempt import Attempt, Attempts
-from scheduler.cycle.core import Clients, Core
+from scheduler.cycle.clients import Clients
+from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.handle import Handle
 from scheduler.metrics import PDB_VIOLATIONS
-from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome, Rejected
+from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Rejected
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed
 from scheduler.pod_groups.queue import GroupedQueue
-from scheduler.pod_groups.status import disruption_condition, scheduling_condition
+from scheduler.pod_groups.status import Outcome, disruption_condition, scheduling_condition
 from scheduler.pod_groups.status_writer import GroupStatusWriter
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption.evictions import Evictions
@@ -62,7 +63,7 @@ class GroupLoop:
         self._clients = clients
         self._recorder = recorder
         self._failures = failures
-        self._attempts = Attempts(seams, core)
+        self._attempts = Attempts(seams, core.decisions, core.metrics)
         self._evictions = evictions
         self._bind = bind
         self._cycle = cycle
@@ -150,7 +151,9 @@ class GroupLoop:
     def _write_status(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Write the group's condition, unless it says so already."""
         found: PodGroup | None = self._clients.others[PodGroup].lister.get(info.group)
-        condition = scheduling_condition(found, result, self._seams.clock.wall()) if found is not None else None
+        condition = None
+        if found is not None:
+            condition = scheduling_condition(found, result.outcome, result.message, self._seams.clock.wall())
         if found is not None and condition is not None:
             self._writer.submit(found, condition, span.traceparent, tasks)
 

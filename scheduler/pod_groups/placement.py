@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.cache.cache import Assumption, Cache
 from scheduler.cache.nominator import Nominator
-from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.proposed import PlacementProgress
@@ -16,6 +16,9 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
+
+Schedule = Callable[..., ScheduleResult | Unschedulable | CycleError]
+"""`SchedulingCycle.schedule`."""
 
 
 @dataclass(slots=True)
@@ -73,14 +76,17 @@ class Placement:
 
 
 class Placer:
-    """Places members with one profile's cycle and plugins. `per_pod`: each may preempt for itself (1.36)."""
+    """Places members with one profile's plugins. `schedule`: its cycle for one pod.
+
+    `per_pod`: each member may preempt for itself (1.36).
+    """
 
     def __init__(
-        self, cache: Cache, runner: Runner, cycle: SchedulingCycle, nominator: Nominator, *, per_pod: bool
+        self, cache: Cache, runner: Runner, schedule: Schedule, nominator: Nominator, *, per_pod: bool
     ) -> None:
         self._cache = cache
         self._runner = runner
-        self._cycle = cycle
+        self._schedule = schedule
         self._nominator = nominator
         self._per_pod = per_pod
 
@@ -103,7 +109,7 @@ class Placer:
         return found
 
     def _place_one(self, found: Placement, member: QueuedPod, now: float, *, with_preemption: bool) -> Status:
-        result = self._cycle.schedule(member.info, now, with_post_filter=with_preemption)
+        result = self._schedule(member.info, now, with_post_filter=with_preemption)
         if isinstance(result, CycleError):
             status = unschedulable(result.message) if result.is_rejection else failed(result.message)
             rejectors = frozenset(("NodeResourcesFit",)) if result.is_rejection else frozenset()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.pod_groups.cycle import GroupResult, Outcome
 from scheduler.preemption.eligibility import BY_SCHEDULER
 from services.api.kinds.podgroup import DISRUPTION_TARGET, INITIALLY_SCHEDULED, PodGroup
 from services.api.meta import Document, find_condition
@@ -14,9 +14,18 @@ from services.api.times import format_time
 SCHEDULED: Final = "Scheduled"
 
 
-def scheduling_condition(group: PodGroup, result: GroupResult, wall_s: float) -> Document | None:
+class Outcome(StrEnum):
+    """What became of the group; the values are the results that metrics count."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING_ON_PREEMPTION = "waiting_on_preemption"
+    ERROR = "error"
+
+
+def scheduling_condition(group: PodGroup, outcome: Outcome, message: str, wall_s: float) -> Document | None:
     """Return the group's condition as it should read, or None when nothing is to be said: True is terminal."""
-    match result.outcome:
+    match outcome:
         case Outcome.SCHEDULED:
             status, reason = "True", SCHEDULED
         case Outcome.ERROR:
@@ -25,7 +34,7 @@ def scheduling_condition(group: PodGroup, result: GroupResult, wall_s: float) ->
             status, reason = "False", UNSCHEDULABLE
     if group.is_scheduled and status != "True":
         return None
-    return _condition(group, INITIALLY_SCHEDULED, status, reason, result.message, wall_s)
+    return _condition(group, INITIALLY_SCHEDULED, status, reason, message, wall_s)
 
 
 def disruption_condition(group: PodGroup, message: str, wall_s: float) -> Document | None:

@@ -13,12 +13,14 @@ from typing import Final
 
 import structlog
 
+from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.core import Clients, Core
+from scheduler.cycle.clients import Clients
+from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import clear_nomination
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
-from scheduler.metrics import GOROUTINES, RESIZE
+from scheduler.metrics import GOROUTINES, RESIZE, SchedulerMetrics
 from scheduler.preemption.disruption_target import disruption_patch
 from scheduler.preemption.progress import Eviction, RunningPreemptions
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -58,7 +60,10 @@ class Evictions:
     def __init__(
         self,
         seams: Seams,
-        core: Core,
+        cache: Cache,
+        queue: SchedulingQueue,
+        decisions: Decisions,
+        metrics: SchedulerMetrics,
         clients: Clients,
         recorder: SchedulerRecorder,
         preempting: RunningPreemptions,
@@ -69,7 +74,10 @@ class Evictions:
         has_resize_labels: bool,
     ) -> None:
         self._seams = seams
-        self._core = core
+        self._cache = cache
+        self._queue = queue
+        self._decisions = decisions
+        self._metrics = metrics
         self._clients = clients
         self._recorder = recorder
         self._preempting = preempting
@@ -83,10 +91,6 @@ class Evictions:
         self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
         self._waits_for_resize = waits_for_resize
         self._has_resize_labels = has_resize_labels
-
-    @property
-    def _queue(self) -> SchedulingQueue:
-        return self._core.queue
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
@@ -244,7 +248,7 @@ class Evictions:
             return _Fate.FAILED
         if fate is not _Fate.NEEDLESS:
             for preemptor in eviction.preemptor.pods:
-                self._core.metrics.evicted(preemptor.uid, eviction.node)
+                self._metrics.evicted(preemptor.uid, eviction.node)
             self._record(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
 
@@ -268,7 +272,7 @@ class Evictions:
                 and live.metadata.uid == pod.uid
                 and live.is_active
                 and not live.spec.node_name
-                and pod.uid not in self._core.cache.pods
+                and pod.uid not in self._cache.pods
             ):
                 return True
         return False
@@ -331,7 +335,7 @@ class Evictions:
 
     def _record(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
         preemptor = eviction.preemptor
-        decision = self._core.decisions.of(victim.key)
+        decision = self._decisions.of(victim.key)
         if decision is not None:
             decision.preempted_by = str(preemptor.pods[0].key)
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"

@@ -10,8 +10,7 @@ import dataclasses
 from collections import OrderedDict
 from functools import reduce
 
-from scheduler.cache.node_info import PodInfo
-from scheduler.cache.requests import TEMPLATES_MAX, PodRequests, as_specified, most, requests_of
+from scheduler.cache.node_info import TEMPLATES_MAX, PodInfo, PodRequests, as_specified, most, requests_of
 from services.api.kinds.pod import Pod
 from services.api.podresources import as_actual, as_allocated, as_held, has_infeasible_resize
 from services.api.switches import Switches

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.node_info import PodInfo
-from scheduler.cache.requests import most
+from scheduler.cache.node_info import PodInfo, most
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
 from scheduler.framework.status import Code, Status
 from scheduler.preemption.eligibility import IN_PROGRESS

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first
+from scheduler.framework.diagnosis import TOO_MANY_PODS
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.plugins.node_resources_fit import NATIVE, TOO_MANY_PODS
-from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.units import Unit
+from scheduler.preemption.victims import WhatIf
 from services.api.podresources import Amounts
 
 Count = Callable[[PodInfo], Amounts]
@@ -43,7 +43,7 @@ class NodeCapacity:
         without_self: bool = False,
     ) -> None:
         self._allocatable = node.allocatable
-        self._need = [(name, need[name]) for name in sorted(need, key=_rank) if need[name] > 0]
+        self._need = [(name, need[name]) for name in sorted(need, key=native_first) if need[name] > 0]
         mine = node.pods.get(pod.uid) if not without_self else None
         self._has = counted(mine) if mine is not None else {}
         self._count = count
@@ -112,8 +112,8 @@ class NodeCapacity:
 class CapacityAndFilters:
     """The same node for those who count its capacity and for filters; a `WhatIf`, too."""
 
-    def __init__(self, capacity: NodeCapacity, filters: NodeWhatIf) -> None:
-        self._both = (capacity, filters)
+    def __init__(self, capacity: NodeCapacity, filters: WhatIf) -> None:
+        self._both: tuple[NodeCapacity, WhatIf] = (capacity, filters)
 
     def remove(self, unit: Unit) -> None:
         """Remove the unit from the dry run."""
@@ -130,7 +130,3 @@ class CapacityAndFilters:
         capacity, filters = self._both
         status = capacity.fits()
         return filters.fits() if status.is_success else status
-
-
-def _rank(name: str) -> tuple[int, str]:
-    return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)

@@ -9,18 +9,18 @@ Source: kep-5836 6.1.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.configuration.default_plugins import plugins
-from scheduler.cycle.profiles import Profile
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 
 OPT_IN, AS_NEW, RELEVANCE = "postfilter_opt_in", "as_for_new_pods", "relevance"
@@ -29,20 +29,22 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 
 
 class OutOfTreePlugins:
-    """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks."""
+    """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks.
 
-    def __init__(self, profile: Profile, mode: str) -> None:
-        own = plugins()
-        known, post_filters = profile.runner.plugins_by_name, profile.points["postFilter"]
-        served = {name for point in _CYCLE_POINTS for name in profile.points[point] if name not in own}
+    `points`: who runs where in the profile. `own`: the names of kube-scheduler's own plugins.
+    """
+
+    def __init__(self, runner: Runner, points: Mapping[str, Sequence[str]], own: Container[str], mode: str) -> None:
+        known, post_filters = runner.plugins_by_name, points["postFilter"]
+        served = {name for point in _CYCLE_POINTS for name in points[point] if name not in own}
         by_mode: dict[str, set[str]] = {
             OPT_IN: set(),
             AS_NEW: served,
             RELEVANCE: {name for name in served if isinstance(known[name], RelevancePlugin)},
         }
         self.asked = by_mode[mode]
-        self.gates = profile.runner.only(lambda plugin: plugin.name not in own)
-        self.runner = profile.runner.only(lambda plugin: plugin.name in self.asked, asks_relevance=mode == RELEVANCE)
+        self.gates = runner.only(lambda plugin: plugin.name not in own)
+        self.runner = runner.only(lambda plugin: plugin.name in self.asked, asks_relevance=mode == RELEVANCE)
         self.is_opt_in = mode == OPT_IN
         self.post_filters = tuple(post_filters)
         """Every PostFilter plugin of the profile by name, in its order, kube-scheduler's own ones included."""

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt, Attempts
-from scheduler.cycle.core import Clients, Core
+from scheduler.cycle.clients import Clients
+from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED
 from scheduler.dispatcher.calls import ClearCondition, ConditionChange, SetCondition, status_patch
 from scheduler.dispatcher.conditions import NOTE_MAX
@@ -45,7 +46,7 @@ class ResizeLoop:
         evictions: Evictions,
         resizes: DeferredPods | None,
     ) -> None:
-        self._attempts = Attempts(seams, core)
+        self._attempts = Attempts(seams, core.decisions, core.metrics)
         self._clients = clients
         self._recorder = recorder
         self._evictions = evictions

@@ -15,7 +15,8 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.default_plugins import DEFAULT, plugins
-from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.plugin import PreFilterPlugin, PreFilterResult, PreScorePlugin, ScoreExtensions

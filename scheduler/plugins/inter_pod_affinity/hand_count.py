@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.pod_terms import PodTerms
+from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerms
 from scheduler.plugins.inter_pod_affinity.terms import means, means_all
 
 Pair = tuple[str, str]

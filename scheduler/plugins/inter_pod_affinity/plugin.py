@@ -15,9 +15,8 @@ import numpy as np
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Floats, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerm, PodTerms, terms_of
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
-from scheduler.cache.pod_terms import PodTerm, PodTerms, terms_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo, PodTerm, PodTerms
 from scheduler.cache.pod_index import Clause, Question
-from scheduler.cache.pod_terms import PodTerm, PodTerms
 from scheduler.framework.world import World
 from services.api.kinds.namespace import Namespace
 from services.api.meta import Key

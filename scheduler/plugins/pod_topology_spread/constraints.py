@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo, compile_selector, with_labels
 from scheduler.cache.pod_index import Clause, Question
-from scheduler.cache.pod_terms import compile_selector, with_labels
 from scheduler.framework.world import World
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 from services.api.kinds.replicaset import ReplicaSet

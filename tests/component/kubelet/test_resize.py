@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from scheduler.cache.requests import requests_of
+from scheduler.cache.node_info import requests_of
 from services.api.errors import ApiError
 from services.api.kinds.pod import Pod
 from services.api.meta import Key

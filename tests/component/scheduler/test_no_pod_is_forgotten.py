@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.queue.scheduling_queue import UNSCHEDULABLE_STAY_S, Pool
 from services.api.errors import ApiError, NotFound
 from services.api.meta import Key

@@ -13,7 +13,8 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.default_plugins import default_profile
 from scheduler.cycle.profiles import Profile, Profiles
-from scheduler.cycle.scheduling_cycle import ScheduleResult, SchedulingCycle, Unschedulable
+from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.event_handlers import EventHandlers
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.runner import Enabled, Runner

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SUCCESS
 from scheduler.wiring import core_of

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import unresolvable, unschedulable
 from scheduler.framework.timing import PluginTimes, Turns, status_of

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.node_info import PodInfo, compile_selector
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, Clause, Question
-from scheduler.cache.pod_terms import compile_selector
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
 from scheduler.framework.world import FixedWorld

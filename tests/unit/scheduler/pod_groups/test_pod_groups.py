@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.framework.status import Code, Status
-from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult, Outcome
+from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placement, Refused
-from scheduler.pod_groups.status import scheduling_condition
+from scheduler.pod_groups.status import Outcome, scheduling_condition
 from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption.eligibility import GROUP_IN_PROGRESS, GUARDED
 from scheduler.preemption.units import UnitKind
@@ -570,9 +570,9 @@ def test_the_condition_never_goes_back_from_true_and_is_written_once():
     scheduled = replace(group(), status=PodGroupStatus(conditions=(done,)))
     failed, placed = GroupResult(Outcome.UNSCHEDULABLE, "no"), GroupResult(Outcome.SCHEDULED)
 
-    assert scheduling_condition(scheduled, failed, 0.0) is None
-    assert scheduling_condition(scheduled, placed, 0.0) is None
-    found = scheduling_condition(group(), failed, 0.0)
+    assert scheduling_condition(scheduled, failed.outcome, failed.message, 0.0) is None
+    assert scheduling_condition(scheduled, placed.outcome, placed.message, 0.0) is None
+    found = scheduling_condition(group(), failed.outcome, failed.message, 0.0)
     assert found is not None
     assert (found["status"], found["reason"], found["message"], found["observedGeneration"]) == (
         "False",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.pod_groups.entity import GroupInfo
 from tests.unit.scheduler.pod_groups.test_pod_groups import Scene, a, group, member
 

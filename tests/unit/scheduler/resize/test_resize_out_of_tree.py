@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.default_plugins import default_profile
-from scheduler.cycle.scheduling_cycle import ScheduleResult
+from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Registration
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.runner import Enabled

@@ -1,0 +1,32 @@
+"""What wiring puts together and the loops share: what reaches the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.dispatcher.dispatch import Dispatcher
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.meta import View
+from services.client.client import Client
+from services.client.informer import Informer
+from services.client.leases import Elector
+from services.client.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class Clients:
+    """What reaches the API server.
+
+    `others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works.
+    """
+
+    client: Client
+    pods: Informer[Pod]
+    nodes: Informer[Node]
+    others: Mapping[type[View], Informer[Any]]
+    recorder: Recorder
+    dispatcher: Dispatcher
+    elector: Elector | None = None
