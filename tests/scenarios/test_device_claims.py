@@ -154,7 +154,7 @@ wait 10s
 @pytest.mark.parametrize(("is_mutant", "broken"), [(False, set()), (True, {"I6", "I7"})])
 def test_m13_an_allocator_that_ignores_what_is_in_flight_gives_a_device_twice(monkeypatch, is_mutant, broken):
     if is_mutant:
-        monkeypatch.setattr(ClaimLedger, "promise", lambda self, claim, allocation: None)
+        monkeypatch.setattr(ClaimLedger, "allocate", lambda self, claim, allocation: None)
         monkeypatch.setattr(ClaimLedger, "wrote", lambda self, claim: None)
     scenario = parse_scenario(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
 

@@ -1,6 +1,6 @@
 """I31: gauges show what is stored. No line of the event log tells what a gauge shows, so it is read off the mesh."""
 
-from scheduler.metrics import Metrics
+from scheduler.metrics import SchedulerMetrics
 from services.scenarios.run import simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
@@ -50,12 +50,12 @@ def test_gauges_show_what_is_stored():
 
 
 def test_a_gauge_that_forgets_gated_pods_is_seen(monkeypatch):
-    samples = Metrics.samples
+    samples = SchedulerMetrics.samples
 
     def forgetful(self, *rest):
         return {name: value for name, value in samples(self, *rest).items() if 'queue="gated"' not in name}
 
-    monkeypatch.setattr(Metrics, "samples", forgetful)
+    monkeypatch.setattr(SchedulerMetrics, "samples", forgetful)
 
     shown, held = shown_and_stored()["scheduler_pending_pods"]
 

@@ -72,7 +72,7 @@ def test_kep_5836_03_a_pod_that_never_preempts_waits_in_the_queue():
     observed = Observed("never")
 
     assert (observed.missed, observed.victims) == ([], [])
-    assert observed.attempts("h")[0] == ("unschedulable", "room")
+    assert observed.attempts("h")[0] == ("unschedulable", "capacity")
 
 
 def test_kep_5836_04_an_infeasible_resize_is_not_queued():
