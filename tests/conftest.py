@@ -1,13 +1,15 @@
 """For every layer: property tests try the same examples everywhere, and a slow machine is no failure.
 
-`--repeats 10` has acceptance scenarios that are told with several seeds told as often as guarantees 13 asks for, and more.
+`--repeats 10` runs the acceptance scenarios that take several seeds as often as guarantees 13 asks for, and more.
 """
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from structlog._config import BoundLoggerLazyProxy
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
@@ -19,11 +21,15 @@ def _logs_of_its_own() -> Iterator[None]:
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
+        for module in list(sys.modules.values()):
+            # A logger that was set up for good (`logs.set_up`) keeps the stream of its first line, which is closed now.
+            if isinstance(log := getattr(module, "log", None), BoundLoggerLazyProxy):
+                vars(log).pop("bind", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take how often scenarios with a `repeat` are told."""
-    parser.addoption("--repeats", type=int, default=1, help="tell acceptance scenarios so many times, a seed each")
+    """Take how often scenarios with a `repeat` run."""
+    parser.addoption("--repeats", type=int, default=1, help="run acceptance scenarios so many times, a seed each")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
