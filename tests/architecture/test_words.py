@@ -53,7 +53,7 @@ def names_in(path):
             yield node.attr, node.lineno
 
 
-def test_files():
+def _modules_of_tests():
     return sorted(path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_words.py")
 
 
@@ -72,7 +72,7 @@ def test_no_name_of_the_product_is_a_private_word():
 
 
 def test_no_name_in_the_tests_is_a_private_word():
-    assert [] == refused(test_files())
+    assert [] == refused(_modules_of_tests())
 
 
 @pytest.mark.parametrize(
