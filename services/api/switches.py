@@ -137,7 +137,7 @@ REGISTER: tuple[Switch, ...] = (
            "pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4", ("scheduler", "postfilter", "rc"),
            scenario="unbinding/devices-postfilter"),
     Switch("dra.double_allocation_guard", "none",
-           "who refuses a device that another claim has: nobody, its driver at prepare, or the apiserver",
+           "who refuses a device that another claim has: no component, its driver at prepare, or the apiserver",
            "dra-core 11", ("none", "driver", "apiserver"), scenario="claims/two-schedulers"),
     Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11",
            ("exempt", "fail", "allow"), scenario="unbinding/user-bound"),
@@ -448,7 +448,7 @@ class Switches(Mapping[str, Value]):
         return int(self._values[name])
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody assigned it, even its default."""
+        """Whether it was assigned, even its default."""
         return name in self._set
 
     @property

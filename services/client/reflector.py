@@ -189,7 +189,7 @@ class Reflector:
         try:
             async with asyncio.timeout(None) as silence:
                 # One timer that looks how long ago the last batch came, not a new one for every batch.
-                # Opening a stream is not hearing from the server: received_s moves with batches alone (C9).
+                # Opening a stream is no message of the server: received_s moves with batches alone (C9).
                 opened_s = self._clock.now()
 
                 def look() -> None:

@@ -1,4 +1,4 @@
-"""I9: devices are taken back from nobody who uses them."""
+"""I9: no devices are deallocated that a pod uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.telemetry.eventlog import Line
 class NoRunningPodLosesDevices(Check):
     """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs.
 
-    A pod that was removed by force does not count: nobody can wait for the end of what is not there any more.
+    A pod that was removed by force does not count: no component can wait for the end of what is not there any more.
     """
 
     id = "I9"

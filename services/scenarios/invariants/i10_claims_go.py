@@ -26,7 +26,7 @@ class ClaimsGo(Check):
             self.why_not = ""
 
     def _look(self, now_s: float) -> dict[tuple[str, str], str]:
-        """Return the claims that nobody needs and why, and note since when."""
+        """Return the claims that no pod needs and why, and note since when."""
         claims = self.view.table("ResourceClaim").objects
         living = {pod.uid for pod in self.view.table("Pod").objects.values() if not pod.is_over} if claims else set()
         needless = {key: why for key, claim in claims.items() if (why := _why(claim, living))}
@@ -34,7 +34,7 @@ class ClaimsGo(Check):
         return needless
 
     def tick(self, line: Line, report: Report) -> None:
-        """Report claims that nobody has needed for longer than the grace."""
+        """Report claims that no pod has needed for longer than the grace."""
         now_s = line.mono_ns / 1e9
         for key, why in self._look(now_s).items():
             since_s = self._since[key]
@@ -43,7 +43,7 @@ class ClaimsGo(Check):
                 self._since[key] = now_s
 
     def unfinished(self, now_s: float) -> str:
-        """Return the first claim that nobody needs any more."""
+        """Return the first claim that no pod needs any more."""
         for key, why in self._look(now_s).items():
             return self.within_grace(f"claim {'/'.join(key)} is still there, {why}", self._since[key], now_s, GRACE_S)
         return ""
@@ -53,7 +53,7 @@ def _why(claim: Stored, living: set[str]) -> str:
     if claim.is_generated and not any(uid in living for uid in claim.owners):
         return "its pod is gone or has ended"
     if claim.deletion and not any(uid in living for uid in claim.consumers):
-        return "it is being deleted and nobody uses it"
+        return "it is being deleted and no pod uses it"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""I25: nobody writes under a leadership that is over."""
+"""I25: no component writes under a leadership that is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LeaseEpochs(Check):
     """I25: no commit carries a lease epoch below the stored one, and what a leader says it wrote carries its own.
 
     A leader says so by `sched.bind_result` (the version its Binding made) and by `ctrl.write` (the id of its
-    request, before it is sent). A write without epoch would be fenced by nobody, so it counts as below all.
+    request, before it is sent). A write without epoch would not be fenced, so it counts as below all.
     """
 
     id = "I25"

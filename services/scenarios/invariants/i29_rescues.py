@@ -1,4 +1,4 @@
-"""I29: nobody waits for the periodic flush."""
+"""I29: no pod waits for the periodic flush."""
 
 from __future__ import annotations
 

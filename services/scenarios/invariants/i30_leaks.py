@@ -1,4 +1,4 @@
-"""I30: no device stays prepared for nobody."""
+"""I30: no device stays prepared without a pod."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NoDeviceLeaks(Check):
                 self._prepared = {each: held for each, held in self._prepared.items() if each[0] != line.node}
 
     def _look(self, now_s: float) -> list[tuple[tuple[str, str], str, float]]:
-        """Return what is prepared and reserved for nobody, with the claim's name and since when."""
+        """Return what is prepared and reserved for no pod, with the claim's name and since when."""
         if not self._prepared:
             return []
         live = {claim.uid for claim in self.view.table("ResourceClaim").objects.values() if claim.consumers}
@@ -47,19 +47,19 @@ class NoDeviceLeaks(Check):
         return [(key, name, since_s) for key, (name, since_s) in self._prepared.items() if key[1] not in live]
 
     def tick(self, line: Line, report: Report) -> None:
-        """Look for what nobody has a right to."""
+        """Look for what no pod has a right to."""
         now_s = line.mono_ns / 1e9
         for (node, uid), name, since_s in self._look(now_s):
             if self.context.calm.lasted_s(since_s, now_s) > RECONCILE_S + DRIVER_S:
                 report(
-                    line, f"claim {name} ({uid}) is prepared on {node} and reserved for nobody since {since_s:.1f} s"
+                    line, f"claim {name} ({uid}) is prepared on {node} and reserved for no pod since {since_s:.1f} s"
                 )
                 self._prepared[node, uid] = (name, now_s)
 
     def unfinished(self, now_s: float) -> str:
-        """Return the first claim that is prepared and reserved for nobody."""
+        """Return the first claim that is prepared and reserved for no pod."""
         for (node, _), name, since_s in self._look(now_s):
-            what = f"claim {name} is prepared on {node} and reserved for nobody"
+            what = f"claim {name} is prepared on {node} and reserved for no pod"
             return self.within_grace(what, since_s, now_s, RECONCILE_S + DRIVER_S)
         return ""
 

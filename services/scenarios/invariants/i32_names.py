@@ -21,7 +21,7 @@ class _Runs:
 class NamesAreTakenOnce(Check):
     """I32: two pods of one name never run at once on a node, and on two nodes only after a removal by force.
 
-    By force: by somebody other than the node that ran it, who cannot know whether it has ended. Of the API server's
+    By force: by another client than the node that ran it, who cannot know whether it has ended. Of the API server's
     objects there is one a name anyway; what a StatefulSet promises is that of what runs as well (kubelet, scenario 16).
     """
 

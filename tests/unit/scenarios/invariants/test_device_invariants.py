@@ -116,4 +116,4 @@ def test_a_log_that_ends_within_the_grace_says_nothing_of_claims_and_devices_tha
     assert "claim default/c is still there, its pod is gone or has ended" in not_judged(log.add("x", at_s=30.0))["I10"]
 
     unprepared = claim(log, kind="DELETED").add("x", at_s=31.0).add("x", at_s=60.0)
-    assert "claim c is prepared on n1 and reserved for nobody, for 29.0 s" in not_judged(unprepared)["I30"]
+    assert "claim c is prepared on n1 and reserved for no pod, for 29.0 s" in not_judged(unprepared)["I30"]
